@@ -1,0 +1,14 @@
+//! What a Kubernetes object means to Bayplan.
+//!
+//! ```text
+//!   JSON ──decode──▶ compact views (meta, pod, node, …) ──▶ scheduler, controllers
+//!                          │
+//!                          └─ their parts: quantity, int_or_string, label_selector, field_selector
+//!   pure cores ──api::Request──▶ the shell ──▶ any API server ──▶ Result<Bytes, Status>
+//! ```
+//!
+//! Invariant: nothing in this crate reads a clock, owns randomness or does IO.
+
+pub mod api;
+pub mod meta;
+pub mod status;

@@ -1,0 +1,90 @@
+//! Object metadata as the control loops read it: the part of `metav1.ObjectMeta` that decides something.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Labels or annotations.
+pub type Map = BTreeMap<String, String>;
+
+/// The deciding part of an object's metadata. `managedFields` and `selfLink` are never decoded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMeta {
+    /// Unique in its namespace (and resource) at one time.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Prefix the server completes into a name when `name` is empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub generate_name: String,
+    /// Empty for cluster-scoped objects.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Unique over all time.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// The revision of the last write.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
+    /// Counts the changes of the desired state.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub generation: i64,
+    /// When the server first stored the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<Timestamp>,
+    /// Set once deletion began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<Timestamp>,
+    /// The grace the deletion gives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_grace_period_seconds: Option<i64>,
+    /// What selectors look at.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub labels: Map,
+    /// What selectors do not look at.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub annotations: Map,
+    /// Who must let go before the object may vanish.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
+    /// Whom the object belongs to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owner_references: Vec<OwnerReference>,
+}
+
+/// One owner of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerReference {
+    /// Group and version of the owner.
+    pub api_version: String,
+    /// Kind of the owner.
+    pub kind: String,
+    /// Name of the owner, in the same namespace or cluster-scoped.
+    pub name: String,
+    /// UID of the owner.
+    pub uid: String,
+    /// True for the one owner that manages the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+    /// True when a foreground deletion of the owner waits for this object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_owner_deletion: Option<bool>,
+}
+
+impl ObjectMeta {
+    /// `namespace/name`, or just the name for cluster-scoped objects: the key of work queues and caches.
+    pub fn key(&self) -> String {
+        if self.namespace.is_empty() { self.name.clone() } else { format!("{}/{}", self.namespace, self.name) }
+    }
+
+    /// The owner that manages this object, if any.
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        self.owner_references.iter().find(|r| r.controller == Some(true))
+    }
+}
+
+fn is_zero(generation: &i64) -> bool {
+    *generation == 0
+}

@@ -1,0 +1,134 @@
+//! A revisioned multi-version key-value store with etcd's semantics.
+//!
+//! ```text
+//!   create/update/delete ──▶ commit queue ──▶ one writer: check preconditions, append, one fsync for all
+//!                                                 │
+//!                      memory index (key → versions) ◀── apply in revision order ──▶ watchers ──▶ acknowledge
+//! ```
+//!
+//! One global revision counts the writes. Only this crate assigns revisions. What a reader or a watcher sees is durable.
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+/// The global count of writes; the first write of an empty store gets 1 + the revision it starts at.
+pub type Revision = u64;
+
+/// A value together with when it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: std::sync::Arc<str>,
+    /// The bytes; shared, never copied.
+    pub value: Bytes,
+    /// The revision of the key's creation.
+    pub create_revision: Revision,
+    /// The revision of this write.
+    pub mod_revision: Revision,
+}
+
+/// One change of one key, as watchers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The revision of the change.
+    pub revision: Revision,
+    /// The key.
+    pub key: std::sync::Arc<str>,
+    /// The new entry; `None` when the key was deleted.
+    pub current: Option<Entry>,
+    /// What was there before; `None` when the key was created.
+    pub previous: Option<Entry>,
+}
+
+/// A part of the key space at one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The revision the range was read at.
+    pub revision: Revision,
+    /// The entries, in key order.
+    pub entries: Vec<Entry>,
+    /// How many more entries lie behind the limit.
+    pub remaining: usize,
+}
+
+/// Why a read or a watch could not be answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The history before `oldest` is gone.
+    #[error("revision {requested} has been compacted, the oldest still known is {oldest}")]
+    Compacted {
+        /// The revision that was asked for.
+        requested: Revision,
+        /// The oldest revision that can still be read.
+        oldest: Revision,
+    },
+    /// The revision has not happened yet.
+    #[error("revision {requested} is in the future, the store is at {current}")]
+    Future {
+        /// The revision that was asked for.
+        requested: Revision,
+        /// The newest revision.
+        current: Revision,
+    },
+    /// The backend failed; the message names the step.
+    #[error("store unavailable: {0}")]
+    Unavailable(String),
+}
+
+/// Why a write did not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The precondition did not hold; here is what is there instead.
+    #[error("the key is at another revision")]
+    Conflict {
+        /// The entry found, `None` when the key does not exist.
+        found: Option<Entry>,
+    },
+    /// The backend failed; whether the write happened is unknown.
+    #[error("store unavailable: {0}")]
+    Unavailable(String),
+}
+
+/// The changes of a key range in revision order, without gaps or repetitions.
+pub trait Watch: Send {
+    /// Waits for the next changes, at least one; `Compacted` when the watcher fell behind what history keeps.
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<Change>, ReadError>>;
+    /// The revision up to which everything matching has been delivered: what a bookmark may promise.
+    fn progress(&self) -> Revision;
+}
+
+/// What the API server asks of a store; the embedded log and etcd both answer it.
+pub trait Store: Send + Sync {
+    /// The newest durable revision.
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, ReadError>>;
+    /// The newest entry of a key.
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, ReadError>>;
+    /// The entries with `start <= key < end`, at a revision (`None`: the newest), at most `limit` (0: all).
+    fn range<'a>(
+        &'a self,
+        start: &'a str,
+        end: &'a str,
+        at: Option<Revision>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Range, ReadError>>;
+    /// Writes a key that must not exist.
+    fn create<'a>(&'a self, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<Revision, WriteError>>;
+    /// Replaces a key that must be at `expected`.
+    fn update<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+        expected: Revision,
+    ) -> BoxFuture<'a, Result<Revision, WriteError>>;
+    /// Removes a key that must be at `expected`; answers the revision of the removal.
+    fn delete<'a>(&'a self, key: &'a str, expected: Revision) -> BoxFuture<'a, Result<Revision, WriteError>>;
+    /// Watches the keys with `start <= key < end` for changes after revision `after`.
+    fn watch<'a>(
+        &'a self,
+        start: &'a str,
+        end: &'a str,
+        after: Revision,
+    ) -> BoxFuture<'a, Result<Box<dyn Watch>, ReadError>>;
+    /// Forgets history so that `oldest` is the oldest revision that can be read.
+    fn compact(&self, oldest: Revision) -> BoxFuture<'_, Result<(), ReadError>>;
+}
