@@ -1,0 +1,138 @@
+//! The command line: what can be asked of `bayplan`, before anything is looked at or opened.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use jiff::SignedDuration;
+
+/// The most nodes `up` simulates: one /24 of pod addresses a node, out of 10.0.0.0/8 less the service range.
+pub(crate) const NODES_MAX: u32 = 60_000;
+
+/// Kubernetes' placement brain: scheduler, control loops and API server in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "bayplan", version, about, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// What to log on standard error: error, warn, info, debug, or a filter such as `bayplan_scheduler=debug`.
+    #[arg(long, global = true, default_value = "warn", value_name = "FILTER")]
+    pub(crate) log: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a cluster: API server, store, controllers, scheduler and simulated nodes in this process.
+    Up(Up),
+    /// Start the API server alone, on its embedded store.
+    Apiserver(Apiserver),
+    /// Run the scheduler against any Kubernetes API server.
+    Scheduler(Scheduler),
+    /// Run the controllers against any Kubernetes API server.
+    ControllerManager(ControllerManager),
+}
+
+/// Where the API server listens and where it keeps its objects.
+#[derive(Debug, Args)]
+pub(crate) struct Server {
+    /// The folder for objects, certificates and the kubeconfig; kept between runs [default: a per-user data folder].
+    #[arg(long, value_name = "FOLDER", conflicts_with = "in_memory")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Keep everything in memory: nothing is durable, and nothing is left behind but the kubeconfig.
+    #[arg(long)]
+    pub(crate) in_memory: bool,
+    /// The port of the API server; 0 picks a free one.
+    #[arg(long, default_value_t = 6443)]
+    pub(crate) port: u16,
+    /// Also write the administrator's kubeconfig here.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write_kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// How many nodes to simulate.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)))]
+    pub(crate) nodes: u32,
+    /// Processor capacity of each node.
+    #[arg(long, default_value = "8", value_name = "QUANTITY", value_parser = capacity)]
+    pub(crate) node_cpu: String,
+    /// Memory capacity of each node.
+    #[arg(long, default_value = "32Gi", value_name = "QUANTITY", value_parser = capacity)]
+    pub(crate) node_memory: String,
+    /// How many pods each node takes.
+    #[arg(long, default_value_t = 110)]
+    pub(crate) node_pods: u32,
+    /// Over how many zones the nodes are spread.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) zones: u32,
+    /// How long a pod takes from bound to running.
+    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = delay)]
+    pub(crate) pod_start_delay: SignedDuration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Apiserver {
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// How to reach an API server.
+#[derive(Debug, Args)]
+pub(crate) struct Connection {
+    /// The kubeconfig to use [default: $KUBECONFIG, then ~/.kube/config, then the pod's own service account].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Scheduler {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// A KubeSchedulerConfiguration file (kubescheduler.config.k8s.io/v1).
+    #[arg(long, value_name = "PATH")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ControllerManager {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+fn capacity(text: &str) -> Result<String, String> {
+    let quantity: bayplan_model::quantity::Quantity =
+        text.parse().map_err(|_| "not a quantity such as 8, 500m or 32Gi".to_owned())?;
+    if quantity.sign() > 0 { Ok(quantity.to_string()) } else { Err("must be more than zero".into()) }
+}
+
+fn delay(text: &str) -> Result<SignedDuration, String> {
+    let delay: SignedDuration = text.parse().map_err(|_| "not a duration such as 1s, 200ms or 1m30s".to_owned())?;
+    if delay.is_negative() { Err("must not be negative".into()) } else { Ok(delay) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bad_value_is_told_with_an_example_of_a_good_one() {
+        for (flag, value, needle) in [
+            ("--node-cpu", "many", "not a quantity such as"),
+            ("--node-memory", "-1Gi", "more than zero"),
+            ("--pod-start-delay", "soon", "not a duration such as"),
+            ("--nodes", "70000", "0..=60000"),
+            ("--zones", "0", "1..=1000"),
+        ] {
+            let error = Cli::try_parse_from(["bayplan", "up", &format!("{flag}={value}")]).unwrap_err().to_string();
+            assert!(error.contains(needle), "{flag} {value}: {error}");
+        }
+    }
+}
