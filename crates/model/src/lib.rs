@@ -11,4 +11,5 @@
 
 pub mod api;
 pub mod meta;
+pub mod schema;
 pub mod status;
