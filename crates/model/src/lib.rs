@@ -13,3 +13,6 @@ pub mod api;
 pub mod meta;
 pub mod schema;
 pub mod status;
+pub mod timestamp;
+pub mod token_bucket;
+pub mod work_queue;

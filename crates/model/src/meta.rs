@@ -85,6 +85,12 @@ impl ObjectMeta {
     }
 }
 
+/// A view of an object that can be asked for its metadata: what caches and informers need of it.
+pub trait HasMeta {
+    /// The object's metadata.
+    fn meta(&self) -> &ObjectMeta;
+}
+
 fn is_zero(generation: &i64) -> bool {
     *generation == 0
 }
