@@ -9,4 +9,22 @@
 //! The table in [`resources`] drives all of it: a new kind is a row there plus its strategy.
 //! Every answer that is not a success is a `metav1.Status`.
 
+pub mod admission;
+pub mod authn;
+pub mod authz;
+pub mod bootstrap;
+pub mod certificates;
+pub mod codec;
+pub mod defaults;
+pub mod discovery;
+pub mod openapi;
+pub mod registry;
+pub mod request;
 pub mod resources;
+pub mod reviews;
+pub mod serviceaccounts;
+pub mod status_errors;
+pub mod strategy;
+pub mod tables;
+pub mod user;
+pub mod validation;

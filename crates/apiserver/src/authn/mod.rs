@@ -1,0 +1,1 @@
+//! Who makes a request: client certificates and bearer tokens.

@@ -1,0 +1,1 @@
+//! Who may do what: role-based access control.

@@ -1,0 +1,1 @@
+//! The objects every cluster starts with.

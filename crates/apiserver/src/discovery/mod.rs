@@ -1,0 +1,1 @@
+//! What is served: aggregated and legacy discovery.

@@ -1,0 +1,5 @@
+//! The generic verbs over the store.
+
+mod objects;
+
+pub use objects::Objects;

@@ -1,0 +1,1 @@
+//! The virtual resources that answer questions about identities and rights.
