@@ -1,0 +1,244 @@
+//! The live index of roles and bindings: follows the store, and is never behind an acknowledged write for long.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bayplan_store::{Change, Entry, ReadError, Revision, Store};
+use tokio::sync::watch;
+
+use super::policy::{Binding, Policy, Role};
+
+/// How long a writer of a role or binding waits for the index to see the write. The watch delivers within
+/// microseconds; after this long something is broken, and an answer is better than a hang.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(1);
+/// Pause before following the store again after it failed.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// The kinds the index follows, by storage folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    ClusterRoles,
+    Roles,
+    ClusterRoleBindings,
+    RoleBindings,
+}
+
+const KINDS: [Kind; 4] = [Kind::ClusterRoles, Kind::Roles, Kind::ClusterRoleBindings, Kind::RoleBindings];
+
+impl Kind {
+    fn plural(self) -> &'static str {
+        match self {
+            Kind::ClusterRoles => "clusterroles",
+            Kind::Roles => "roles",
+            Kind::ClusterRoleBindings => "clusterrolebindings",
+            Kind::RoleBindings => "rolebindings",
+        }
+    }
+
+    fn prefix(self) -> String {
+        format!("/registry/{}/", self.plural())
+    }
+
+    /// The first key behind the folder: `0` follows `/` in ASCII.
+    fn end(self) -> String {
+        format!("/registry/{}0", self.plural())
+    }
+}
+
+/// The current policy, shared by every request.
+pub struct Index {
+    policy: RwLock<Arc<Policy>>,
+    /// For each of [`KINDS`], the revision up to which the policy is complete.
+    seen: [watch::Sender<Revision>; 4],
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Index { policy: RwLock::default(), seen: std::array::from_fn(|_| watch::Sender::new(0)) }
+    }
+}
+
+impl Index {
+    /// The roles and bindings of this moment.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads every role and binding; call once before the first request.
+    pub async fn load(&self, store: &dyn Store) -> Result<(), ReadError> {
+        for kind in KINDS {
+            self.reload(kind, store).await?;
+        }
+        Ok(())
+    }
+
+    /// Follows the store for ever; spawn it after [`Index::load`].
+    pub async fn follow(self: Arc<Self>, store: Arc<dyn Store>) {
+        let follow = |kind| {
+            let (index, store) = (self.clone(), store.clone());
+            async move {
+                loop {
+                    if let Err(error) = index.follow_kind(kind, &*store).await {
+                        tracing::debug!(kind = kind.plural(), %error, "the RBAC index starts over");
+                    }
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                    if let Err(error) = index.reload(kind, &*store).await {
+                        tracing::warn!(kind = kind.plural(), %error, "the RBAC index cannot read the store");
+                    }
+                }
+            }
+        };
+        let [a, b, c, d] = KINDS.map(follow);
+        tokio::join!(a, b, c, d);
+    }
+
+    /// Waits until the index has seen a write of `plural` at `revision`, so that the next request is judged by it.
+    /// Other resources return at once.
+    pub async fn caught_up(&self, plural: &str, revision: Revision) {
+        let Some(at) = KINDS.iter().position(|kind| kind.plural() == plural) else { return };
+        let mut seen = self.seen[at].subscribe();
+        if tokio::time::timeout(CATCH_UP_LIMIT, seen.wait_for(|seen| *seen >= revision)).await.is_err() {
+            tracing::warn!(plural, revision, "the RBAC index is behind");
+        }
+    }
+
+    async fn follow_kind(&self, kind: Kind, store: &dyn Store) -> Result<(), ReadError> {
+        let after = *self.seen[kind as usize].borrow();
+        let mut watch = store.watch(&kind.prefix(), &kind.end(), after).await?;
+        loop {
+            let changes = watch.next().await?;
+            self.change(|policy| changes.iter().for_each(|change| apply(kind, policy, change)));
+            if let Some(last) = changes.last() {
+                self.seen[kind as usize].send_replace(last.revision);
+            }
+        }
+    }
+
+    async fn reload(&self, kind: Kind, store: &dyn Store) -> Result<(), ReadError> {
+        let range = store.range(&kind.prefix(), &kind.end(), None, 0).await?;
+        self.change(|policy| {
+            clear(kind, policy);
+            range.entries.iter().for_each(|entry| put(kind, policy, entry));
+        });
+        self.seen[kind as usize].send_replace(range.revision);
+        Ok(())
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Policy)) {
+        let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Policy::clone(&current);
+        edit(&mut next);
+        *current = Arc::new(next);
+    }
+}
+
+fn apply(kind: Kind, policy: &mut Policy, change: &Change) {
+    match &change.current {
+        Some(entry) => put(kind, policy, entry),
+        None => remove(kind, policy, &change.key),
+    }
+}
+
+fn clear(kind: Kind, policy: &mut Policy) {
+    match kind {
+        Kind::ClusterRoles => policy.cluster_roles.clear(),
+        Kind::Roles => policy.roles.clear(),
+        Kind::ClusterRoleBindings => policy.cluster_role_bindings.clear(),
+        Kind::RoleBindings => policy.role_bindings.clear(),
+    }
+}
+
+fn put(kind: Kind, policy: &mut Policy, entry: &Entry) {
+    let decoded = match kind {
+        Kind::ClusterRoles => decode::<Role>(entry).map(|role| {
+            policy.cluster_roles.insert(role.metadata.name.clone(), role);
+        }),
+        Kind::Roles => decode::<Role>(entry).map(|role| {
+            insert(&mut policy.roles, &role.metadata.namespace.clone(), role.metadata.name.clone(), role);
+        }),
+        Kind::ClusterRoleBindings => decode::<Binding>(entry).map(|binding| {
+            policy.cluster_role_bindings.insert(binding.metadata.name.clone(), binding);
+        }),
+        Kind::RoleBindings => decode::<Binding>(entry).map(|binding| {
+            let namespace = binding.metadata.namespace.clone();
+            insert(&mut policy.role_bindings, &namespace, binding.metadata.name.clone(), binding);
+        }),
+    };
+    if let Err(error) = decoded {
+        // An unreadable role grants nothing; an older version of it must not go on granting.
+        tracing::warn!(key = &*entry.key, %error, "unreadable RBAC object");
+        remove(kind, policy, &entry.key);
+    }
+}
+
+fn decode<T: serde::de::DeserializeOwned>(entry: &Entry) -> Result<Arc<T>, serde_json::Error> {
+    serde_json::from_slice(&entry.value).map(Arc::new)
+}
+
+fn insert<T>(map: &mut BTreeMap<String, BTreeMap<String, Arc<T>>>, namespace: &str, name: String, value: Arc<T>) {
+    map.entry(namespace.to_owned()).or_default().insert(name, value);
+}
+
+fn remove(kind: Kind, policy: &mut Policy, key: &str) {
+    fn within<T>(map: &mut BTreeMap<String, BTreeMap<String, Arc<T>>>, path: &str) {
+        let Some((namespace, name)) = path.split_once('/') else { return };
+        if let Some(inner) = map.get_mut(namespace) {
+            inner.remove(name);
+            if inner.is_empty() {
+                map.remove(namespace);
+            }
+        }
+    }
+    let Some(path) = key.strip_prefix(&kind.prefix()) else { return };
+    match kind {
+        Kind::ClusterRoles => {
+            policy.cluster_roles.remove(path);
+        }
+        Kind::Roles => within(&mut policy.roles, path),
+        Kind::ClusterRoleBindings => {
+            policy.cluster_role_bindings.remove(path);
+        }
+        Kind::RoleBindings => within(&mut policy.role_bindings, path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    fn entry(key: &str, value: &'static str) -> Entry {
+        Entry { key: key.into(), value: Bytes::from_static(value.as_bytes()), create_revision: 1, mod_revision: 1 }
+    }
+
+    #[test]
+    fn changes_of_the_store_reach_the_policy() {
+        let index = Index::default();
+        let key = "/registry/rolebindings/ns/b";
+        let binding = entry(key, r#"{"metadata":{"name":"b","namespace":"ns"},"roleRef":{"kind":"Role","name":"r"}}"#);
+        index.change(|policy| put(Kind::RoleBindings, policy, &binding));
+        assert_eq!(index.policy().role_bindings["ns"]["b"].role_ref.name, "r");
+        let gone = Change { revision: 2, key: key.into(), current: None, previous: Some(binding) };
+        index.change(|policy| apply(Kind::RoleBindings, policy, &gone));
+        assert!(index.policy().role_bindings.is_empty());
+    }
+
+    #[test]
+    fn an_unreadable_role_grants_nothing() {
+        let index = Index::default();
+        let key = "/registry/clusterroles/c";
+        index.change(|p| put(Kind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":null}"#)));
+        assert!(index.policy().cluster_roles.contains_key("c"));
+        index.change(|p| put(Kind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":7}"#)));
+        assert!(!index.policy().cluster_roles.contains_key("c"));
+    }
+
+    #[tokio::test]
+    async fn a_write_of_another_kind_is_not_waited_for() {
+        let index = Index::default();
+        index.caught_up("pods", 7).await;
+        index.seen[Kind::Roles as usize].send_replace(7);
+        index.caught_up("roles", 7).await;
+    }
+}
