@@ -1,1 +1,21 @@
-//! (in the making)
+//! A client of any Kubernetes API server, and what control loops need around it.
+//!
+//! ```text
+//!   HTTPS ──────────┐
+//!                   ├─ client (api::Request → HTTP → Bytes | Status) ─▶ informer ─▶ cache, subscribers ─▶ work_queue
+//!   in-process ─────┘         ▲                    ▲
+//!                          recorder        leader_election
+//! ```
+//!
+//! Each of them is a pure state machine (fed lines, answers and the time) with a thin tokio driver around it.
+
+pub mod cache;
+pub mod client;
+pub mod informer;
+mod limiter;
+mod request;
+pub mod work_queue;
+
+pub use cache::Cache;
+pub use client::Client;
+pub use informer::{Change, Informer, Scope};

@@ -1,0 +1,187 @@
+//! The client: kube's connection (kubeconfig, identities, TLS) or any service, spoken to in [`api::Request`]s.
+//!
+//! [`api::Request`]: bayplan_model::api::Request
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::api::{Api, Request};
+use bayplan_model::status::{Status, reason};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Response, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use crate::limiter::Limiter;
+use crate::request::{self, Parts};
+
+/// Servers give up on a request after 60 s; a client that waits a little longer hears them say so.
+const CALL_TIMEOUT: Duration = Duration::from_secs(70);
+
+/// Why no client could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kubeconfig does not exist, does not parse, or names things it does not contain.
+    #[error("kubeconfig {path}: {source}")]
+    Kubeconfig {
+        /// The file, or where it was looked for.
+        path: String,
+        /// What kube said.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// Neither a kubeconfig nor a service account is there.
+    #[error("no kubeconfig given or found, and not in a cluster: {0}")]
+    Infer(#[source] Box<kube::config::InferConfigError>),
+    /// The identity or the certificates cannot be used.
+    #[error("cannot connect with this configuration: {0}")]
+    Connect(#[source] Box<kube::Error>),
+    /// The value cannot be sent as an HTTP header.
+    #[error("not usable as an HTTP header: {0:?}")]
+    Header(String),
+}
+
+/// A cheaply cloned connection to an API server; each clone may have its own identity, budget and timeout.
+#[derive(Clone)]
+pub struct Client {
+    inner: kube::Client,
+    user_agent: HeaderValue,
+    authorization: Option<HeaderValue>,
+    limiter: Option<Arc<Limiter>>,
+    timeout: Option<Duration>,
+}
+
+impl Client {
+    /// Connects as a kubeconfig says: the given file, else `KUBECONFIG`, else `~/.kube/config`, else the pod's
+    /// service account. Must be called inside a tokio runtime.
+    pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Self, Error> {
+        let options = KubeConfigOptions { context: context.map(str::to_owned), ..Default::default() };
+        let config = match path {
+            Some(path) => {
+                let failed = |source| Error::Kubeconfig { path: path.display().to_string(), source: Box::new(source) };
+                let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+                kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?
+            }
+            None if context.is_some() => kube::Config::from_kubeconfig(&options).await.map_err(|source| {
+                Error::Kubeconfig { path: "(KUBECONFIG or ~/.kube/config)".into(), source: Box::new(source) }
+            })?,
+            None => kube::Config::infer().await.map_err(|source| Error::Infer(Box::new(source)))?,
+        };
+        Self::from_config(config)
+    }
+
+    /// Connects as a ready configuration says. Must be called inside a tokio runtime.
+    pub fn from_config(mut config: kube::Config) -> Result<Self, Error> {
+        // Callers decide what to retry: a write answered 503 may have happened.
+        config.default_retry = false;
+        let inner = kube::Client::try_from(config).map_err(|source| Error::Connect(Box::new(source)))?;
+        Ok(Self::new(inner))
+    }
+
+    /// Talks to a service in this process, through the same requests as over the network. Must be called inside a
+    /// tokio runtime.
+    pub fn from_service<S, B>(service: S) -> Self
+    where
+        S: tower::Service<http::Request<Body>, Response = Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<tower::BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<tower::BoxError>,
+    {
+        Self::new(kube::Client::new(service, "default"))
+    }
+
+    fn new(inner: kube::Client) -> Self {
+        let user_agent = HeaderValue::from_static(concat!("bayplan/", env!("CARGO_PKG_VERSION")));
+        Client { inner, user_agent, authorization: None, limiter: None, timeout: None }
+    }
+
+    /// The same connection under another user agent.
+    pub fn with_user_agent(mut self, user_agent: &str) -> Result<Self, Error> {
+        self.user_agent = HeaderValue::from_str(user_agent).map_err(|_| Error::Header(user_agent.into()))?;
+        Ok(self)
+    }
+
+    /// The same connection with a bearer token as its identity.
+    pub fn with_bearer_token(mut self, token: &str) -> Result<Self, Error> {
+        let mut value =
+            HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Header("(the token)".into()))?;
+        value.set_sensitive(true);
+        self.authorization = Some(value);
+        Ok(self)
+    }
+
+    /// The same connection as a lane with its own budget; without one, nothing is throttled.
+    #[must_use]
+    pub fn with_limit(mut self, requests_per_second: f64, burst: u32) -> Self {
+        self.limiter = Some(Arc::new(Limiter::new(requests_per_second, burst)));
+        self
+    }
+
+    /// The same connection, giving each call (not watches) at most this long, on both sides.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Reads any path, `/healthz` or discovery for example; `accept` is the `Accept` header.
+    pub async fn get(&self, path_and_query: &str, accept: &'static str) -> Result<Bytes, Status> {
+        self.exchange(Parts::get(path_and_query.into(), HeaderValue::from_static(accept))).await
+    }
+
+    /// Sends a request and collects the answer.
+    async fn exchange(&self, mut parts: Parts) -> Result<Bytes, Status> {
+        if let Some(timeout) = self.timeout {
+            request::push_query(&mut parts.path_and_query, &[("timeout", Cow::Owned(request::go_seconds(timeout)))]);
+        }
+        let whole = async {
+            let answer = self.send(parts).await?;
+            Ok(answer.into_body().collect().await.map_err(|e| request::unreachable(&e))?.to_bytes())
+        };
+        let timeout = self.timeout.unwrap_or(CALL_TIMEOUT);
+        tokio::time::timeout(timeout, whole).await.unwrap_or_else(|_| {
+            Err(Status::failure(0, reason::SERVICE_UNAVAILABLE, format!("no answer within {timeout:?}")))
+        })
+    }
+
+    /// Sends a request; a success is answered with its body still to be read.
+    pub(crate) async fn send(&self, parts: Parts) -> Result<Response<Body>, Status> {
+        if let Some(limiter) = &self.limiter {
+            limiter.admit().await;
+        }
+        let answer = self.inner.send(self.http_request(parts)?).await.map_err(|e| request::unreachable(&e))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        Err(request::failure(head.status.as_u16(), &head.headers, &body))
+    }
+
+    fn http_request(&self, parts: Parts) -> Result<http::Request<Body>, Status> {
+        let mut request = http::Request::builder()
+            .method(parts.method)
+            .uri(parts.path_and_query)
+            .header(header::ACCEPT, parts.accept)
+            .header(header::USER_AGENT, &self.user_agent);
+        if let Some(content_type) = parts.content_type {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        request
+            .body(Body::from(parts.body))
+            .map_err(|error| Status::failure(400, reason::BAD_REQUEST, format!("not a request: {error}")))
+    }
+}
+
+impl Api for Client {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
+        Box::pin(self.exchange(request::parts(request)))
+    }
+}

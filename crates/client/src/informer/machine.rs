@@ -1,0 +1,339 @@
+//! The informer's state machine: fed lines, pages and failures, it says what changed and what to ask for next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::meta::HasMeta;
+use bayplan_model::status::{Status, reason};
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::backoff::Backoff;
+use super::wire::{Identity, Line, Page};
+use super::{Change, Trouble};
+
+/// client-go's page size.
+const PAGE_OBJECTS: usize = 500;
+
+/// A watch that ends sooner, without any event, counts as a failure.
+const WATCH_LIFE_MIN: Duration = Duration::from_secs(1);
+
+/// Which request the machine wants sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// The whole state as watch events, then the changes.
+    Stream,
+    /// A page of the state; no limit when 0.
+    List { limit: usize, continue_token: String },
+    /// The changes after a resource version.
+    Watch { resource_version: String },
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// As it should; ask again.
+    Done,
+    /// With the server's `Status`, as the answer or as an ERROR event.
+    Refused(Status),
+    /// With the loss of the connection in the middle of a watch.
+    Broken(Status),
+    /// With something that is not what the API promises.
+    Unreadable(&'static str, serde_json::Error),
+    /// With the clean end of a watch that lived this long.
+    Closed { lived: Duration },
+    /// Never: the server does not know how to stream the initial state.
+    NotStreaming,
+}
+
+/// What the machine is waiting for.
+#[derive(Debug)]
+enum State {
+    /// The whole state, as ADDED events up to a bookmark that says it is complete. Interrupted, it starts over.
+    Streaming { seen: FxHashSet<String> },
+    /// The whole state, page by page. Interrupted, it goes on with the page it was at, while the server remembers it.
+    Listing { seen: FxHashSet<String>, limit: usize, continue_token: String },
+    /// Changes after the last one seen. Interrupted, it resumes there; when that history is gone, all is read again.
+    Watching { resource_version: String },
+}
+
+/// The machine: see the states.
+pub(crate) struct Machine<V> {
+    state: State,
+    objects: FxHashMap<String, Arc<V>>,
+    backoff: Backoff,
+    streams: bool,
+    synced: bool,
+    /// Whether the current watch has delivered anything.
+    heard: bool,
+    undecodable: u64,
+}
+
+impl<V: DeserializeOwned + HasMeta> Machine<V> {
+    /// A machine that knows nothing yet.
+    pub(crate) fn new() -> Self {
+        Machine {
+            state: State::Streaming { seen: FxHashSet::default() },
+            objects: FxHashMap::default(),
+            backoff: Backoff::default(),
+            streams: true,
+            synced: false,
+            heard: false,
+            undecodable: 0,
+        }
+    }
+
+    /// The next request.
+    pub(crate) fn ask(&mut self) -> Ask {
+        self.heard = false;
+        match &mut self.state {
+            State::Streaming { seen } => {
+                seen.clear();
+                Ask::Stream
+            }
+            State::Listing { limit, continue_token, .. } => {
+                Ask::List { limit: *limit, continue_token: continue_token.clone() }
+            }
+            State::Watching { resource_version } => Ask::Watch { resource_version: resource_version.clone() },
+        }
+    }
+
+    /// One line of a watch; the error ends the watch.
+    pub(crate) fn line(&mut self, line: &[u8], changes: &mut Vec<Change<V>>) -> Result<(), Step> {
+        let Line { kind, object } = serde_json::from_slice(line).map_err(|e| Step::Unreadable("watch event", e))?;
+        match &*kind {
+            "ADDED" | "MODIFIED" => self.present(object, changes),
+            "DELETED" => self.absent(object, changes),
+            "BOOKMARK" => return self.bookmark(object, changes),
+            "ERROR" => {
+                return Err(match serde_json::from_str(object.get()) {
+                    Ok(status) => Step::Refused(status),
+                    Err(error) => Step::Unreadable("error event", error),
+                });
+            }
+            other => tracing::debug!(kind = other, "unknown kind of watch event"),
+        }
+        self.heard();
+        Ok(())
+    }
+
+    /// One page of a list.
+    pub(crate) fn page(&mut self, page: &[u8]) -> (Vec<Change<V>>, Step) {
+        let page: Page<'_> = match serde_json::from_slice(page) {
+            Ok(page) => page,
+            Err(error) => return (Vec::new(), Step::Unreadable("list", error)),
+        };
+        let mut changes = Vec::new();
+        for item in page.items.unwrap_or_default() {
+            self.present(item, &mut changes);
+        }
+        match &mut self.state {
+            State::Listing { continue_token, .. } if !page.metadata.continue_token.is_empty() => {
+                *continue_token = page.metadata.continue_token;
+            }
+            _ => self.complete(page.metadata.resource_version, &mut changes),
+        }
+        (changes, Step::Done)
+    }
+
+    /// A request has ended: how long to wait before the next, and why.
+    pub(crate) fn end(&mut self, step: Step, jitter: &mut dyn FnMut() -> f64) -> (Duration, Option<Trouble>) {
+        let trouble = match step {
+            Step::Done => return (Duration::ZERO, None),
+            Step::Closed { .. } if matches!(self.state, State::Streaming { .. }) => Trouble::ClosedAtOnce,
+            Step::Closed { lived } if lived < WATCH_LIFE_MIN && !self.heard => Trouble::ClosedAtOnce,
+            Step::Closed { .. } => {
+                self.backoff.reset();
+                return (Duration::ZERO, None);
+            }
+            Step::Refused(status) if self.cannot_stream(&status) => {
+                self.read_all();
+                return (Duration::ZERO, None);
+            }
+            Step::NotStreaming => {
+                self.streams = false;
+                self.read_all();
+                return (Duration::ZERO, None);
+            }
+            Step::Refused(status) if is_gone(&status) => return self.expired(jitter),
+            Step::Refused(status) => Trouble::Refused(status),
+            Step::Broken(status) => Trouble::Broken(status),
+            Step::Unreadable(what, error) => Trouble::Unreadable { what, error },
+        };
+        let asked_for = match &trouble {
+            Trouble::Refused(Status { details: Some(details), .. }) => details.retry_after_seconds,
+            _ => 0,
+        };
+        let delay = self.backoff.next(jitter()).max(Duration::from_secs(asked_for.into()).min(RETRY_AFTER_MAX));
+        (delay, Some(trouble))
+    }
+
+    /// 422 is what servers without streaming lists answer, 400 what some proxies make of it.
+    fn cannot_stream(&mut self, status: &Status) -> bool {
+        let refused = matches!(self.state, State::Streaming { .. }) && matches!(status.code, 400 | 422);
+        self.streams &= !refused;
+        refused
+    }
+
+    /// The history is gone: read all again, at once the first time, later if that keeps happening.
+    fn expired(&mut self, jitter: &mut dyn FnMut() -> f64) -> (Duration, Option<Trouble>) {
+        let (was_failing, delay) = (self.backoff.is_failing(), self.backoff.next(jitter()));
+        let trouble = match &self.state {
+            State::Watching { resource_version } => Trouble::Expired(resource_version.clone()),
+            State::Listing { .. } => Trouble::Expired("a page of the list".into()),
+            State::Streaming { .. } => Trouble::Expired("the start".into()),
+        };
+        let paged = matches!(self.state, State::Listing { .. });
+        self.read_all();
+        if let (true, State::Listing { limit, .. }) = (paged, &mut self.state) {
+            // Reading page by page took longer than the server remembers: ask for everything in one answer.
+            *limit = 0;
+        }
+        (if was_failing { delay } else { Duration::ZERO }, Some(trouble))
+    }
+
+    fn read_all(&mut self) {
+        let seen = FxHashSet::default();
+        self.state = if self.streams {
+            State::Streaming { seen }
+        } else {
+            State::Listing { seen, limit: PAGE_OBJECTS, continue_token: String::new() }
+        };
+    }
+
+    /// An object is there.
+    fn present(&mut self, raw: &RawValue, changes: &mut Vec<Change<V>>) {
+        let Some(object) = self.decode(raw) else { return };
+        let key = object.meta().key();
+        self.note(&key, &object.meta().resource_version);
+        match self.objects.get(&key) {
+            Some(old) if old.meta().resource_version == object.meta().resource_version => return,
+            Some(old) if self.is_watching() && is_older(&*object, &**old) => return,
+            Some(old) if is_another(&*object, &**old) => {
+                changes.push(Change::Deleted(Arc::clone(old)));
+                changes.push(Change::Added(Arc::clone(&object)));
+            }
+            Some(old) => changes.push(Change::Updated { old: Arc::clone(old), new: Arc::clone(&object) }),
+            None => changes.push(Change::Added(Arc::clone(&object))),
+        }
+        self.objects.insert(key, object);
+    }
+
+    /// An object is gone, or no longer selected.
+    fn absent(&mut self, raw: &RawValue, changes: &mut Vec<Change<V>>) {
+        let (key, last) = match serde_json::from_str::<V>(raw.get()) {
+            Ok(object) => (object.meta().key(), Some(Arc::new(object))),
+            Err(_) => match serde_json::from_str::<Identity>(raw.get()) {
+                Ok(identity) => (identity.key(), None),
+                Err(_) => return,
+            },
+        };
+        if let Some(last) = &last {
+            self.note(&key, &last.meta().resource_version);
+            if self.objects.get(&key).is_some_and(|known| self.is_watching() && is_older(&**last, &**known)) {
+                return;
+            }
+        }
+        if let State::Streaming { seen } = &mut self.state {
+            seen.remove(&key);
+        }
+        if let Some(known) = self.objects.remove(&key) {
+            changes.push(Change::Deleted(last.unwrap_or(known)));
+        }
+    }
+
+    fn bookmark(&mut self, raw: &RawValue, changes: &mut Vec<Change<V>>) -> Result<(), Step> {
+        let bookmark: Identity = serde_json::from_str(raw.get()).map_err(|e| Step::Unreadable("bookmark", e))?;
+        self.heard();
+        match &mut self.state {
+            State::Watching { resource_version } => *resource_version = bookmark.metadata.resource_version,
+            State::Streaming { .. } if bookmark.ends_initial_events() => {
+                self.complete(bookmark.metadata.resource_version, changes);
+            }
+            // A promise about the future before the past is complete: the server took this for a plain watch.
+            State::Streaming { .. } => return Err(Step::NotStreaming),
+            State::Listing { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The whole state has been read: what was not in it has vanished.
+    fn complete(&mut self, resource_version: String, changes: &mut Vec<Change<V>>) {
+        let next = State::Watching { resource_version };
+        if let State::Streaming { seen } | State::Listing { seen, .. } = std::mem::replace(&mut self.state, next) {
+            let mut vanished: Vec<String> = self.objects.keys().filter(|key| !seen.contains(*key)).cloned().collect();
+            vanished.sort();
+            changes.extend(vanished.iter().filter_map(|key| self.objects.remove(key)).map(Change::Deleted));
+        }
+        if !self.synced {
+            self.synced = true;
+            changes.push(Change::Synced);
+        }
+    }
+
+    /// Decodes an object, or counts it as undecodable and goes on with what is known of it.
+    fn decode(&mut self, raw: &RawValue) -> Option<Arc<V>> {
+        match serde_json::from_str::<V>(raw.get()) {
+            Ok(object) => Some(Arc::new(object)),
+            Err(error) => {
+                self.undecodable += 1;
+                let identity: Identity = serde_json::from_str(raw.get()).unwrap_or_default();
+                let key = identity.key();
+                tracing::warn!(object = key, count = self.undecodable, "undecodable object left as it was: {error}");
+                self.note(&key, &identity.metadata.resource_version);
+                None
+            }
+        }
+    }
+
+    /// Remembers how far the machine has come.
+    fn note(&mut self, key: &str, version: &str) {
+        match &mut self.state {
+            State::Streaming { seen } | State::Listing { seen, .. } => {
+                seen.insert(key.to_owned());
+            }
+            State::Watching { resource_version } if !version.is_empty() => {
+                resource_version.clear();
+                resource_version.push_str(version);
+            }
+            State::Watching { .. } => {}
+        }
+    }
+
+    fn heard(&mut self) {
+        self.heard = true;
+        if self.is_watching() {
+            self.backoff.reset();
+        }
+    }
+
+    fn is_watching(&self) -> bool {
+        matches!(self.state, State::Watching { .. })
+    }
+}
+
+/// A server may ask for patience, but not for more than this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
+
+/// True when the server no longer knows (or, restored from a backup, does not yet know) the version asked for.
+fn is_gone(status: &Status) -> bool {
+    status.code == 410
+        || status.is(reason::EXPIRED)
+        || status.is(reason::GONE)
+        || status.has_cause("ResourceVersionTooLarge")
+}
+
+fn is_older<V: HasMeta>(object: &V, than: &V) -> bool {
+    let version = |o: &V| o.meta().resource_version.parse::<u64>().ok();
+    version(object).zip(version(than)).is_some_and(|(a, b)| a < b)
+}
+
+/// True when the name was reused by another object.
+fn is_another<V: HasMeta>(object: &V, than: &V) -> bool {
+    object.meta().uid != than.meta().uid
+}
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

@@ -1,0 +1,384 @@
+//! The informer: lists and watches a resource, keeps compact views of it, and tells subscribers what changed.
+//!
+//! ```text
+//!   machine::Ask ─▶ driver ─▶ HTTP ─▶ lines ─▶ machine (no IO) ─▶ Change ─▶ cache, then subscribers
+//! ```
+//!
+//! Each object is decoded once, from the bytes of the answer straight into the caller's view.
+
+mod backoff;
+mod lines;
+mod machine;
+mod wire;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::api::{ListOptions, Resource};
+use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::status::Status;
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::cache::{Cache, IndexFn};
+use crate::client::Client;
+use crate::request::{self, Parts};
+use lines::Lines;
+use machine::{Ask, Machine, Step};
+
+/// What happened to an object since the last change a subscriber heard of.
+#[derive(Debug)]
+pub enum Change<V> {
+    /// It is new.
+    Added(Arc<V>),
+    /// It is different.
+    Updated {
+        /// What it was.
+        old: Arc<V>,
+        /// What it is.
+        new: Arc<V>,
+    },
+    /// It is gone, or no longer selected; this is its last known state.
+    Deleted(Arc<V>),
+    /// The first complete state has been told; said once.
+    Synced,
+}
+
+impl<V> Clone for Change<V> {
+    fn clone(&self) -> Self {
+        match self {
+            Change::Added(object) => Change::Added(Arc::clone(object)),
+            Change::Updated { old, new } => Change::Updated { old: Arc::clone(old), new: Arc::clone(new) },
+            Change::Deleted(object) => Change::Deleted(Arc::clone(object)),
+            Change::Synced => Change::Synced,
+        }
+    }
+}
+
+/// The view of callers that read metadata only.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Partial {
+    /// The object's metadata.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+}
+
+impl HasMeta for Partial {
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
+/// Which objects an informer follows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scope {
+    resource: Resource,
+    namespace: String,
+    selectors: ListOptions,
+    metadata_only: bool,
+}
+
+impl Scope {
+    /// Every object of a resource, in all namespaces.
+    pub fn all(resource: &Resource) -> Self {
+        Scope {
+            resource: resource.clone(),
+            namespace: String::new(),
+            selectors: ListOptions::default(),
+            metadata_only: false,
+        }
+    }
+
+    /// Only those of a namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Only those with these labels, in query form.
+    #[must_use]
+    pub fn labels(mut self, selector: &str) -> Self {
+        self.selectors.label_selector = selector.into();
+        self
+    }
+
+    /// Only those with these fields, in query form.
+    #[must_use]
+    pub fn fields(mut self, selector: &str) -> Self {
+        self.selectors.field_selector = selector.into();
+        self
+    }
+
+    /// Ask for `PartialObjectMetadata` instead of whole objects.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.metadata_only = true;
+        self
+    }
+
+    /// The request the machine asks for; `timeout` bounds a watch on the server's side.
+    fn parts(&self, ask: &Ask, timeout: Duration) -> Parts {
+        let mut path = request::path(&self.resource, &self.namespace, "");
+        let mut query = request::selectors(&self.selectors);
+        match ask {
+            Ask::List { limit, continue_token } => {
+                if *limit > 0 {
+                    query.push(("limit", Cow::Owned(limit.to_string())));
+                }
+                if !continue_token.is_empty() {
+                    query.push(("continue", Cow::Borrowed(continue_token)));
+                }
+            }
+            Ask::Stream => {
+                query.extend(WATCH.map(|(name, value)| (name, Cow::Borrowed(value))));
+                query.push(("sendInitialEvents", Cow::Borrowed("true")));
+                query.push(("resourceVersionMatch", Cow::Borrowed("NotOlderThan")));
+                query.push(("timeoutSeconds", Cow::Owned(timeout.as_secs().to_string())));
+            }
+            Ask::Watch { resource_version } => {
+                query.extend(WATCH.map(|(name, value)| (name, Cow::Borrowed(value))));
+                query.push(("resourceVersion", Cow::Borrowed(resource_version)));
+                query.push(("timeoutSeconds", Cow::Owned(timeout.as_secs().to_string())));
+            }
+        }
+        request::push_query(&mut path, &query);
+        Parts::get(path, request::accept(self.metadata_only, matches!(ask, Ask::List { .. })))
+    }
+}
+
+const WATCH: [(&str, &str); 2] = [("watch", "true"), ("allowWatchBookmarks", "true")];
+
+/// Watches last between this and twice this, so that the watches of a process do not end together.
+const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(300);
+
+/// How much longer than agreed the driver waits for the server to end a watch; after that the connection is dead.
+const WATCH_OVERTIME: Duration = Duration::from_secs(15);
+
+type Subscriber<V> = Box<dyn FnMut(&Change<V>) + Send>;
+
+/// An informer being put together; [`spawn`](Informer::spawn) starts it.
+pub struct Informer<V> {
+    client: Client,
+    scope: Scope,
+    cache: Option<Cache<V>>,
+    subscribers: Vec<Subscriber<V>>,
+    channels: Vec<mpsc::Sender<Change<V>>>,
+    jitter: Box<dyn FnMut() -> f64 + Send>,
+}
+
+impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
+    /// An informer that nobody listens to yet.
+    pub fn new(client: &Client, scope: Scope) -> Self {
+        Informer {
+            client: client.clone(),
+            scope,
+            cache: None,
+            subscribers: Vec::new(),
+            channels: Vec::new(),
+            jitter: Box::new(rand::random::<f64>),
+        }
+    }
+
+    /// Keeps a shared cache with these indexes; asked for twice, the last one counts.
+    pub fn cache(&mut self, indexes: &[(&'static str, IndexFn<V>)]) -> Cache<V> {
+        let cache = Cache::new(indexes);
+        self.cache = Some(cache.clone());
+        cache
+    }
+
+    /// Calls the function with every change, in order; it must not block.
+    pub fn on_change(&mut self, subscriber: impl FnMut(&Change<V>) + Send + 'static) {
+        self.subscribers.push(Box::new(subscriber));
+    }
+
+    /// Sends every change to a channel, in order. A full channel slows the watch down; a closed one is dropped.
+    pub fn subscribe(&mut self, capacity: usize) -> mpsc::Receiver<Change<V>> {
+        let (sender, receiver) = mpsc::channel(capacity);
+        self.channels.push(sender);
+        receiver
+    }
+
+    /// Takes the randomness of back-off and timeouts (in `0.0..1.0`) from elsewhere, for repeatable runs.
+    pub fn jitter(&mut self, jitter: impl FnMut() -> f64 + Send + 'static) {
+        self.jitter = Box::new(jitter);
+    }
+
+    /// Starts the informer; it runs until the handle is dropped.
+    pub fn spawn(self) -> Handle {
+        let (synced_sender, synced) = watch::channel(false);
+        let task = tokio::spawn(self.run(synced_sender));
+        Handle { synced, task }
+    }
+
+    async fn run(self, synced: watch::Sender<bool>) {
+        let Informer { client, scope, cache, subscribers, channels, mut jitter } = self;
+        let mut out = Output { cache, subscribers, channels, synced };
+        let mut machine = Machine::<V>::new();
+        loop {
+            let ask = machine.ask();
+            let timeout = WATCH_TIMEOUT_MIN.mul_f64(1.0 + jitter());
+            let request = scope.parts(&ask, timeout);
+            let step = match ask {
+                Ask::List { .. } => list(&client, request, &mut machine, &mut out).await,
+                Ask::Stream | Ask::Watch { .. } => watch(&client, request, timeout, &mut machine, &mut out).await,
+            };
+            let (delay, trouble) = machine.end(step, &mut jitter);
+            if let Some(trouble) = trouble {
+                tracing::warn!(resource = %scope.resource.plural, ?delay, "{trouble}");
+            }
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
+        }
+    }
+}
+
+/// Reads one page of a list into the machine.
+async fn list<V: DeserializeOwned + HasMeta>(
+    client: &Client,
+    request: Parts,
+    machine: &mut Machine<V>,
+    out: &mut Output<V>,
+) -> Step {
+    let page = async {
+        let answer = client.send(request).await?;
+        Ok(answer.into_body().collect().await.map_err(|e| request::unreachable(&e))?.to_bytes())
+    };
+    match page.await {
+        Ok(page) => {
+            let (changes, step) = machine.page(&page);
+            out.tell(changes).await;
+            step
+        }
+        Err(status) => Step::Refused(status),
+    }
+}
+
+/// Feeds a watch to the machine until either side ends it.
+async fn watch<V: DeserializeOwned + HasMeta>(
+    client: &Client,
+    request: Parts,
+    timeout: Duration,
+    machine: &mut Machine<V>,
+    out: &mut Output<V>,
+) -> Step {
+    let opening = tokio::time::timeout(timeout, client.send(request)).await;
+    let mut body = match opening {
+        Ok(Ok(answer)) => answer.into_body(),
+        Ok(Err(status)) => return Step::Refused(status),
+        Err(_) => return Step::Closed { lived: Duration::ZERO },
+    };
+    let opened = Instant::now();
+    let deadline = opened + timeout + WATCH_OVERTIME;
+    let mut lines = Lines::default();
+    loop {
+        let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => return Step::Broken(request::unreachable(&error)),
+            Ok(None) | Err(_) => return Step::Closed { lived: opened.elapsed() },
+        };
+        let Some(data) = frame.data_ref() else { continue };
+        let mut ended = lines.push(data).err().map(Step::Broken);
+        let mut changes = Vec::new();
+        while let Some(line) = lines.next() {
+            if let Err(step) = machine.line(line, &mut changes) {
+                ended = Some(step);
+                break;
+            }
+        }
+        out.tell(changes).await;
+        if let Some(step) = ended {
+            return step;
+        }
+    }
+}
+
+/// Where changes go.
+struct Output<V> {
+    cache: Option<Cache<V>>,
+    subscribers: Vec<Subscriber<V>>,
+    channels: Vec<mpsc::Sender<Change<V>>>,
+    synced: watch::Sender<bool>,
+}
+
+impl<V: HasMeta> Output<V> {
+    async fn tell(&mut self, changes: Vec<Change<V>>) {
+        for change in changes {
+            if let Some(cache) = &self.cache {
+                cache.apply(&change);
+            }
+            for subscriber in &mut self.subscribers {
+                subscriber(&change);
+            }
+            let mut closed = false;
+            for channel in &self.channels {
+                closed |= channel.send(change.clone()).await.is_err();
+            }
+            if closed {
+                self.channels.retain(|channel| !channel.is_closed());
+            }
+            if matches!(change, Change::Synced) {
+                self.synced.send_replace(true);
+            }
+        }
+    }
+}
+
+/// A running informer; dropping it stops the informer.
+#[must_use = "dropping the handle stops the informer"]
+pub struct Handle {
+    synced: watch::Receiver<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Handle {
+    /// Waits until the first complete state has been told to every subscriber.
+    pub async fn synced(&self) {
+        // The sender lives as long as the task; when that is gone nothing will ever be synced.
+        if self.synced.clone().wait_for(|synced| *synced).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// True once the first complete state has been told.
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Why the machine had to stop and wait; logged by the driver.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Trouble {
+    /// The server refused.
+    #[error("the server refused ({}): {}", .0.code, .0.message)]
+    Refused(Status),
+    /// The connection broke.
+    #[error("the watch broke: {0}")]
+    Broken(Status),
+    /// The server closed a watch as soon as it was opened.
+    #[error("the server closed the watch at once, without any event")]
+    ClosedAtOnce,
+    /// The history the watch needed is gone.
+    #[error("the history after {0} is gone, listing again")]
+    Expired(String),
+    /// Something was not what the API promises.
+    #[error("unreadable {what}: {error}")]
+    Unreadable {
+        /// A page or a line.
+        what: &'static str,
+        /// What the decoder said.
+        error: serde_json::Error,
+    },
+}

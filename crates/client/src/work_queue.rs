@@ -1,0 +1,195 @@
+//! The work queue for tokio workers: [`bayplan_model::work_queue`] with a clock and a bell.
+
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bayplan_model::work_queue::{self, RetryLimits};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// A queue shared by any number of workers and producers; clones are the same queue.
+#[derive(Clone)]
+pub struct WorkQueue<K>(Arc<Shared<K>>);
+
+struct Shared<K> {
+    state: Mutex<State<K>>,
+    /// Rung when a sleeping worker may have something to do.
+    bell: Notify,
+    origin: Instant,
+}
+
+struct State<K> {
+    queue: work_queue::WorkQueue<K>,
+    shut_down: bool,
+}
+
+impl<K: Clone + Eq + Hash> Default for WorkQueue<K> {
+    fn default() -> Self {
+        Self::new(RetryLimits::default())
+    }
+}
+
+impl<K: Clone + Eq + Hash> WorkQueue<K> {
+    /// An empty queue.
+    pub fn new(limits: RetryLimits) -> Self {
+        let state = State { queue: work_queue::WorkQueue::new(limits), shut_down: false };
+        WorkQueue(Arc::new(Shared { state: Mutex::new(state), bell: Notify::new(), origin: Instant::now() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.0.origin.elapsed()
+    }
+
+    /// Asks for the key to be processed.
+    pub fn add(&self, key: K) {
+        self.change(|queue, _| queue.add(key));
+    }
+
+    /// Asks for the key to be processed after a delay.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        self.change(|queue, now| queue.add_after(key, delay, now));
+    }
+
+    /// Asks for a failed key to be processed again, later with each failure.
+    pub fn add_rate_limited(&self, key: K) {
+        self.change(|queue, now| {
+            queue.add_rate_limited(key, now);
+        });
+    }
+
+    /// Forgets the failures of a key.
+    pub fn forget(&self, key: &K) {
+        self.state().queue.forget(key);
+    }
+
+    /// How often the key failed since it was last forgotten.
+    pub fn requeues(&self, key: &K) -> u32 {
+        self.state().queue.requeues(key)
+    }
+
+    /// How many keys are ready.
+    pub fn len(&self) -> usize {
+        self.state().queue.len()
+    }
+
+    /// True when no key is ready.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits for the next key; `None` once the queue is shut down and drained.
+    pub async fn get(&self) -> Option<K> {
+        loop {
+            let bell = self.0.bell.notified();
+            let deadline = {
+                let mut state = self.state();
+                if let Some(key) = state.queue.get(self.now()) {
+                    // Somebody else must look after what is left: this worker is busy now.
+                    if !state.queue.is_empty() || state.queue.next_deadline().is_some() {
+                        self.0.bell.notify_one();
+                    }
+                    return Some(key);
+                }
+                if state.shut_down {
+                    self.0.bell.notify_one();
+                    return None;
+                }
+                state.queue.next_deadline()
+            };
+            match deadline {
+                Some(at) => {
+                    let _ = tokio::time::timeout_at(self.0.origin + at, bell).await;
+                }
+                None => bell.await,
+            }
+        }
+    }
+
+    /// The key has been processed.
+    pub fn done(&self, key: &K) {
+        self.state().queue.done(key);
+        self.0.bell.notify_one();
+    }
+
+    /// Ends the queue: what is ready is still handed out, what waits is not.
+    pub fn shut_down(&self) {
+        self.state().shut_down = true;
+        self.0.bell.notify_one();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut work_queue::WorkQueue<K>, Duration)) {
+        let mut state = self.state();
+        if !state.shut_down {
+            change(&mut state.queue, self.now());
+            drop(state);
+            self.0.bell.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_wakes_at_the_time_of_a_delayed_key() {
+        let queue = WorkQueue::default();
+        let start = Instant::now();
+        queue.add_after("late", Duration::from_secs(60));
+        queue.add_after("early", Duration::from_secs(5));
+        assert_eq!(queue.get().await, Some("early"));
+        assert_eq!(start.elapsed().as_secs(), 5);
+        assert_eq!(queue.get().await, Some("late"));
+        assert_eq!(start.elapsed().as_secs(), 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_worker_does_not_keep_a_deadline_to_itself() {
+        let queue = WorkQueue::default();
+        let start = Instant::now();
+        let worker = |busy| {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                let key = queue.get().await;
+                let at = start.elapsed();
+                tokio::time::sleep(busy).await;
+                (key, at)
+            })
+        };
+        let hour = Duration::from_secs(3600);
+        let workers = [worker(hour), worker(hour)];
+        tokio::task::yield_now().await;
+        queue.add_after("x", Duration::from_secs(10));
+        tokio::task::yield_now().await;
+        queue.add("y");
+        let mut got = Vec::new();
+        for worker in workers {
+            got.push(worker.await.unwrap());
+        }
+        got.sort();
+        assert_eq!(got, [(Some("x"), Duration::from_secs(10)), (Some("y"), Duration::ZERO)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shutting_down_hands_out_what_is_ready_and_releases_every_worker() {
+        let queue = WorkQueue::default();
+        queue.add("a");
+        queue.add_after("b", Duration::from_secs(1));
+        queue.shut_down();
+        queue.add("c");
+        assert_eq!(queue.get().await, Some("a"));
+        let others = [tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.get().await }
+        })];
+        assert_eq!(queue.get().await, None);
+        for other in others {
+            assert_eq!(other.await.unwrap(), None);
+        }
+    }
+}
