@@ -10,7 +10,13 @@
 //! Invariant: nothing in this crate reads a clock, owns randomness or does IO.
 
 pub mod api;
+pub mod field_selector;
+pub mod int_or_string;
+pub mod label;
+pub mod label_selector;
 pub mod meta;
+pub mod quantity;
+pub mod quoted;
 pub mod schema;
 pub mod status;
 pub mod timestamp;

@@ -1,0 +1,55 @@
+//! Text in quotes as Go's `%q` prints it, because upstream's messages are full of it.
+
+use std::fmt::{self, Write};
+
+/// Prints its text in double quotes, with Go's escapes.
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'a>(pub &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_char('"')?;
+        for character in self.0.chars() {
+            match character {
+                '"' => formatter.write_str("\\\"")?,
+                '\\' => formatter.write_str("\\\\")?,
+                '\x07' => formatter.write_str("\\a")?,
+                '\x08' => formatter.write_str("\\b")?,
+                '\x0c' => formatter.write_str("\\f")?,
+                '\n' => formatter.write_str("\\n")?,
+                '\r' => formatter.write_str("\\r")?,
+                '\t' => formatter.write_str("\\t")?,
+                '\x0b' => formatter.write_str("\\v")?,
+                ' '..='~' => formatter.write_char(character)?,
+                '\0'..' ' | '\x7f' => write!(formatter, "\\x{:02x}", character as u32)?,
+                _ if is_printable(character) => formatter.write_char(character)?,
+                _ if (character as u32) < 0x10000 => write!(formatter, "\\u{:04x}", character as u32)?,
+                _ => write!(formatter, "\\U{:08x}", character as u32)?,
+            }
+        }
+        formatter.write_char('"')
+    }
+}
+
+/// Whether Go prints the character as it is. Rust's own escaping knows the same Unicode categories, apart from
+/// spaces: Go prints no space but the ordinary one; and combining marks, which Go prints.
+fn is_printable(character: char) -> bool {
+    !character.is_whitespace() && (character.escape_debug().count() == 1 || character.is_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_gos() {
+        for (text, quoted) in [
+            ("a\"b\\", r#""a\"b\\""#),
+            ("\n\t\0\x7f", r#""\n\t\x00\x7f""#),
+            ("é✓", "\"é✓\""),
+            ("\u{a0}\u{200b}", r#""\u00a0\u200b""#),
+        ] {
+            assert_eq!(Quoted(text).to_string(), quoted);
+        }
+    }
+}
