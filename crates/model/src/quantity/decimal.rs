@@ -88,8 +88,8 @@ impl Decimal {
         let down = scale.abs_diff(self.exponent);
         let divisor = power_of_ten(down);
         let (mut quotient, remainder) = (&self.unscaled / &divisor, &self.unscaled % &divisor);
-        let in_64_bits = self.unscaled_i64().is_some_and(|value| value.unsigned_abs() < i64::MAX.unsigned_abs());
-        let in_64_bits = in_64_bits && (down as usize) < POWERS_OF_TEN.len();
+        let in_64_bits =
+            self.unscaled_i64().is_some_and(|value| value < i64::MAX) && (down as usize) < POWERS_OF_TEN.len();
         if remainder.sign() == Sign::Plus || (in_64_bits && remainder.sign() == Sign::Minus) {
             quotient += 1;
         }

@@ -1,0 +1,66 @@
+//! Runs a suite over files and reports.
+
+use std::{
+    io::{self, Write},
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+};
+
+use crate::{
+    recording::{self, Case},
+    suites::{Outcome, Suite},
+};
+
+/// How many cases were equal, of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Score {
+    /// Equal cases.
+    pub equal: usize,
+    /// All cases.
+    pub total: usize,
+}
+
+impl Score {
+    /// Whether every case was equal.
+    pub fn is_perfect(self) -> bool {
+        self.equal == self.total
+    }
+}
+
+/// Why a run came to no score.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Recording(#[from] recording::Error),
+    /// The report cannot be written.
+    #[error("cannot write the report: {0}")]
+    Report(#[from] io::Error),
+}
+
+/// Runs the suite over all cases of the files. Writes a line for each case that differs, and last the score.
+pub fn run<P: AsRef<Path>>(suite: &Suite, files: &[P], report: &mut dyn Write) -> Result<Score, Error> {
+    // Read everything first: a file that cannot be read should not come after a thousand lines of report.
+    let files: Vec<Vec<Case>> = files.iter().map(|file| recording::read(file.as_ref())).collect::<Result<_, _>>()?;
+    let mut score = Score::default();
+    for case in files.iter().flatten() {
+        score.total += 1;
+        match check(suite, case) {
+            Ok(()) => score.equal += 1,
+            Err(difference) => writeln!(report, "{}: {difference}", case.name)?,
+        }
+    }
+    writeln!(report, "{}: {}/{} equal", suite.name, score.equal, score.total)?;
+    Ok(score)
+}
+
+/// Checks one case; a panic is a difference, not the end of the run.
+pub fn check(suite: &Suite, case: &Case) -> Result<(), String> {
+    let outcome: Outcome =
+        panic::catch_unwind(AssertUnwindSafe(|| (suite.check)(&case.document))).map_err(|cause| {
+            let text =
+                cause.downcast_ref::<String>().map(String::as_str).or_else(|| cause.downcast_ref::<&str>().copied());
+            format!("panicked: {}", text.unwrap_or("for an unknown reason"))
+        })?;
+    outcome.map_err(|mismatch| mismatch.to_string())
+}

@@ -1,0 +1,54 @@
+//! The suites, one module each.
+
+mod selectors;
+mod strategic_merge;
+
+use serde_json::Value;
+
+use crate::difference::Difference;
+
+/// Why a case is not equal.
+#[derive(Debug, thiserror::Error)]
+pub enum Mismatch {
+    /// The answers differ.
+    #[error("{0}")]
+    Differs(Difference),
+    /// The recording is not of the form the suite knows.
+    #[error("unreadable case: {0}")]
+    Unreadable(String),
+}
+
+impl From<Difference> for Mismatch {
+    fn from(difference: Difference) -> Self {
+        Mismatch::Differs(difference)
+    }
+}
+
+impl From<serde_json::Error> for Mismatch {
+    fn from(error: serde_json::Error) -> Self {
+        Mismatch::Unreadable(error.to_string())
+    }
+}
+
+/// What checking a case comes to.
+pub type Outcome = Result<(), Mismatch>;
+
+/// A named way to check cases.
+#[derive(Clone, Copy, Debug)]
+pub struct Suite {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Gives one case to the product and compares.
+    pub check: fn(&Value) -> Outcome,
+}
+
+/// Every suite there is.
+pub const SUITES: &[Suite] = &[
+    Suite { name: "selectors", check: selectors::check },
+    Suite { name: "strategic-merge", check: strategic_merge::check },
+];
+
+/// The suite of that name.
+pub fn find(name: &str) -> Option<&'static Suite> {
+    SUITES.iter().find(|suite| suite.name == name)
+}

@@ -1,0 +1,118 @@
+//! The recordings in the repository, and the binary's contract.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use conformance::{recording, runner, suites};
+
+fn corpus(suite: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(suite);
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn all_equal(name: &str, at_least: usize) {
+    let mut report = Vec::new();
+    let score = runner::run(suites::find(name).unwrap(), &corpus(name), &mut report).unwrap();
+    assert!(score.is_perfect(), "{}", String::from_utf8_lossy(&report));
+    assert!(score.total >= at_least, "only {} cases", score.total);
+}
+
+#[test]
+fn every_recorded_selector_is_equal() {
+    all_equal("selectors", 1498);
+}
+
+#[test]
+fn every_recorded_strategic_merge_is_equal() {
+    all_equal("strategic-merge", 895);
+}
+
+fn conformance(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_conformance")).args(arguments).output().unwrap()
+}
+
+/// A change to one recorded case.
+type Alteration = fn(&mut serde_json::Value);
+
+/// The first answer of a recording that the filter accepts, altered, as a file of its own.
+fn altered(suite: &str, accept: &str, alter: Alteration) -> (tempfile::TempDir, String) {
+    let cases = corpus(suite).into_iter().flat_map(|file| recording::read(&file).unwrap());
+    let mut case = cases.map(|case| case.document).find(|case| case.pointer(accept).is_some()).unwrap();
+    alter(&mut case);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("altered.jsonl");
+    fs::write(&file, format!("{case}\n")).unwrap();
+    let file = file.to_str().unwrap().into();
+    (folder, file)
+}
+
+#[test]
+fn an_altered_answer_is_reported_and_fails() {
+    let alterations: [(&str, &str, Alteration, &str); 4] = [
+        ("selectors", "/expect/add/string", |case| case["expect"]["add"]["string"] = "17".into(), ".add.string"),
+        ("selectors", "/expect/matches/0", |case| case["expect"]["matches"] = [1].into(), ".matches[0]"),
+        ("selectors", "/expect/error", |case| case["expect"]["error"] = "oops".into(), ".error"),
+        (
+            "strategic-merge",
+            "/expect/result/metadata",
+            |case| case["expect"]["result"]["metadata"] = 1.into(),
+            ".result.metadata",
+        ),
+    ];
+    for (suite, accept, alter, path) in alterations {
+        let (_folder, file) = altered(suite, accept, alter);
+        let output = conformance(&[suite, &file]);
+        let report = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = report.lines().collect();
+        assert_eq!(output.status.code(), Some(1), "{report}");
+        assert_eq!(lines.len(), 2, "{report}");
+        assert!(lines[0].contains(&format!(": {path}: expected ")), "{report}");
+        assert_eq!(lines[1], format!("{suite}: 0/1 equal"));
+    }
+}
+
+#[test]
+fn equal_answers_end_in_the_score_alone() {
+    let (_folder, file) = altered("strategic-merge", "/expect/result", |_| {});
+    let output = conformance(&["strategic-merge", &file]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "strategic-merge: 1/1 equal\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn senseless_questions_are_one_line_and_exit_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.jsonl");
+    fs::write(&broken, "{}\n{\n").unwrap();
+    for (arguments, said) in [
+        (vec![], "usage:"),
+        (vec!["jump", "x"], "unknown suite \"jump\""),
+        (vec!["selectors"], "no files given"),
+        (vec!["selectors", "/nonexistent"], "cannot read /nonexistent"),
+        (vec!["selectors", broken.to_str().unwrap()], ":2: not a JSON document"),
+    ] {
+        let output = conformance(&arguments);
+        let said_instead = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said_instead.lines().count()), (Some(2), 1), "{said_instead}");
+        assert!(said_instead.contains(said), "{said_instead}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_case_of_another_form_differs_instead_of_stopping_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("odd.jsonl");
+    fs::write(&file, "{\"id\":\"odd\",\"type\":\"quantity\",\"input\":{}}\n\n{}\n").unwrap();
+    let output = conformance(&["selectors", file.to_str().unwrap()]);
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert!(report.starts_with("odd: unreadable case: "), "{report}");
+    assert!(report.ends_with("selectors: 0/2 equal\n"), "{report}");
+}
