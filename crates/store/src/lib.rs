@@ -8,8 +8,25 @@
 //!
 //! One global revision counts the writes. Only this crate assigns revisions. What a reader or a watcher sees is durable.
 
+mod commit;
+mod compaction;
+pub mod disk;
+mod engine;
+mod frame;
+mod index;
+mod log;
+mod log_store;
+mod recovery;
+mod segment;
+mod snapshot;
+mod watch;
+
 use bytes::Bytes;
 use futures::future::BoxFuture;
+
+pub use index::{Index, Scan};
+pub use log_store::{LogStore, Options};
+pub use recovery::{Cut, OpenError, Recovery};
 
 /// The global count of writes; the first write of an empty store gets 1 + the revision it starts at.
 pub type Revision = u64;
@@ -83,6 +100,14 @@ pub enum WriteError {
     Conflict {
         /// The entry found, `None` when the key does not exist.
         found: Option<Entry>,
+    },
+    /// The key and value together are larger than the store takes; nothing was written.
+    #[error("the write has {bytes} bytes, the store takes at most {limit}")]
+    TooLarge {
+        /// The bytes of key and value.
+        bytes: usize,
+        /// The most a write may have.
+        limit: usize,
     },
     /// The backend failed; whether the write happened is unknown.
     #[error("store unavailable: {0}")]

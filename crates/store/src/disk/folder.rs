@@ -1,0 +1,104 @@
+//! A real folder: files for the owner only, locked against a second process.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{Disk, DiskFile, FileInfo};
+use crate::OpenError;
+
+/// The file whose lock says that a process has the folder open; it is never removed, or two processes could lock two files.
+const LOCK_FILE: &str = "lock";
+
+/// A folder of the file system, locked as long as the value lives.
+#[derive(Debug)]
+pub struct FolderDisk {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl FolderDisk {
+    /// Opens a folder, creating it if need be, and locks it.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        let path = path.into();
+        let failed = |step, source| OpenError::Io { step, file: path.display().to_string(), source };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| failed("create the folder", error))?;
+        let lock = owner_only().write(true).create(true).truncate(false).open(path.join(LOCK_FILE));
+        let lock = lock.map_err(|error| failed("open the lock file in", error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { folder: path.display().to_string() }),
+            Err(TryLockError::Error(error)) => return Err(failed("lock", error)),
+        }
+        if let Some(parent) = path.canonicalize().ok().as_deref().and_then(Path::parent) {
+            File::open(parent)
+                .and_then(|parent| parent.sync_all())
+                .map_err(|error| failed("sync the parent of", error))?;
+        }
+        Ok(FolderDisk { path, _lock: lock })
+    }
+}
+
+fn owner_only() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
+
+impl Disk for FolderDisk {
+    fn list(&self) -> io::Result<Vec<FileInfo>> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let entry = entry?;
+            // A name that is not UTF-8 is none of ours.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let metadata = entry.metadata()?;
+            if metadata.is_file() && name != LOCK_FILE {
+                files.push(FileInfo { name, len: metadata.len() });
+            }
+        }
+        Ok(files)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Box<dyn io::Read + Send>> {
+        Ok(Box::new(File::open(self.path.join(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(owner_only().append(true).create_new(true).open(self.path.join(name))?))
+    }
+
+    fn reopen(&self, name: &str, len: u64) -> io::Result<Box<dyn DiskFile>> {
+        let file = owner_only().append(true).open(self.path.join(name))?;
+        file.set_len(len)?;
+        Ok(Box::new(file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // The length is data to us, and fdatasync writes it when it changed.
+        self.sync_data()
+    }
+}

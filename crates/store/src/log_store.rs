@@ -1,0 +1,206 @@
+//! The store on an embedded log: the handle that callers hold.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+use crate::commit::{Write, Writer};
+use crate::compaction::{Compactor, Files};
+use crate::disk::{Disk, FolderDisk};
+use crate::engine::Engine;
+use crate::index::Scan;
+use crate::recovery::{self, OpenError, Recovery};
+use crate::watch::HistoryWatch;
+use crate::{Entry, Index, Range, ReadError, Revision, Store, Watch, WriteError};
+
+/// How many keys a range read walks before it lets writers and other tasks run: about 100 µs of work.
+const SCANNED_KEYS_MAX: usize = 1024;
+
+/// Sizes that decide when the store tidies up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A segment that has reached this size is followed by a new one. Recovery reads a segment at a time into memory.
+    pub segment_bytes: u64,
+    /// History beyond this is forgotten even if nobody asked for it, oldest first.
+    pub history_bytes_max: usize,
+    /// Old segments are replaced by a snapshot when they have at least this size, and are larger than the last snapshot.
+    pub garbage_bytes_min: u64,
+}
+
+impl Default for Options {
+    /// 64 MiB segments; 1 GiB of history is ten minutes of 1,400 writes/s of 1 KiB (each counted with 256 bytes of overhead).
+    fn default() -> Self {
+        Options { segment_bytes: 64 << 20, history_bytes_max: 1 << 30, garbage_bytes_min: 64 << 20 }
+    }
+}
+
+/// A store in memory, with a durable log on a disk or without. Dropping it writes what is waiting and stops its threads.
+#[derive(Debug)]
+pub struct LogStore {
+    engine: Arc<Engine>,
+    recovery: Recovery,
+    writer: Option<JoinHandle<()>>,
+    compactor: Option<JoinHandle<()>>,
+}
+
+impl LogStore {
+    /// Opens the store in a folder, which is created if need be and locked as long as the store is open.
+    pub fn open_folder(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        Self::open(Arc::new(FolderDisk::open(path)?), Options::default())
+    }
+
+    /// Opens the store on a disk.
+    pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
+        let (index, log, recovery) = recovery::recover(disk.clone(), options.segment_bytes)?;
+        if let Some(cut) = &recovery.cut {
+            tracing::warn!(?cut, "cut the bytes of an append that was interrupted; it had not been acknowledged");
+        }
+        let files = Files { disk, tail: log.tail(), garbage_bytes_min: options.garbage_bytes_min };
+        Self::start(index, recovery, Some((log, files)), &options)
+    }
+
+    /// An empty store that is gone when it is dropped.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        let (index, recovery) = Recovery::fresh();
+        Self::start(index, recovery, None, &Options::default())
+    }
+
+    fn start(
+        index: Index,
+        recovery: Recovery,
+        durable: Option<(crate::log::Log, Files)>,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        let engine = Arc::new(Engine::new(index));
+        let (log, files) = durable.unzip();
+        let writer = Writer::new(engine.clone(), log, options.history_bytes_max);
+        let compactor = Compactor { engine: engine.clone(), files, history_bytes_max: options.history_bytes_max };
+        // The handle exists before the threads, so that one of them is stopped if the other cannot start.
+        let mut store = LogStore { engine, recovery, writer: None, compactor: None };
+        store.writer = Some(spawn("store-writer", || writer.run())?);
+        store.compactor = Some(spawn("store-compactor", || compactor.run())?);
+        Ok(store)
+    }
+
+    /// What opening found.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Why no write can be taken any more; `None` while all is well.
+    pub fn failure(&self) -> Option<&str> {
+        self.engine.failure()
+    }
+
+    async fn write(&self, write: Write) -> Result<Revision, WriteError> {
+        let answered = self.engine.queue.push(write)?.await;
+        answered.unwrap_or_else(|_| Err(WriteError::Unavailable("the store was closed before it answered".to_owned())))
+    }
+
+    async fn scan(&self, mut scan: Scan) -> Result<Range, ReadError> {
+        while !self.engine.index().scan(&mut scan, SCANNED_KEYS_MAX)? {
+            let_others_run().await;
+        }
+        Ok(scan.finish())
+    }
+}
+
+fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    spawned.map_err(|source| OpenError::Io { step: "start the thread", file: name.to_owned(), source })
+}
+
+impl Drop for LogStore {
+    fn drop(&mut self) {
+        self.engine.queue.close();
+        self.engine.requests.close();
+        for thread in [self.writer.take(), self.compactor.take()].into_iter().flatten() {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store panicked");
+            }
+        }
+    }
+}
+
+/// Gives the executor one chance to poll other tasks.
+async fn let_others_run() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Store for LogStore {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, ReadError>> {
+        Box::pin(async { Ok(self.engine.index().revision()) })
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, ReadError>> {
+        Box::pin(async move { Ok(self.engine.index().get(key)) })
+    }
+
+    fn range<'a>(
+        &'a self,
+        start: &'a str,
+        end: &'a str,
+        at: Option<Revision>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Range, ReadError>> {
+        Box::pin(async move {
+            loop {
+                match self.scan(Scan::new(start, Some(end), at, limit)).await {
+                    // A compaction overtook a read of the newest revision: read the one that is newest now.
+                    Err(ReadError::Compacted { .. }) if at.is_none() => {}
+                    result => return result,
+                }
+            }
+        })
+    }
+
+    fn create<'a>(&'a self, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<Revision, WriteError>> {
+        Box::pin(self.write(Write { key: key.into(), value: Some(value), expected: None }))
+    }
+
+    fn update<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+        expected: Revision,
+    ) -> BoxFuture<'a, Result<Revision, WriteError>> {
+        Box::pin(self.write(Write { key: key.into(), value: Some(value), expected: Some(expected) }))
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, expected: Revision) -> BoxFuture<'a, Result<Revision, WriteError>> {
+        Box::pin(self.write(Write { key: key.into(), value: None, expected: Some(expected) }))
+    }
+
+    fn watch<'a>(
+        &'a self,
+        start: &'a str,
+        end: &'a str,
+        after: Revision,
+    ) -> BoxFuture<'a, Result<Box<dyn Watch>, ReadError>> {
+        Box::pin(async move {
+            let watch = HistoryWatch::open(&self.engine, start, end, after)?;
+            Ok(Box::new(watch) as Box<dyn Watch>)
+        })
+    }
+
+    fn compact(&self, oldest: Revision) -> BoxFuture<'_, Result<(), ReadError>> {
+        Box::pin(async move {
+            self.engine.index().check(oldest)?;
+            let answered = self.engine.requests.compact(oldest).await;
+            answered
+                .unwrap_or_else(|_| Err(ReadError::Unavailable("the store was closed before it answered".to_owned())))
+        })
+    }
+}
