@@ -12,10 +12,15 @@
 pub mod cache;
 pub mod client;
 pub mod informer;
+pub mod leader_election;
 mod limiter;
+pub mod recorder;
 mod request;
 pub mod work_queue;
 
 pub use cache::Cache;
 pub use client::Client;
 pub use informer::{Change, Informer, Scope};
+pub use leader_election::Elector;
+pub use recorder::EventRecorder;
+pub use work_queue::WorkQueue;
