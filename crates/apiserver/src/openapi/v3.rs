@@ -1,0 +1,92 @@
+//! The OpenAPI v3 document of one group version.
+
+use bayplan_model::schema::Schema;
+use serde_json::{Map, Value, json};
+
+use super::operations::{self, Operation};
+use super::v2::reachable;
+use crate::resources::RESOURCES;
+
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+
+/// The document of one group version.
+pub(super) fn document(group: &str, version: &str) -> Value {
+    let rows = RESOURCES.iter().filter(|row| row.group == group && row.version == version);
+    let operations: Vec<Operation> = rows.flat_map(operations::of).collect();
+    let mut paths: Map<String, Value> = Map::new();
+    for operation in &operations {
+        let path =
+            paths.entry(operation.path.clone()).or_insert_with(|| json!({"parameters": path_parameters(operation)}));
+        path[operation.method] = describe(operation);
+    }
+    let schemas: Map<String, Value> = reachable(operations.iter().flat_map(Operation::definitions))
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), definition(name, Schema::raw_definitions().get(name)?))))
+        .collect();
+    json!({"openapi": "3.0.0", "info": super::info(), "paths": paths, "components": {"schemas": schemas}})
+}
+
+fn path_parameters(operation: &Operation) -> Vec<Value> {
+    operation
+        .path_parameters()
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}}))
+        .collect()
+}
+
+fn describe(operation: &Operation) -> Value {
+    let query: Vec<Value> = operation
+        .query
+        .iter()
+        .map(|(name, kind)| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}}))
+        .collect();
+    let answer = json!({"description": "OK", "content": content(&["application/json"], operation.answer)});
+    let mut description = json!({
+        "operationId": operation.id,
+        "parameters": query,
+        "responses": {"200": answer},
+        "x-kubernetes-action": operation.action,
+        "x-kubernetes-group-version-kind": operation.group_version_kind(),
+    });
+    if let Some((types, name)) = operation.body {
+        description["requestBody"] = json!({"content": content(types, name)});
+    }
+    description
+}
+
+fn content(types: &[&str], name: &str) -> Map<String, Value> {
+    let schema = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
+    types.iter().map(|media_type| ((*media_type).to_owned(), schema.clone())).collect()
+}
+
+/// A v2 definition as v3 writes it.
+fn definition(name: &str, value: &Value) -> Value {
+    match name {
+        QUANTITY => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+        INT_OR_STRING => json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+        _ => converted(value),
+    }
+}
+
+fn converted(value: &Value) -> Value {
+    match value {
+        Value::Array(list) => list.iter().map(converted).collect(),
+        Value::Object(map) => {
+            let mut schema: Map<String, Value> = map
+                .iter()
+                .filter(|(key, _)| *key != "$ref")
+                .map(|(key, value)| (key.clone(), converted(value)))
+                .collect();
+            if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
+                let reference = json!({"$ref": reference.replace("#/definitions/", "#/components/schemas/")});
+                if schema.is_empty() {
+                    return reference;
+                }
+                // Nothing may stand beside a reference in v3.
+                schema.insert("allOf".into(), json!([reference]));
+            }
+            Value::Object(schema)
+        }
+        scalar => scalar.clone(),
+    }
+}
