@@ -1,28 +1,301 @@
-//! Request bodies → objects: JSON, YAML and protobuf, with duplicate and unknown fields found.
+//! Request bodies: JSON, YAML or protobuf in, canonical objects out.
+//!
+//! ```text
+//!   JSON ─┐                      ┌─ unknown and duplicate fields ─▶ warnings, or one error under Strict
+//!   YAML ─┼─▶ table of types ────┼─ wrong types, wrong kind ──────▶ 400 in upstream's words
+//!   proto ┘                      └─ the object as upstream would write it back
+//! ```
+//!
+//! Canonical means: exactly the fields upstream's answer would show before defaulting. Unknown fields are gone, empty
+//! omittable fields are gone, fields that are always written are there, quantities and times have their one spelling.
 
-use bayplan_model::status::Status;
-use serde_json::Value;
+mod json;
+mod protobuf;
+mod quantity;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod time;
+mod types;
+
+use bayplan_model::status::{Status, reason};
+use serde_json::{Map, Value};
+
+use json::Findings;
+use types::{StructId, table};
 
 use crate::request::FieldValidation;
-use crate::resources::Resource;
+use crate::resources::{Resource, Subresource};
+use crate::status_errors::{bad_request, unsupported_media_type};
+
+/// Names of the scheme in upstream's messages; clients show them, nobody parses them.
+const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+
+/// How much of an unreadable body a message quotes.
+const SUMMARY_MAX: usize = 30;
+
+/// The kind a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind<'a> {
+    /// API group, empty for core.
+    pub group: &'a str,
+    /// API version.
+    pub version: &'a str,
+    /// Kind.
+    pub kind: &'a str,
+}
+
+impl Kind<'static> {
+    /// The kind of a resource.
+    pub fn of(resource: &'static Resource) -> Self {
+        Kind { group: resource.group, version: resource.version, kind: resource.kind }
+    }
+
+    /// The kind a subresource speaks.
+    pub fn of_subresource(resource: &'static Resource, subresource: &'static Subresource) -> Self {
+        if subresource.version.is_empty() {
+            Kind { group: resource.group, version: resource.version, kind: subresource.kind }
+        } else {
+            Kind { group: subresource.group, version: subresource.version, kind: subresource.kind }
+        }
+    }
+}
+
+impl Kind<'_> {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+}
 
 /// A decoded body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
-    /// The object, unknown fields dropped.
+    /// The object in canonical form, not yet defaulted.
     pub object: Value,
-    /// What to tell the client.
+    /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
 }
 
-/// Decodes the body of a create or update of `resource`, or of the kind a subresource speaks.
+/// The encoding of a request body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// `application/json`, also when no type is given.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
+
+impl Encoding {
+    /// Reads a `Content-Type`; anything else than the three is a 415.
+    pub fn of(content_type: Option<&str>) -> Result<Encoding, Status> {
+        let media_type = content_type.unwrap_or("").split(';').next().unwrap_or("").trim();
+        match media_type {
+            "" | "application/json" => Ok(Encoding::Json),
+            "application/yaml" => Ok(Encoding::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Encoding::Protobuf),
+            _ => Err(unsupported_media_type()),
+        }
+    }
+}
+
+/// Decodes the body of a create or update of `resource`; see [`decode_kind`].
 pub fn decode(
     resource: &'static Resource,
     content_type: Option<&str>,
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let _ = (resource, content_type, validation);
-    let object = serde_json::from_slice(body).map_err(|e| crate::status_errors::bad_request(e.to_string()))?;
-    Ok(Decoded { object, warnings: Vec::new() })
+    decode_kind(Kind::of(resource), content_type, body, validation)
+}
+
+/// Decodes the body of a create or update of an object of a kind.
+///
+/// `apiVersion` and `kind` may be missing from the body and are then taken from `expected`; when present they must agree
+/// with it.
+pub fn decode_kind(
+    expected: Kind<'_>,
+    content_type: Option<&str>,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    let encoding = Encoding::of(content_type)?;
+    let id = struct_of(expected)?;
+    let strict = validation != FieldValidation::Ignore;
+    let read = match encoding {
+        Encoding::Json => read_json(body, id, strict),
+        Encoding::Yaml => read_yaml(body, id, strict),
+        Encoding::Protobuf => read_protobuf(expected, body, id)?,
+    };
+    let (object, findings) = read.map_err(|message| unrecognized(expected, &message, body))?;
+    conclude(expected, object, findings, validation)
+}
+
+/// Gives an object that is already in memory (the result of a patch, or bytes from the store) its canonical form.
+pub fn canonical(expected: Kind<'_>, object: Value, validation: FieldValidation) -> Result<Decoded, Status> {
+    let id = struct_of(expected)?;
+    let mut findings = Findings::new(validation != FieldValidation::Ignore);
+    let object = table().canonical(id, object, &mut findings);
+    conclude(expected, object, findings, validation)
+}
+
+/// Decodes the body of a delete; an empty body is `None`. Options of any group version are accepted.
+pub fn decode_delete_options(content_type: Option<&str>, body: &[u8]) -> Result<Option<Value>, Status> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let expected = Kind { group: "", version: "v1", kind: "DeleteOptions" };
+    let encoding = Encoding::of(content_type)?;
+    let id = struct_of(expected)?;
+    let read = match encoding {
+        Encoding::Json => read_json(body, id, false),
+        Encoding::Yaml => read_yaml(body, id, false),
+        Encoding::Protobuf => read_protobuf(expected, body, id)?,
+    };
+    let (mut object, findings) = read.map_err(|message| unrecognized(expected, &message, body))?;
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or(expected.kind);
+    if kind != expected.kind {
+        return Err(bad_request("decoded object cannot be converted to DeleteOptions"));
+    }
+    if let Some(error) = findings.error {
+        return Err(cannot_be_handled(expected, expected, &error));
+    }
+    object.insert("apiVersion".into(), "v1".into());
+    object.insert("kind".into(), expected.kind.into());
+    Ok(Some(Value::Object(object)))
+}
+
+type Read = Result<(Map<String, Value>, Findings), String>;
+
+fn read_json(body: &[u8], id: StructId, strict: bool) -> Read {
+    let mut findings = Findings::new(strict);
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let object = json::decode_struct(&mut deserializer, id, &mut findings)
+        .and_then(|object| deserializer.end().map(|()| object))
+        .map_err(|error| format!("couldn't get version/kind; json parse error: {}", syntax::explain(body, &error)))?;
+    Ok((object, findings))
+}
+
+fn read_yaml(body: &[u8], id: StructId, strict: bool) -> Read {
+    let not_yaml = |message: String| format!("couldn't get version/kind; json parse error: {message}");
+    let text = std::str::from_utf8(body).map_err(|error| not_yaml(format!("yaml: {error}")))?;
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| not_yaml(format!("yaml: {error}")))?;
+    if !value.is_object() {
+        return Err(not_yaml(format!(
+            "json: cannot unmarshal {} into Go value of type {}",
+            syntax::json_kind(&value),
+            syntax::TYPE_META
+        )));
+    }
+    let mut findings = Findings::new(strict);
+    let object = table().canonical(id, value, &mut findings);
+    Ok((object, findings))
+}
+
+/// Protobuf bodies name their kind outside the message, so a wrong kind is found before anything is read.
+fn read_protobuf(expected: Kind<'_>, body: &[u8], id: StructId) -> Result<Read, Status> {
+    let Some(envelope) = body.strip_prefix(protobuf::MAGIC) else {
+        return Ok(
+            Err("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".into()),
+        );
+    };
+    let unknown = match protobuf::unknown(envelope) {
+        Ok(unknown) => unknown,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    if expected.kind != "DeleteOptions" || unknown.kind != "DeleteOptions" {
+        check_kind(expected, unknown.api_version, unknown.kind)?;
+    }
+    let object = protobuf::message(unknown.raw, id)
+        .map_err(|error| cannot_be_handled(expected, expected, &error.to_string()))?;
+    Ok(Ok((object, Findings::default())))
+}
+
+fn conclude(
+    expected: Kind<'_>,
+    mut object: Map<String, Value>,
+    findings: Findings,
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
+    check_kind(expected, &text("apiVersion"), &text("kind"))?;
+    if let Some(error) = findings.error {
+        return Err(cannot_be_handled(expected, expected, &error));
+    }
+    if validation == FieldValidation::Strict && !findings.strict.is_empty() {
+        let error = format!("strict decoding error: {}", findings.strict.join(", "));
+        return Err(cannot_be_handled(expected, expected, &error));
+    }
+    object.insert("apiVersion".into(), expected.api_version().into());
+    object.insert("kind".into(), expected.kind.into());
+    Ok(Decoded { object: Value::Object(object), warnings: findings.strict })
+}
+
+fn check_kind(expected: Kind<'_>, api_version: &str, kind: &str) -> Result<(), Status> {
+    let expected_version = expected.api_version();
+    let api_version = if api_version.is_empty() { expected_version.as_str() } else { api_version };
+    let kind = if kind.is_empty() { expected.kind } else { kind };
+    if api_version == expected_version && kind == expected.kind {
+        return Ok(());
+    }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    if version.contains('/') {
+        let error =
+            format!("couldn't get version/kind; json parse error: unexpected GroupVersion string: {api_version}");
+        return Err(bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {error}",
+            expected.kind
+        )));
+    }
+    let given = Kind { group, version, kind };
+    let Some(id) = table().kind(&format!("{group}/{version}"), kind) else {
+        let error = format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}");
+        return Err(cannot_be_handled(expected, given, &error));
+    };
+    if kind == expected.kind {
+        return Err(bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected_version})"
+        )));
+    }
+    let internal = expected.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+    let error =
+        format!("converting ({}) to ({internal}.{}): unknown conversion", table().structs[id].go_name, expected.kind);
+    Err(cannot_be_handled(expected, given, &error))
+}
+
+fn struct_of(expected: Kind<'_>) -> Result<StructId, Status> {
+    let group_version = format!("{}/{}", expected.group, expected.version);
+    table().kind(&group_version, expected.kind).ok_or_else(|| {
+        Status::failure(500, reason::INTERNAL_ERROR, format!("Internal error occurred: no type for {}", expected.kind))
+    })
+}
+
+fn cannot_be_handled(expected: Kind<'_>, given: Kind<'_>, error: &str) -> Status {
+    bad_request(format!(
+        "{} in version {:?} cannot be handled as a {}: {error}",
+        given.kind, given.version, expected.kind
+    ))
+}
+
+fn unrecognized(expected: Kind<'_>, error: &str, body: &[u8]) -> Status {
+    bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): {error} ({})",
+        expected.kind,
+        summary(body)
+    ))
+}
+
+/// The beginning of an unreadable body: as it stands when it looks like JSON, else in hex.
+fn summary(body: &[u8]) -> String {
+    let (head, more) = if body.len() > SUMMARY_MAX { (&body[..SUMMARY_MAX], " ...") } else { (body, "") };
+    match head.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
+        Some(_) => {
+            let hex: String = head.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{more}")
+        }
+    }
 }

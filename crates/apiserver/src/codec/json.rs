@@ -1,0 +1,421 @@
+//! Decoding JSON (or anything else serde can walk) into canonical objects, driven by the table of types.
+//!
+//! One pass: the document is read straight into its canonical form while unknown and duplicate fields are noted. Like
+//! upstream's decoder, a value of the wrong type does not stop the walk (a syntax error further on is the better
+//! message); the first such error is kept.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::quantity;
+use super::time;
+use super::types::{Field, Struct, StructId, Table, Type, go_name, table};
+
+/// Strict errors beyond this many are not told; one document can hold very many.
+const STRICT_ERRORS_MAX: usize = 100;
+
+/// Base64 as upstream reads it: padded, but lenient about the unused bits of the last character.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+
+/// One step of the way from the root to the value at hand.
+#[derive(Clone, Debug)]
+enum Step {
+    Field(&'static str),
+    Key(String),
+    Index(usize),
+}
+
+/// What was found besides the object.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// The first value of a wrong type, in upstream's words.
+    pub(crate) error: Option<String>,
+    /// Unknown and duplicate fields, in document order.
+    pub(crate) strict: Vec<String>,
+    check_strict: bool,
+    path: Vec<Step>,
+    /// The messages around the value at hand, innermost last.
+    within: Vec<StructId>,
+}
+
+impl Findings {
+    pub(crate) fn new(check_strict: bool) -> Self {
+        Findings { check_strict, ..Findings::default() }
+    }
+
+    fn strict_error(&mut self, what: &str, name: &str) {
+        if !self.check_strict || self.strict.len() >= STRICT_ERRORS_MAX {
+            return;
+        }
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Field(key) => push_dotted(&mut path, key),
+                Step::Key(key) => push_dotted(&mut path, key),
+            }
+        }
+        push_dotted(&mut path, name);
+        let text = format!("{what} field {path:?}");
+        if !self.strict.contains(&text) {
+            self.strict.push(text);
+        }
+    }
+
+    fn wrong_type(&mut self, given: &str, of: &str) {
+        if self.error.is_some() {
+            return;
+        }
+        let mut path = String::new();
+        for step in &self.path {
+            if let Step::Field(name) = step {
+                push_dotted(&mut path, name);
+            }
+        }
+        self.error = Some(match self.within.last() {
+            Some(id) if !path.is_empty() => {
+                let outer = table().structs[*id].name;
+                format!("json: cannot unmarshal {given} into Go struct field {outer}.{path} of type {of}")
+            }
+            _ => format!("json: cannot unmarshal {given} into Go value of type {of}"),
+        });
+    }
+
+    fn invalid(&mut self, message: String) {
+        self.error.get_or_insert(message);
+    }
+}
+
+fn push_dotted(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
+}
+
+/// Reads one value of a type; `None` means null was given (or nothing usable).
+struct Seed<'f> {
+    findings: &'f mut Findings,
+    of: &'static Type,
+}
+
+/// Reads a whole message into its canonical form.
+pub(crate) fn decode_struct<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    id: StructId,
+    findings: &mut Findings,
+) -> Result<Map<String, Value>, D::Error> {
+    deserializer.deserialize_any(StructVisitor { findings, id })
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Option<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        if matches!(self.of, Type::Raw | Type::Fields) {
+            let value: Value = serde::Deserialize::deserialize(deserializer)?;
+            return Ok((!value.is_null()).then_some(value));
+        }
+        deserializer.deserialize_any(TypeVisitor { findings: self.findings, of: self.of })
+    }
+}
+
+struct StructVisitor<'f> {
+    findings: &'f mut Findings,
+    id: StructId,
+}
+
+impl<'de> Visitor<'de> for StructVisitor<'_> {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<Self::Value, A::Error> {
+        read_struct(access, self.id, self.findings)
+    }
+}
+
+struct TypeVisitor<'f> {
+    findings: &'f mut Findings,
+    of: &'static Type,
+}
+
+impl TypeVisitor<'_> {
+    fn wrong<E>(self, given: &str) -> Result<Option<Value>, E> {
+        let name = match self.of {
+            // These decode through an inner value of a plain type.
+            Type::IntOrString => {
+                self.findings.invalid(format!("json: cannot unmarshal {given} into Go value of type int32"));
+                return Ok(None);
+            }
+            Type::Time | Type::MicroTime => {
+                self.findings.invalid(format!("json: cannot unmarshal {given} into Go value of type string"));
+                return Ok(None);
+            }
+            Type::Quantity => {
+                self.findings.invalid(quantity::WRONG_FORMAT.to_owned());
+                return Ok(None);
+            }
+            of => go_name(of),
+        };
+        self.findings.wrong_type(given, &name);
+        Ok(None)
+    }
+
+    fn integer<E>(self, number: i128) -> Result<Option<Value>, E> {
+        match self.of {
+            Type::Int32 | Type::IntOrString => match i32::try_from(number) {
+                Ok(number) => Ok(Some(Value::from(number))),
+                Err(_) => self.wrong(&format!("number {number}")),
+            },
+            Type::Int64 => match i64::try_from(number) {
+                Ok(number) => Ok(Some(Value::from(number))),
+                Err(_) => self.wrong(&format!("number {number}")),
+            },
+            Type::Quantity => self.quantity(&number.to_string()),
+            _ => self.wrong("number"),
+        }
+    }
+
+    fn quantity<E>(self, text: &str) -> Result<Option<Value>, E> {
+        match quantity::canonical(text) {
+            Ok(canonical) => Ok(Some(Value::String(canonical.into_owned()))),
+            Err(message) => {
+                self.findings.invalid(message);
+                Ok(None)
+            }
+        }
+    }
+
+    fn text<E>(self, text: Cow<'_, str>) -> Result<Option<Value>, E> {
+        let invalid = |findings: &mut Findings, message: String| {
+            findings.invalid(message);
+            Ok(None)
+        };
+        match self.of {
+            Type::String(_) | Type::IntOrString => Ok(Some(Value::String(text.into_owned()))),
+            Type::Quantity => self.quantity(&text),
+            Type::Time => match time::seconds(&text) {
+                Ok(time) => Ok(time.map(Value::String)),
+                Err(message) => invalid(self.findings, message),
+            },
+            Type::MicroTime => match time::micros(&text) {
+                Ok(time) => Ok(time.map(Value::String)),
+                Err(message) => invalid(self.findings, message),
+            },
+            Type::Bytes => match BASE64.decode(text.as_bytes()) {
+                Ok(bytes) => Ok(Some(Value::String(encode_bytes(&bytes)))),
+                Err(_) => {
+                    let cleaned: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+                    match BASE64.decode(cleaned.as_bytes()) {
+                        Ok(bytes) => Ok(Some(Value::String(encode_bytes(&bytes)))),
+                        Err(_) => {
+                            let at = illegal_base64_at(text.as_bytes());
+                            invalid(self.findings, format!("illegal base64 data at input byte {at}"))
+                        }
+                    }
+                }
+            },
+            _ => self.wrong("string"),
+        }
+    }
+}
+
+/// Bytes as JSON shows them.
+pub(crate) fn encode_bytes(bytes: &[u8]) -> String {
+    BASE64.encode(bytes)
+}
+
+/// The offset upstream's decoder names: the first foreign character, else the start of the broken group of four.
+fn illegal_base64_at(text: &[u8]) -> usize {
+    let foreign = |byte: &u8| !(byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'\r' | b'\n'));
+    let Some(at) = text.iter().position(foreign) else { return text.len() - text.len() % 4 };
+    // Padding is in order as the last one or two characters of a group.
+    if text[at] == b'=' && at % 4 >= 2 { if at % 4 == 2 { at + 2 } else { at + 1 }.min(text.len()) } else { at }
+}
+
+impl<'de> Visitor<'de> for TypeVisitor<'_> {
+    type Value = Option<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        match self.of {
+            Type::Bool => Ok(Some(Value::Bool(value))),
+            _ => self.wrong("bool"),
+        }
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        self.integer(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        self.integer(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        match self.of {
+            Type::Quantity => self.quantity(&value.to_string()),
+            Type::Int32 | Type::Int64 | Type::IntOrString => self.wrong(&format!("number {value}")),
+            _ => self.wrong("number"),
+        }
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        self.text(Cow::Borrowed(value))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Self::Value, E> {
+        self.text(Cow::Owned(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let Type::List(of, _) = self.of else {
+            while access.next_element::<IgnoredAny>()?.is_some() {}
+            return self.wrong("array");
+        };
+        let mut list = Vec::new();
+        loop {
+            self.findings.path.push(Step::Index(list.len()));
+            let element = access.next_element_seed(Seed { findings: self.findings, of });
+            self.findings.path.pop();
+            match element? {
+                Some(element) => list.push(element.unwrap_or_else(|| table().zero(of))),
+                None => return Ok(Some(Value::Array(list))),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        match self.of {
+            Type::Struct(id) => read_struct(access, *id, self.findings).map(|object| Some(Value::Object(object))),
+            Type::Map(of, _) => {
+                let mut map = Map::new();
+                while let Some(key) = access.next_key::<String>()? {
+                    if map.contains_key(&key) {
+                        self.findings.strict_error("duplicate", &key);
+                    }
+                    self.findings.path.push(Step::Key(key));
+                    let value = access.next_value_seed(Seed { findings: self.findings, of });
+                    let Some(Step::Key(key)) = self.findings.path.pop() else {
+                        unreachable!("every reader pops the steps it pushes")
+                    };
+                    map.insert(key, value?.unwrap_or_else(|| table().zero(of)));
+                }
+                Ok(Some(Value::Object(map)))
+            }
+            _ => {
+                while access.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                self.wrong("object")
+            }
+        }
+    }
+}
+
+fn read_struct<'de, A: MapAccess<'de>>(
+    mut access: A,
+    id: StructId,
+    findings: &mut Findings,
+) -> Result<Map<String, Value>, A::Error> {
+    let shape: &'static Struct = &table().structs[id];
+    let mut object = Map::new();
+    let mut seen = 0_u64;
+    findings.within.push(id);
+    while let Some(key) = access.next_key::<Cow<'de, str>>()? {
+        let Some(index) = shape.field(&key) else {
+            findings.strict_error("unknown", &key);
+            access.next_value::<IgnoredAny>()?;
+            continue;
+        };
+        // No message has more than 64 fields; one that did would only miss duplicates beyond them.
+        let bit = 1_u64.checked_shl(u32::try_from(index).unwrap_or(u32::MAX)).unwrap_or(0);
+        if seen & bit != 0 {
+            findings.strict_error("duplicate", &key);
+        }
+        seen |= bit;
+        let field = &shape.fields[index];
+        findings.path.push(Step::Field(field.name));
+        let value = access.next_value_seed(Seed { findings, of: &field.of })?;
+        findings.path.pop();
+        put(&mut object, field, value);
+    }
+    findings.within.pop();
+    shape.complete(&mut object);
+    Ok(object)
+}
+
+/// Writes a field as upstream's encoder would: empty values of omittable fields vanish.
+pub(crate) fn put(object: &mut Map<String, Value>, field: &Field, value: Option<Value>) {
+    let Some(value) = value else {
+        return;
+    };
+    if field.omit_empty && !field.optional && is_empty(&field.of, &value) {
+        object.remove(field.name);
+    } else {
+        object.insert(field.name.to_owned(), value);
+    }
+}
+
+fn is_empty(of: &Type, value: &Value) -> bool {
+    match of {
+        Type::Struct(_) | Type::Quantity | Type::IntOrString | Type::Raw => false,
+        _ => match value {
+            Value::String(text) => text.is_empty(),
+            Value::Bool(value) => !value,
+            Value::Number(number) => number.as_i64() == Some(0),
+            Value::Array(list) => list.is_empty(),
+            Value::Object(map) => map.is_empty(),
+            Value::Null => true,
+        },
+    }
+}
+
+impl Table {
+    /// The canonical form of an object already in memory, as after a patch.
+    pub(crate) fn canonical(&self, id: StructId, object: Value, findings: &mut Findings) -> Map<String, Value> {
+        match object {
+            Value::Object(map) => {
+                decode_struct(Value::Object(map), id, findings).expect("walking values in memory cannot fail")
+            }
+            other => {
+                findings.wrong_type(json_kind(&other), &self.structs[id].go_name);
+                Map::new()
+            }
+        }
+    }
+}
+
+fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

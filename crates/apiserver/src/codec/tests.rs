@@ -1,0 +1,303 @@
+//! The codec against upstream's words and canonical forms.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const POD: Kind<'static> = Kind { group: "", version: "v1", kind: "Pod" };
+const DEPLOYMENT: Kind<'static> = Kind { group: "apps", version: "v1", kind: "Deployment" };
+
+fn decode_text(kind: Kind<'_>, body: &str, validation: FieldValidation) -> Result<Decoded, String> {
+    decode_kind(kind, None, body.as_bytes(), validation).map_err(|status| status.message)
+}
+
+#[test]
+fn objects_take_their_canonical_form() {
+    let body = json!({
+        "metadata": { "name": "p", "labels": {}, "creationTimestamp": null, "annotations": { "a": null } },
+        "spec": {
+            "hostNetwork": false,
+            "automountServiceAccountToken": false,
+            "nodeSelector": {},
+            "containers": [{ "name": "c", "image": "", "resources": { "requests": { "cpu": 0.25, "memory": "1024Mi" } } }],
+        },
+    });
+    let decoded = decode_text(POD, &body.to_string(), FieldValidation::Warn).expect("it decodes");
+    assert_eq!(
+        decoded.object,
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "p", "annotations": { "a": "" } },
+            "spec": {
+                "automountServiceAccountToken": false,
+                "containers": [{ "name": "c", "resources": { "requests": { "cpu": "250m", "memory": "1Gi" } } }],
+            },
+            "status": {},
+        })
+    );
+}
+
+#[test]
+fn always_written_fields_are_there_when_nothing_was_given() {
+    let decoded = decode_text(DEPLOYMENT, "{}", FieldValidation::Warn).expect("it decodes");
+    let template = json!({ "metadata": {}, "spec": { "containers": null } });
+    assert_eq!(
+        decoded.object,
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "status": {},
+            "spec": { "selector": null, "strategy": {}, "template": template },
+        })
+    );
+}
+
+#[test]
+fn unknown_and_duplicate_fields_are_warnings_or_one_error() {
+    let body = r#"{"bogus":1,"metadata":{"name":"a","bogusMeta":"q","labels":{"x":"1","x":"2"}},
+        "spec":{"containers":[{"name":"c","nope":{}}]},"spec":{"containers":[{"name":"c"}]}}"#;
+    let warnings = [
+        r#"unknown field "bogus""#,
+        r#"unknown field "metadata.bogusMeta""#,
+        r#"duplicate field "metadata.labels.x""#,
+        r#"unknown field "spec.containers[0].nope""#,
+        r#"duplicate field "spec""#,
+    ];
+    let decoded = decode_text(POD, body, FieldValidation::Warn).expect("warnings do not refuse");
+    assert_eq!(decoded.warnings, warnings);
+    assert_eq!(decoded.object["metadata"]["labels"]["x"], "2", "the last one wins");
+    let silent = decode_text(POD, body, FieldValidation::Ignore).expect("nor does ignoring");
+    assert!(silent.warnings.is_empty());
+    let refused = decode_text(POD, body, FieldValidation::Strict).expect_err("strict refuses");
+    let list = warnings.join(", ");
+    assert_eq!(refused, format!(r#"Pod in version "v1" cannot be handled as a Pod: strict decoding error: {list}"#));
+}
+
+#[test]
+fn bodies_that_cannot_be_read_are_refused_in_upstreams_words() {
+    let cases: &[(Kind<'_>, &str, &str)] = &[
+        (
+            POD,
+            r#"{"apiVersion":"#,
+            r#"the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: unexpected end of JSON input ({"apiVersion":)"#,
+        ),
+        (
+            POD,
+            "",
+            "the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)",
+        ),
+        (
+            POD,
+            r#"{"kind":"Bogus"}"#,
+            r#"Bogus in version "v1" cannot be handled as a Pod: no kind "Bogus" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30""#,
+        ),
+        (
+            DEPLOYMENT,
+            r#"{"apiVersion":"v9","kind":"Deployment"}"#,
+            r#"Deployment in version "v9" cannot be handled as a Deployment: no kind "Deployment" is registered for version "v9" in scheme "pkg/api/legacyscheme/scheme.go:30""#,
+        ),
+        (
+            DEPLOYMENT,
+            r#"{"spec":{"replicas":"x"}}"#,
+            r#"Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"#,
+        ),
+        (
+            DEPLOYMENT,
+            r#"{"spec":{"replicas":99999999999}}"#,
+            r#"Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal number 99999999999 into Go struct field DeploymentSpec.spec.replicas of type int32"#,
+        ),
+        (
+            POD,
+            r#"{"spec":{"containers":"x"}}"#,
+            r#"Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container"#,
+        ),
+        (
+            POD,
+            r#"{"spec":{"containers":[{"name":5}]}}"#,
+            r#"Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string"#,
+        ),
+        (
+            POD,
+            r#"{"spec":{"restartPolicy":true}}"#,
+            r#"Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal bool into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy"#,
+        ),
+        (
+            POD,
+            r#"{"metadata":{"creationTimestamp":"yesterday"}}"#,
+            r#"Pod in version "v1" cannot be handled as a Pod: parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006""#,
+        ),
+        (
+            POD,
+            "[]",
+            r#"the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (5b5d)"#,
+        ),
+        (
+            POD,
+            "{a}",
+            "the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: invalid character 'a' looking for beginning of object key string ({a})",
+        ),
+    ];
+    for (kind, body, want) in cases {
+        assert_eq!(decode_text(*kind, body, FieldValidation::Warn).expect_err(body), *want);
+    }
+}
+
+#[test]
+fn hostile_nesting_cannot_overflow_the_stack() {
+    const DEPTH: usize = 100_000;
+    let skipped = format!("{}1{}", r#"{"metadata":"#.repeat(DEPTH), "}".repeat(DEPTH));
+    assert!(decode_text(POD, &skipped, FieldValidation::Warn).is_ok(), "unknown fields are skipped, however deep");
+    let revision = Kind { group: "apps", version: "v1", kind: "ControllerRevision" };
+    let kept = format!(r#"{{"data":{}1{}}}"#, "[".repeat(DEPTH), "]".repeat(DEPTH));
+    assert!(decode_text(revision, &kept, FieldValidation::Warn).is_err());
+}
+
+#[test]
+fn unknown_media_types_are_415() {
+    let status = decode_kind(POD, Some("text/plain"), b"{}", FieldValidation::Warn).expect_err("no such format");
+    assert_eq!(status.code, 415);
+    assert!(decode_kind(POD, Some("application/json; charset=utf-8"), b"{}", FieldValidation::Warn).is_ok());
+}
+
+#[test]
+fn yaml_bodies_decode_like_json() {
+    let body = b"kind: Pod\nmetadata:\n  name: a\n  typo: 1\nspec:\n  containers:\n  - name: c\n    image: nginx\n";
+    let decoded = decode_kind(POD, Some("application/yaml"), body, FieldValidation::Warn).expect("it decodes");
+    assert_eq!(decoded.object["spec"]["containers"][0]["image"], "nginx");
+    assert_eq!(decoded.warnings, [r#"unknown field "metadata.typo""#]);
+}
+
+/// Writes protobuf by hand, the way a Go client would.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number.to_le_bytes()[0]);
+    }
+
+    fn bytes(mut self, number: u64, bytes: &[u8]) -> Self {
+        self.varint(number << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn text(self, number: u64, text: &str) -> Self {
+        self.bytes(number, text.as_bytes())
+    }
+
+    fn number(mut self, number: u64, value: i64) -> Self {
+        self.varint(number << 3);
+        self.varint(value.cast_unsigned());
+        self
+    }
+
+    fn message(self, number: u64, message: Message) -> Self {
+        self.bytes(number, &message.0)
+    }
+}
+
+fn envelope(api_version: &str, kind: &str, raw: Message) -> Vec<u8> {
+    let unknown = Message::default()
+        .message(1, Message::default().text(1, api_version).text(2, kind))
+        .message(2, raw)
+        .text(3, "")
+        .text(4, "");
+    [protobuf::MAGIC, &unknown.0].concat()
+}
+
+const PROTOBUF: Option<&str> = Some("application/vnd.kubernetes.protobuf");
+
+#[test]
+fn protobuf_bodies_take_the_same_canonical_form() {
+    let request = Message::default().text(1, "cpu").message(2, Message::default().text(1, "0.5"));
+    let container = Message::default()
+        .text(1, "nginx")
+        .text(2, "nginx:1.25")
+        .text(5, "")
+        .message(8, Message::default().message(2, request))
+        .number(16, 0);
+    let metadata = Message::default()
+        .text(1, "web")
+        .text(2, "")
+        .number(7, 0)
+        .message(8, Message::default())
+        .message(11, Message::default().text(1, "app").text(2, "web"));
+    let template = Message::default()
+        .message(1, Message::default().text(1, ""))
+        .message(2, Message::default().message(2, container));
+    let rolling = Message::default().message(1, Message::default().number(1, 1).number(2, 0).text(3, "25%"));
+    let spec = Message::default()
+        .number(1, 3)
+        .message(3, template)
+        .message(4, Message::default().text(1, "").message(2, rolling))
+        .number(5, 0)
+        .number(9, -1);
+    let raw = Message::default().message(1, metadata).message(2, spec).message(3, Message::default().number(1, 0));
+    let body = envelope("apps/v1", "Deployment", raw);
+    let decoded = decode_kind(DEPLOYMENT, PROTOBUF, &body, FieldValidation::Strict).expect("it decodes");
+    let container = json!({ "name": "nginx", "image": "nginx:1.25", "resources": { "requests": { "cpu": "500m" } } });
+    assert_eq!(
+        decoded.object,
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": { "name": "web", "labels": { "app": "web" } },
+            "spec": {
+                "replicas": 3, "selector": null, "progressDeadlineSeconds": -1,
+                "strategy": { "rollingUpdate": { "maxUnavailable": "25%" } },
+                "template": { "metadata": {}, "spec": { "containers": [container] } },
+            },
+            "status": {},
+        })
+    );
+}
+
+#[test]
+fn inlined_messages_and_times_come_out_flat() {
+    let secret = Message::default().text(1, "s");
+    let volume = Message::default().text(1, "v").message(2, Message::default().message(6, secret));
+    let probe = Message::default().message(
+        1,
+        Message::default().message(3, Message::default().message(1, Message::default().number(1, 0).number(2, 80))),
+    );
+    let container = Message::default().text(1, "c").message(10, probe);
+    let spec = Message::default().message(1, volume).message(2, container);
+    let metadata = Message::default().message(8, Message::default().number(1, 1_700_000_000));
+    let body = envelope("v1", "Pod", Message::default().message(1, metadata).message(2, spec));
+    let object = decode_kind(POD, PROTOBUF, &body, FieldValidation::Warn).expect("it decodes").object;
+    assert_eq!(object["metadata"]["creationTimestamp"], "2023-11-14T22:13:20Z");
+    assert_eq!(object["spec"]["volumes"], json!([{ "name": "v", "secret": { "secretName": "s" } }]));
+    let probe = &object["spec"]["containers"][0]["livenessProbe"];
+    assert_eq!(*probe, json!({ "tcpSocket": { "port": 80 } }));
+}
+
+#[test]
+fn broken_protobuf_is_an_error_whatever_the_bytes() {
+    let status = decode_kind(POD, PROTOBUF, b"zzz", FieldValidation::Warn).expect_err("no magic");
+    assert_eq!(
+        status.message,
+        "the object provided is unrecognized (must be of type Pod): provided data does not appear to be a protobuf \
+         message, expected prefix [107 56 115 0] (7a7a7a)"
+    );
+    let whole = envelope("v1", "Pod", Message::default().message(1, Message::default().text(1, "a")));
+    for end in protobuf::MAGIC.len()..whole.len() {
+        let _ = decode_kind(POD, PROTOBUF, &whole[..end], FieldValidation::Warn);
+    }
+    let wrong = envelope("v1", "Node", Message::default());
+    let status = decode_kind(POD, PROTOBUF, &wrong, FieldValidation::Warn).expect_err("another kind");
+    assert_eq!(status.code, 400);
+}
+
+#[test]
+fn delete_options_of_any_group_version_are_accepted() {
+    let body = envelope("apps/v1", "DeleteOptions", Message::default().number(1, 5).text(4, "Background"));
+    let options = decode_delete_options(PROTOBUF, &body).expect("it decodes").expect("it is not empty");
+    assert_eq!(options["gracePeriodSeconds"], 5);
+    assert_eq!(options["propagationPolicy"], "Background");
+    let plain = decode_delete_options(None, br#"{"propagationPolicy":"Background"}"#).expect("kubectl's own form");
+    assert_eq!(plain.expect("it is not empty")["propagationPolicy"], Value::from("Background"));
+    assert!(decode_delete_options(None, b"").expect("no body is fine").is_none());
+}
