@@ -1,36 +1,102 @@
 //! JSON patch (RFC 6902).
 
-use json_patch::Patch;
+use json_patch::PatchOperation;
 use serde_json::Value;
 
-/// Most operations of one patch, as upstream: a patch is evaluated operation by operation, on copies.
+use crate::{Fault, body};
+
+/// Most operations of one patch, as upstream.
 pub const OPERATIONS_MAX: usize = 10_000;
+
+/// Most bytes that the `copy` operations of one patch may add, as upstream: copies of copies grow exponentially.
+pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Most levels of an object that comes out of a patch: what the JSON reader accepts, so that it can be read again.
+pub const DEPTH_MAX: usize = 128;
 
 /// Why a patch has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not a JSON patch: the request is wrong (400).
+    /// It is not a JSON patch.
     #[error("error decoding patch: {0}")]
-    Undecodable(#[source] serde_json::Error),
-    /// It has too many operations (413).
+    Undecodable(#[from] body::Error),
+    /// It has too many operations.
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {operations}")]
     TooManyOperations {
         /// How many it has.
         operations: usize,
     },
-    /// An operation does not fit the object (422).
+    /// Its copies are too large.
+    #[error(
+        "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {COPIED_BYTES_MAX}"
+    )]
+    TooMuchCopied {
+        /// Bytes copied so far.
+        copied: usize,
+    },
+    /// The object would become too deep.
+    #[error("an object may have at most {DEPTH_MAX} levels")]
+    TooDeep,
+    /// An operation is incomplete or unknown.
+    #[error("{0}")]
+    BadOperation(#[source] serde_json::Error),
+    /// An operation does not fit the object.
     #[error("{0}")]
     Inapplicable(#[source] json_patch::PatchError),
 }
 
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Undecodable(_) => Fault::Undecodable,
+            Error::TooManyOperations { .. } => Fault::TooLarge,
+            Error::TooMuchCopied { .. } | Error::TooDeep | Error::BadOperation(_) | Error::Inapplicable(_) => {
+                Fault::Inapplicable
+            }
+        }
+    }
+}
+
 /// Applies the patch in the body to the object.
 pub fn apply(mut object: Value, body: &[u8]) -> Result<Value, Error> {
-    let patch: Patch = serde_json::from_slice(body).map_err(Error::Undecodable)?;
-    if patch.0.len() > OPERATIONS_MAX {
-        return Err(Error::TooManyOperations { operations: patch.0.len() });
+    let operations = body::operations(body)?;
+    if operations.len() > OPERATIONS_MAX {
+        return Err(Error::TooManyOperations { operations: operations.len() });
     }
-    json_patch::patch(&mut object, &patch).map_err(Error::Inapplicable)?;
+    let mut copied = 0;
+    for operation in operations {
+        let operation: PatchOperation = serde_json::from_value(operation).map_err(Error::BadOperation)?;
+        if let PatchOperation::Copy(copy) = &operation {
+            copied += object.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
+            if copied > COPIED_BYTES_MAX {
+                return Err(Error::TooMuchCopied { copied });
+            }
+        }
+        let placed = match &operation {
+            PatchOperation::Add(add) => Some((&add.path, &add.value)),
+            PatchOperation::Replace(replace) => Some((&replace.path, &replace.value)),
+            PatchOperation::Copy(copy) => object.pointer(copy.from.as_str()).map(|value| (&copy.path, value)),
+            PatchOperation::Move(moved) => object.pointer(moved.from.as_str()).map(|value| (&moved.path, value)),
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => None,
+        };
+        if placed.is_some_and(|(path, value)| !fits(value, DEPTH_MAX.saturating_sub(path.count()))) {
+            return Err(Error::TooDeep);
+        }
+        // Ours to spoil: a failed patch drops the object, so nothing has to be undone.
+        json_patch::patch_unsafe(&mut object, &[operation]).map_err(Error::Inapplicable)?;
+    }
     Ok(object)
+}
+
+/// Whether a value has at most that many levels.
+fn fits(value: &Value, levels: usize) -> bool {
+    match value {
+        _ if levels == 0 => false,
+        Value::Array(list) => list.iter().all(|value| fits(value, levels - 1)),
+        Value::Object(map) => map.values().all(|value| fits(value, levels - 1)),
+        _ => true,
+    }
 }
 
 #[cfg(test)]
@@ -41,18 +107,31 @@ mod tests {
     #[test]
     fn operations_apply_in_order() {
         let body = br#"[{"op":"test","path":"/a","value":1},{"op":"replace","path":"/a","value":2},
-            {"op":"add","path":"/b/-","value":3},{"op":"remove","path":"/c"}]"#;
+            {"op":"add","path":"/b/-","value":3},{"op":"remove","path":"/c"},{"op":"copy","from":"/a","path":"/d"}]"#;
         let result = apply(json!({"a": 1, "b": [], "c": null}), body).unwrap();
-        assert_eq!(result, json!({"a": 2, "b": [3]}));
+        assert_eq!(result, json!({"a": 2, "b": [3], "d": 2}));
     }
 
     #[test]
     fn what_cannot_be_read_differs_from_what_cannot_be_applied() {
-        for body in ["{", "{}", r#"[{"op":"jump","path":"/a"}]"#, r#"[{"op":"add","path":"/a"}]"#] {
-            assert!(matches!(apply(json!({}), body.as_bytes()), Err(Error::Undecodable(_))), "{body}");
+        for (body, error) in [
+            ("[", "error decoding patch: unexpected end of JSON input"),
+            ("{}", "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
+            (
+                r#"[{"op":1}]"#,
+                "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+            ),
+        ] {
+            let refusal = apply(json!({}), body.as_bytes()).unwrap_err();
+            assert_eq!((refusal.fault(), refusal.to_string().as_str()), (Fault::Undecodable, error));
         }
-        for body in [r#"[{"op":"remove","path":"/a"}]"#, r#"[{"op":"test","path":"","value":1}]"#] {
-            assert!(matches!(apply(json!({}), body.as_bytes()), Err(Error::Inapplicable(_))), "{body}");
+        for body in [
+            r#"[{"op":"remove","path":"/a"}]"#,
+            r#"[{"op":"test","path":"","value":1}]"#,
+            r#"[{"op":"jump","path":"/a"}]"#,
+            r#"[{"op":"add","path":"/a"}]"#,
+        ] {
+            assert_eq!(apply(json!({}), body.as_bytes()).unwrap_err().fault(), Fault::Inapplicable, "{body}");
         }
     }
 
@@ -61,5 +140,21 @@ mod tests {
         let operations = vec![json!({"op": "add", "path": "/a", "value": 1}); OPERATIONS_MAX + 1];
         let error = apply(json!({}), &serde_json::to_vec(&operations).unwrap()).unwrap_err();
         assert_eq!(error.to_string(), "The allowed maximum operations in a JSON patch is 10000, got 10001");
+    }
+
+    #[test]
+    fn copies_cannot_grow_without_bound() {
+        let double = json!({"op": "copy", "from": "/list", "path": "/list/-"});
+        let body = serde_json::to_vec(&vec![double; 60]).unwrap();
+        let error = apply(json!({"list": ["x".repeat(1000)]}), &body).unwrap_err();
+        assert!(matches!(error, Error::TooMuchCopied { .. }), "{error}");
+    }
+    #[test]
+    fn objects_cannot_become_too_deep_to_be_read() {
+        let deeper = json!({"op": "copy", "from": "", "path": "/a"});
+        let deep = |times: usize| apply(json!({}), &serde_json::to_vec(&vec![deeper.clone(); times]).unwrap());
+        let text = deep(DEPTH_MAX - 2).unwrap().to_string();
+        assert!(serde_json::from_str::<Value>(&text).is_ok());
+        assert!(matches!(deep(DEPTH_MAX + 1).unwrap_err(), Error::TooDeep));
     }
 }

@@ -1,8 +1,22 @@
 //! Patches on JSON objects: JSON patch, merge patch and strategic merge patch.
 //!
-//! Each takes an object and a patch and returns the new object or a reason; nothing here knows HTTP, but every error
-//! says whether the patch could not be read (400) or could not be applied to this object (422).
+//! Each takes an object and a patch and returns the new object or a reason. Nothing here knows HTTP, but every error
+//! says whose [`Fault`] it is.
 
+pub mod body;
 pub mod json_patch;
 pub mod merge_patch;
 pub mod strategic;
+
+/// Whose fault it is that a patch has no result, as upstream judges it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The patch cannot be read: bad request (400), with the error's text.
+    Undecodable,
+    /// The patch is larger than we want to work on: request entity too large (413), with the error's text.
+    TooLarge,
+    /// The patch does not fit this object: unprocessable (422); upstream does not tell the error's text.
+    Inapplicable,
+    /// Upstream does not know either: internal error (500) without reason, with the error's text.
+    Unclassified,
+}

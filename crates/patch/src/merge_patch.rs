@@ -2,18 +2,28 @@
 
 use serde_json::Value;
 
+use crate::{Fault, body};
+
 /// Why a patch has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is not JSON: the request is wrong (400).
+    /// It is not a JSON object.
     #[error("error decoding patch: {0}")]
-    Undecodable(#[source] serde_json::Error),
+    Undecodable(#[from] body::Error),
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::Undecodable(_) => Fault::Undecodable,
+        }
+    }
 }
 
 /// Applies the patch in the body to the object.
 pub fn apply(mut object: Value, body: &[u8]) -> Result<Value, Error> {
-    let patch: Value = serde_json::from_slice(body).map_err(Error::Undecodable)?;
-    json_patch::merge(&mut object, &patch);
+    json_patch::merge(&mut object, &body::object(body)?);
     Ok(object)
 }
 
@@ -30,7 +40,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_refused() {
-        assert!(matches!(apply(json!({}), b"{"), Err(Error::Undecodable(_))));
+    fn what_is_no_object_is_refused() {
+        for (body, error) in [
+            ("{", "error decoding patch: unexpected end of JSON input"),
+            ("[]", "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        ] {
+            assert_eq!(apply(json!({}), body.as_bytes()).unwrap_err().to_string(), error);
+        }
     }
 }

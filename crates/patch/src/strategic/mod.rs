@@ -21,6 +21,7 @@ use bayplan_model::{
 };
 use serde_json::{Map, Value};
 
+use crate::Fault;
 use go_value::{Printed, type_name};
 
 const DIRECTIVE: &str = "$patch";
@@ -31,7 +32,7 @@ const SET_ELEMENT_ORDER: &str = "$setElementOrder";
 /// Why a patch has no result; the texts are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The patch or the object is not a JSON object (400).
+    /// The patch or the object is not a JSON object.
     #[error("invalid JSON document")]
     NotAnObject,
     /// `$patch` with a word nobody knows.
@@ -107,6 +108,19 @@ pub enum Error {
     /// Nothing to put in order.
     #[error("no elements in any of the given slices")]
     NoElements,
+}
+
+impl Error {
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Error::NotAnObject | Error::RetainKeys | Error::PrimitiveList | Error::SetElementOrder => {
+                Fault::Undecodable
+            }
+            Error::ListOfLists => Fault::Inapplicable,
+            _ => Fault::Unclassified,
+        }
+    }
 }
 
 /// Applies a strategic merge patch to an object of the definition's type.
