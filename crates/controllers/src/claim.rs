@@ -1,0 +1,152 @@
+//! Which objects a controller owns: claim what it owns and selects, release what it owns and no longer selects,
+//! adopt what nobody owns and it selects.
+
+use std::sync::Arc;
+
+use bayplan_model::api::{Api, PatchKind, Resource};
+use bayplan_model::meta::{HasMeta, ObjectMeta, OwnerReference};
+use bayplan_model::status::{Status, reason};
+use serde_json::json;
+
+use crate::cache::Metadata;
+use crate::error::{Error, not_found};
+use crate::requests;
+use crate::selector::LabelSelector;
+
+/// A controller that claims objects.
+pub struct Claimant<'a> {
+    /// Kind of the controller.
+    pub kind: &'static str,
+    /// Group and version of the controller.
+    pub api_version: &'static str,
+    /// Resource of the controller, for the live read before the first adoption.
+    pub resource: Resource,
+    /// Metadata of the controller.
+    pub meta: &'a ObjectMeta,
+    /// Which objects it wants.
+    pub selector: &'a LabelSelector,
+    /// Kind of the claimed objects.
+    pub object_kind: &'static str,
+    /// Resource of the claimed objects.
+    pub object_resource: Resource,
+}
+
+/// What came out of a round of claims.
+#[derive(Debug)]
+pub struct Claims<T> {
+    /// The objects that belong to the controller now, in the order given.
+    pub claimed: Vec<Arc<T>>,
+    /// The metadata the server answered to each patch: the writes this controller made.
+    pub written: Vec<ObjectMeta>,
+    /// What failed; the other objects were still looked at.
+    pub errors: Vec<Error>,
+}
+
+/// Whether an object belongs to a controller, and what has to be written to make it so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does already.
+    Claimed,
+    /// It does not, and nothing is to be done.
+    Ignored,
+    /// It does, but the selector no longer matches.
+    Release,
+    /// It belongs to nobody and the selector matches.
+    Adopt,
+}
+
+impl Claimant<'_> {
+    /// What to do with one object.
+    pub fn judge(&self, object: &ObjectMeta) -> Verdict {
+        let deleting = self.meta.deletion_timestamp.is_some();
+        let matches = self.selector.matches(&object.labels);
+        match object.controller() {
+            Some(owner) if owner.uid != self.meta.uid => Verdict::Ignored,
+            Some(_) if matches => Verdict::Claimed,
+            Some(_) if deleting => Verdict::Ignored,
+            Some(_) => Verdict::Release,
+            None if deleting || !matches || object.deletion_timestamp.is_some() => Verdict::Ignored,
+            None if !self.meta.namespace.is_empty() && object.namespace != self.meta.namespace => Verdict::Ignored,
+            None => Verdict::Adopt,
+        }
+    }
+
+    /// Claims, releases and adopts, object by object.
+    pub async fn claim<T: HasMeta>(&self, api: &dyn Api, objects: impl IntoIterator<Item = Arc<T>>) -> Claims<T> {
+        let mut claims = Claims { claimed: Vec::new(), written: Vec::new(), errors: Vec::new() };
+        // Asked once, before the first adoption: the cache may not know yet that the controller is gone.
+        let mut may_adopt: Option<Result<(), String>> = None;
+        for object in objects {
+            match self.judge(object.meta()) {
+                Verdict::Claimed => claims.claimed.push(object),
+                Verdict::Ignored => {}
+                Verdict::Release => match self.release(api, object.meta()).await {
+                    Ok(written) => claims.written.extend(written),
+                    Err(status) => claims.errors.push(status.into()),
+                },
+                Verdict::Adopt => {
+                    if may_adopt.is_none() {
+                        may_adopt = Some(self.may_adopt(api).await);
+                    }
+                    if let Some(Err(why)) = &may_adopt {
+                        claims.errors.push(self.cannot_adopt(object.meta(), why.clone()));
+                        continue;
+                    }
+                    match self.adopt(api, object.meta()).await {
+                        Ok(Some(written)) => {
+                            claims.written.push(written);
+                            claims.claimed.push(object);
+                        }
+                        Ok(None) => {}
+                        Err(status) => claims.errors.push(status.into()),
+                    }
+                }
+            }
+        }
+        claims
+    }
+
+    /// A live read: the controller must still be the same one, and not be going away.
+    async fn may_adopt(&self, api: &dyn Api) -> Result<(), String> {
+        let live: Metadata = requests::get(api, &self.resource, &self.meta.namespace, &self.meta.name)
+            .await
+            .map_err(|status| status.to_string())?;
+        let key = self.meta.key();
+        if live.metadata.uid != self.meta.uid {
+            let (kind, got, wanted) = (self.kind, &live.metadata.uid, &self.meta.uid);
+            return Err(format!("original {kind} {key} is gone: got uid {got}, wanted {wanted}"));
+        }
+        match live.metadata.deletion_timestamp {
+            Some(at) => Err(format!("{key} has just been deleted at {at}")),
+            None => Ok(()),
+        }
+    }
+
+    fn cannot_adopt(&self, object: &ObjectMeta, why: String) -> Error {
+        Error::Adopt { kind: self.object_kind, object: object.key(), uid: object.uid.clone(), why }
+    }
+
+    /// The UID in the patch is a precondition: a re-created object of the same name is left alone.
+    async fn adopt(&self, api: &dyn Api, object: &ObjectMeta) -> Result<Option<ObjectMeta>, Status> {
+        let owner = self.owner_reference();
+        let patch = json!({"metadata": {"ownerReferences": [owner], "uid": object.uid}});
+        match requests::patch(api, &self.object_resource, object, PatchKind::Strategic, &patch).await {
+            Err(status) if not_found(&status) => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
+    async fn release(&self, api: &dyn Api, object: &ObjectMeta) -> Result<Option<ObjectMeta>, Status> {
+        let gone = json!({"$patch": "delete", "uid": self.meta.uid});
+        let patch = json!({"metadata": {"uid": object.uid, "ownerReferences": [gone]}});
+        match requests::patch(api, &self.object_resource, object, PatchKind::Strategic, &patch).await {
+            Err(status) if not_found(&status) || status.is(reason::INVALID) => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
+    /// The reference that names this controller as the owner.
+    pub fn owner_reference(&self) -> OwnerReference {
+        crate::workload::controller_reference(self.api_version, self.kind, self.meta)
+    }
+}

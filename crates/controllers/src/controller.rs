@@ -1,0 +1,123 @@
+//! What every control loop looks like to the shell that runs it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bayplan_model::api::{Api, Event, EventType, ObjectReference, Recorder};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+use crate::cache::{Change, Kind};
+use crate::error::Error;
+
+/// What one reconcile may use of the outside.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The time at which the reconcile runs.
+    pub now: Timestamp,
+    /// The way to the API server.
+    pub api: &'a dyn Api,
+    /// Where events go.
+    pub recorder: &'a dyn Recorder,
+}
+
+impl Context<'_> {
+    /// Records news about an object.
+    pub fn normal(&self, regarding: ObjectReference, reason: &'static str, note: String) {
+        self.event(regarding, EventType::Normal, reason, note);
+    }
+
+    /// Records trouble with an object.
+    pub fn warning(&self, regarding: ObjectReference, reason: &'static str, note: String) {
+        self.event(regarding, EventType::Warning, reason, note);
+    }
+
+    fn event(&self, regarding: ObjectReference, event_type: EventType, reason: &'static str, note: String) {
+        self.recorder.record(Event { regarding, event_type, reason: reason.into(), action: "".into(), note });
+    }
+
+    /// `now` as the API writes it: whole seconds.
+    pub fn second(&self) -> Timestamp {
+        Timestamp::from_second(self.now.as_second()).unwrap_or(self.now)
+    }
+}
+
+/// A key to put into the work queue, at once or later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wakeup {
+    /// The key to reconcile.
+    pub key: String,
+    /// How long to wait first.
+    pub after: Duration,
+}
+
+impl Wakeup {
+    /// Reconcile this key as soon as a worker is free.
+    pub fn now(key: impl Into<String>) -> Self {
+        Wakeup { key: key.into(), after: Duration::ZERO }
+    }
+
+    /// Reconcile this key after a while.
+    pub fn after(key: impl Into<String>, after: Duration) -> Self {
+        Wakeup { key: key.into(), after }
+    }
+}
+
+/// What a successful reconcile asks for next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing until something changes.
+    #[default]
+    Wait,
+    /// The same key again after a while.
+    After(Duration),
+    /// The same key again, with the queue's back-off.
+    RateLimited,
+    /// Other keys too, and the same key again with back-off when `again` is set.
+    Wake {
+        /// What else to reconcile.
+        keys: Vec<Wakeup>,
+        /// Whether to come back to this key.
+        again: bool,
+    },
+}
+
+/// One control loop: which changes wake it, and what it does about a key.
+pub trait Controller: Send + Sync {
+    /// Upstream's name of the controller, as `--controllers` spells it.
+    fn name(&self) -> &'static str;
+
+    /// The component its events come from.
+    fn component(&self) -> &'static str {
+        self.name()
+    }
+
+    /// The caches it reads and whose changes it wants to hear of.
+    fn watches(&self) -> &'static [Kind];
+
+    /// How many keys are reconciled at the same time.
+    fn workers(&self) -> usize {
+        5
+    }
+
+    /// How often a failing key is retried before it waits for the next change.
+    fn max_retries(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Which keys a change concerns. The change is already in the cache.
+    fn observe(&self, change: &Change) -> Vec<Wakeup>;
+
+    /// Brings one key closer to what its spec asks for.
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>>;
+}
+
+/// Locks a mutex whose data is whole between any two statements, so a panicked holder leaves nothing half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Splits a work queue key into namespace (empty for cluster-scoped objects) and name.
+pub fn split_key(key: &str) -> (&str, &str) {
+    key.split_once('/').unwrap_or(("", key))
+}

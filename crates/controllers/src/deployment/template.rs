@@ -1,0 +1,154 @@
+//! Pod templates compared and hashed by meaning, not by spelling.
+
+use serde_json::Value;
+
+/// The label by which the pods of one ReplicaSet differ from those of the others.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// Maps and plain structs, for which empty and absent mean the same. Any other empty object (`emptyDir: {}`,
+/// `securityContext: {}`) says something.
+const EMPTY_IS_ABSENT: &[&str] = &[
+    "metadata",
+    "labels",
+    "annotations",
+    "nodeSelector",
+    "matchLabels",
+    "resources",
+    "limits",
+    "requests",
+    "overhead",
+];
+
+/// Whether a field says nothing.
+fn is_absent(field: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty() && EMPTY_IS_ABSENT.contains(&field),
+        _ => false,
+    }
+}
+
+/// The fields of an object that say something, in order. The template's own hash label says nothing.
+fn fields(value: &Value) -> Vec<(&str, &Value)> {
+    let Value::Object(map) = value else { return Vec::new() };
+    let mut fields: Vec<(&str, &Value)> = map.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    fields.retain(|(key, value)| *key != POD_TEMPLATE_HASH && !is_absent(key, value));
+    fields.sort_unstable_by_key(|(key, _)| *key);
+    fields
+}
+
+/// Whether two templates mean the same pods, whatever hash they carry.
+pub fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(_), Value::Object(_)) => {
+            let (a, b) = (fields(a), fields(b));
+            // `labels` may hold nothing but the hash: then it must equal an absent one.
+            let mut a = a.into_iter().filter(|(_, value)| !only_hash(value)).peekable();
+            let mut b = b.into_iter().filter(|(_, value)| !only_hash(value)).peekable();
+            loop {
+                match (a.next(), b.next()) {
+                    (None, None) => return true,
+                    (Some((ka, va)), Some((kb, vb))) if ka == kb && same(va, vb) => {}
+                    _ => return false,
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        _ => a == b,
+    }
+}
+
+fn only_hash(value: &Value) -> bool {
+    value.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(POD_TEMPLATE_HASH))
+}
+
+/// The hash of a template, as a name's suffix and a label's value: 32-bit FNV-1a over the template's canonical JSON and
+/// the collision count, in an alphabet that spells no words.
+pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
+    let mut state = Fnv(0x811c_9dc5);
+    feed(template, &mut state);
+    if let Some(count) = collision_count {
+        state.write(&i64::from(count).to_le_bytes());
+    }
+    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    state.0.to_string().bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
+}
+
+struct Fnv(u32);
+
+impl Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+}
+
+/// Feeds a value in canonical form: fields in order, those that say nothing left out.
+fn feed(value: &Value, state: &mut Fnv) {
+    match value {
+        Value::Object(_) => {
+            state.write(b"{");
+            for (key, value) in fields(value).into_iter().filter(|(_, value)| !only_hash(value)) {
+                state.write(key.as_bytes());
+                state.write(b":");
+                feed(value, state);
+                state.write(b",");
+            }
+            state.write(b"}");
+        }
+        Value::Array(list) => {
+            state.write(b"[");
+            for value in list {
+                feed(value, state);
+                state.write(b",");
+            }
+            state.write(b"]");
+        }
+        // Quotes and escapes keep values with separators inside apart from one another.
+        other => state.write(other.to_string().as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn templates_are_compared_by_meaning() {
+        let base = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}});
+        let cases = [
+            (json!({"metadata": {"labels": {"a": "b", "pod-template-hash": "x"}}}), true),
+            (json!({"metadata": {"labels": {"a": "b"}, "annotations": {}}}), true),
+            (json!({"metadata": {"labels": {"a": "b"}, "creationTimestamp": null}}), true),
+            (json!({"metadata": {"labels": {"a": "c"}}}), false),
+            (json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "d"}]}}), false),
+            (
+                json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "resources": {}}]}}),
+                true,
+            ),
+            (
+                json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}], "securityContext": {}}}),
+                false,
+            ),
+        ];
+        for (mut other, equal) in cases {
+            if other.get("spec").is_none() {
+                other["spec"] = base["spec"].clone();
+            }
+            assert_eq!(same(&base, &other), equal, "{other}");
+            assert_eq!(hash(&base, None) == hash(&other, None), equal, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_collision_changes_the_hash() {
+        let template = json!({"spec": {}});
+        let hashes: std::collections::BTreeSet<_> =
+            [None, Some(0), Some(1), Some(2)].into_iter().map(|count| hash(&template, count)).collect();
+        assert_eq!(hashes.len(), 4);
+        assert!(hashes.iter().all(|h| h.bytes().all(|b| b"456789bcdf".contains(&b))));
+    }
+}

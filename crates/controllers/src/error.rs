@@ -1,0 +1,87 @@
+//! Why a reconcile did not finish; the text is what conditions and events show.
+
+use bayplan_model::status::{Status, reason};
+
+/// A failed step of a reconcile. The key is tried again with back-off.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server refused a call.
+    #[error("{0}")]
+    Api(#[from] Status),
+    /// An orphan could not be adopted.
+    #[error("can't adopt {kind} {object} ({uid}): {why}")]
+    Adopt {
+        /// Kind of the orphan.
+        kind: &'static str,
+        /// `namespace/name` of the orphan.
+        object: String,
+        /// UID of the orphan.
+        uid: String,
+        /// What stood in the way.
+        why: String,
+    },
+    /// A pod could not be deleted.
+    #[error("unable to delete pods: {0}")]
+    DeletePod(Status),
+    /// A pod template without labels would create pods nobody selects.
+    #[error("unable to create pods, no labels")]
+    NoLabels,
+    /// The caches have not yet seen this controller's own writes.
+    #[error("read version: {read} is not as new as written version: {written} for group resource {resource}")]
+    Stale {
+        /// Last version the cache processed.
+        read: String,
+        /// Last version this controller wrote.
+        written: String,
+        /// Which cache.
+        resource: &'static str,
+    },
+    /// A field holds a value that nothing can be computed from.
+    #[error("{0}")]
+    Invalid(String),
+    /// Several things failed.
+    #[error("{}", list(.0))]
+    Several(Vec<Error>),
+}
+
+/// Several errors read as one: a single one stands for itself, more are listed in brackets, repeats once.
+fn list(errors: &[Error]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for text in errors.iter().map(ToString::to_string) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.as_slice() {
+        [one] => one.clone(),
+        _ => format!("[{}]", texts.join(", ")),
+    }
+}
+
+impl Error {
+    /// The collected errors as one, or nothing when there are none.
+    pub fn collect(errors: Vec<Error>) -> Result<(), Error> {
+        match errors.len() {
+            0 => Ok(()),
+            _ => Err(Error::Several(errors)),
+        }
+    }
+
+    /// True when the namespace is going away, so trying again is pointless.
+    pub fn is_namespace_terminating(&self) -> bool {
+        match self {
+            Error::Api(status) | Error::DeletePod(status) => namespace_terminating(status),
+            _ => false,
+        }
+    }
+}
+
+/// True when the server refuses to create because the namespace is going away.
+pub fn namespace_terminating(status: &Status) -> bool {
+    status.has_cause("NamespaceTerminating")
+}
+
+/// True when the object is not there.
+pub fn not_found(status: &Status) -> bool {
+    status.is(reason::NOT_FOUND)
+}

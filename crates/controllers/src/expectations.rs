@@ -1,0 +1,103 @@
+//! Creations and deletions a controller has asked for and not yet seen: while some are open, its cache is behind and
+//! counting pods would count wrong.
+
+use jiff::{SignedDuration, Timestamp};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// After this an unmet expectation is given up: the event may have been lost, and waiting for ever is worse than
+/// acting on an old count.
+pub const EXPECTATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
+
+/// Open expectations of all keys of one controller.
+#[derive(Debug, Default)]
+pub struct Expectations {
+    by_key: FxHashMap<String, Expected>,
+}
+
+#[derive(Debug)]
+struct Expected {
+    creations: i64,
+    /// Keys of the pods whose deletion was asked for; each counts once, whether seen as terminating or as gone.
+    deletions: FxHashSet<String>,
+    since: Timestamp,
+}
+
+impl Expectations {
+    /// Replaces what is expected of a key by a number of creations.
+    pub fn expect_creations(&mut self, key: &str, count: usize, now: Timestamp) {
+        let creations = i64::try_from(count).unwrap_or(i64::MAX);
+        self.by_key.insert(key.into(), Expected { creations, deletions: FxHashSet::default(), since: now });
+    }
+
+    /// Replaces what is expected of a key by the deletion of these pods.
+    pub fn expect_deletions(&mut self, key: &str, pods: impl IntoIterator<Item = String>, now: Timestamp) {
+        self.by_key.insert(key.into(), Expected { creations: 0, deletions: pods.into_iter().collect(), since: now });
+    }
+
+    /// A creation was seen, or will not happen.
+    pub fn creation_observed(&mut self, key: &str) {
+        if let Some(expected) = self.by_key.get_mut(key) {
+            expected.creations -= 1;
+        }
+    }
+
+    /// A deletion was seen, or will not happen.
+    pub fn deletion_observed(&mut self, key: &str, pod: &str) {
+        if let Some(expected) = self.by_key.get_mut(key) {
+            expected.deletions.remove(pod);
+        }
+    }
+
+    /// The owner is gone.
+    pub fn forget(&mut self, key: &str) {
+        self.by_key.remove(key);
+    }
+
+    /// Nothing is open any more, or it has been open for too long.
+    pub fn satisfied(&self, key: &str, now: Timestamp) -> bool {
+        self.by_key.get(key).is_none_or(|expected| {
+            (expected.creations <= 0 && expected.deletions.is_empty())
+                || now.duration_since(expected.since) > EXPECTATION_TIMEOUT
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn creations_are_counted() {
+        let mut expectations = Expectations::default();
+        assert!(expectations.satisfied("a/b", at(0)));
+        expectations.expect_creations("a/b", 2, at(0));
+        expectations.creation_observed("a/b");
+        assert!(!expectations.satisfied("a/b", at(1)));
+        expectations.creation_observed("a/b");
+        assert!(expectations.satisfied("a/b", at(1)));
+    }
+
+    #[test]
+    fn a_deletion_seen_twice_counts_once() {
+        let mut expectations = Expectations::default();
+        expectations.expect_deletions("a/b", ["a/x".into(), "a/y".into()], at(0));
+        expectations.deletion_observed("a/b", "a/x");
+        expectations.deletion_observed("a/b", "a/x");
+        expectations.deletion_observed("a/b", "a/foreign");
+        assert!(!expectations.satisfied("a/b", at(1)));
+        expectations.deletion_observed("a/b", "a/y");
+        assert!(expectations.satisfied("a/b", at(1)));
+    }
+
+    #[test]
+    fn unmet_expectations_expire_after_five_minutes() {
+        let mut expectations = Expectations::default();
+        expectations.expect_creations("a/b", 1, at(0));
+        assert!(!expectations.satisfied("a/b", at(300)));
+        assert!(expectations.satisfied("a/b", at(301)));
+    }
+}

@@ -1,0 +1,144 @@
+//! ReplicaSets: as many active pods as the spec asks for, no more and no fewer.
+
+mod manage;
+mod observe;
+pub mod ranking;
+pub mod slow_start;
+pub mod status;
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+
+use crate::cache::{Cache, Change, Kind};
+use crate::claim::Claimant;
+use crate::consistency::Consistency;
+use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
+use crate::error::Error;
+use crate::expectations::Expectations;
+use crate::pod::Pod;
+use crate::requests::{PODS, REPLICA_SETS};
+use crate::workload::{APPS_V1, ReplicaSet};
+
+/// At most this many pods are created or deleted in one reconcile, so that one ReplicaSet cannot keep a worker and
+/// the API server busy while the others wait.
+pub const BURST_REPLICAS: usize = 500;
+
+const KIND: &str = "ReplicaSet";
+
+/// The ReplicaSet controller.
+pub struct ReplicaSetController {
+    cache: Arc<Cache>,
+    burst: usize,
+    expectations: Mutex<Expectations>,
+    consistency: Mutex<Consistency>,
+}
+
+impl ReplicaSetController {
+    /// A controller over this cache.
+    pub fn new(cache: Arc<Cache>) -> Self {
+        Self::with_burst(cache, BURST_REPLICAS)
+    }
+
+    /// A controller that creates or deletes at most `burst` pods in one reconcile.
+    pub fn with_burst(cache: Arc<Cache>, burst: usize) -> Self {
+        ReplicaSetController { cache, burst, expectations: Mutex::default(), consistency: Mutex::default() }
+    }
+
+    /// One reconcile.
+    pub async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+        self.check_consistency(key)?;
+        let (namespace, name) = split_key(key);
+        let Some(rs) = self.cache.replica_sets().get(namespace, name) else {
+            lock(&self.consistency).forget(key, None);
+            lock(&self.expectations).forget(key);
+            return Ok(Next::Wait);
+        };
+        if !rs.spec.selector.is_valid() {
+            return Ok(Next::Wait);
+        }
+        let adjust = rs.metadata.deletion_timestamp.is_none() && lock(&self.expectations).satisfied(key, context.now);
+        let (active, terminating) = self.pods(key, &rs, context).await?;
+        let managed = if adjust { self.manage(key, &rs, &active, context).await } else { Ok(()) };
+        let failure = managed.as_ref().err();
+        let status = status::calculate(&rs, &active, terminating, failure, context.now, context.second());
+        if let Some(stored) = status::write(context.api, &rs, status.clone()).await? {
+            lock(&self.consistency).wrote_owner(key, &rs.metadata.uid, &stored.metadata.resource_version);
+        }
+        managed?;
+        let wait = status::next_availability(rs.spec.min_ready_seconds, &status, &active, context.now);
+        Ok(wait.map_or(Next::Wait, Next::After))
+    }
+
+    fn check_consistency(&self, key: &str) -> Result<(), Error> {
+        let pods = self.cache.pods().version().to_owned();
+        let owner = self.cache.replica_sets().version().to_owned();
+        lock(&self.consistency).check(key, &pods, &owner).map_err(|(read, written, is_pod)| Error::Stale {
+            read,
+            written,
+            resource: if is_pod { "pods" } else { "replicasets.apps" },
+        })
+    }
+
+    /// The active pods that belong to the ReplicaSet, after adoption and release, and the number of its terminating
+    /// ones.
+    async fn pods(&self, key: &str, rs: &ReplicaSet, context: Context<'_>) -> Result<(Vec<Arc<Pod>>, usize), Error> {
+        let (candidates, terminating) = {
+            let pods = self.cache.pods();
+            let own = |pod: &&Arc<Pod>| rs.spec.selector.matches(&pod.metadata.labels);
+            let uid = &rs.metadata.uid;
+            let terminating = pods.controlled_by(uid).filter(own).filter(|pod| pod.is_terminating()).count();
+            let mut candidates: Vec<_> = pods
+                .controlled_by(uid)
+                .chain(pods.orphans(&rs.metadata.namespace).filter(own))
+                .filter(|pod| pod.is_active())
+                .cloned()
+                .collect();
+            candidates.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+            (candidates, terminating)
+        };
+        let claims = claimant(rs).claim(context.api, candidates).await;
+        let mut consistency = lock(&self.consistency);
+        for pod in claims.written.iter().filter(|pod| pod.controller().is_some_and(|o| o.uid == rs.metadata.uid)) {
+            consistency.wrote_pod(key, &rs.metadata.uid, &pod.resource_version);
+        }
+        drop(consistency);
+        Error::collect(claims.errors)?;
+        Ok((claims.claimed, terminating))
+    }
+}
+
+/// How a ReplicaSet claims pods.
+pub fn claimant(rs: &ReplicaSet) -> Claimant<'_> {
+    Claimant {
+        kind: KIND,
+        api_version: APPS_V1,
+        resource: REPLICA_SETS,
+        meta: &rs.metadata,
+        selector: &rs.spec.selector,
+        object_kind: "Pod",
+        object_resource: PODS,
+    }
+}
+
+impl Controller for ReplicaSetController {
+    fn name(&self) -> &'static str {
+        "replicaset-controller"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[Kind::ReplicaSet, Kind::Pod]
+    }
+
+    fn observe(&self, change: &Change) -> Vec<Wakeup> {
+        match change {
+            Change::ReplicaSet(delta) => self.observe_replica_set(delta),
+            Change::Pod(delta) => self.observe_pod(delta),
+            _ => Vec::new(),
+        }
+    }
+
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.reconcile(key, context))
+    }
+}

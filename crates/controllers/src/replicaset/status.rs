@@ -1,0 +1,95 @@
+//! What a ReplicaSet says about itself, and how that is written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::api::Api;
+use bayplan_model::status::Status;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::error::Error;
+use crate::pod::Pod;
+use crate::requests::{self, REPLICA_SETS};
+use crate::workload::{Condition, ReplicaSet, ReplicaSetStatus, template_map};
+
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+/// The status that follows from the pods; `failure` is what went wrong when their number was adjusted.
+pub fn calculate(
+    rs: &ReplicaSet,
+    active: &[Arc<Pod>],
+    terminating: usize,
+    failure: Option<&Error>,
+    now: Timestamp,
+    second: Timestamp,
+) -> ReplicaSetStatus {
+    let template_labels = template_map(&rs.spec.template, "/metadata/labels");
+    let count = |wanted: &dyn Fn(&Pod) -> bool| saturate(active.iter().filter(|pod| wanted(pod)).count());
+    let replicas = saturate(active.len());
+    let labelled = |pod: &Pod| template_labels.iter().all(|(key, value)| pod.metadata.labels.get(key) == Some(value));
+    let mut conditions = rs.status.conditions.clone();
+    let failing = conditions.iter().any(|c| c.condition_type == REPLICA_FAILURE);
+    match failure {
+        Some(error) if !failing => {
+            let reason = if replicas < rs.spec.replicas { "FailedCreate" } else { "FailedDelete" };
+            conditions.push(Condition {
+                condition_type: REPLICA_FAILURE.into(),
+                status: "True".into(),
+                last_update_time: None,
+                last_transition_time: Some(second),
+                reason: reason.into(),
+                message: error.to_string(),
+            });
+        }
+        None if failing => conditions.retain(|c| c.condition_type != REPLICA_FAILURE),
+        _ => {}
+    }
+    ReplicaSetStatus {
+        replicas,
+        fully_labeled_replicas: count(&labelled),
+        ready_replicas: count(&|pod| pod.ready),
+        available_replicas: count(&|pod| pod.is_available(rs.spec.min_ready_seconds, now)),
+        terminating_replicas: Some(saturate(terminating)),
+        observed_generation: rs.status.observed_generation,
+        conditions,
+    }
+}
+
+fn saturate(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Writes the status unless it says nothing new; answers the ReplicaSet as stored.
+pub async fn write(api: &dyn Api, rs: &ReplicaSet, mut status: ReplicaSetStatus) -> Result<Option<ReplicaSet>, Status> {
+    if status == rs.status && rs.metadata.generation == rs.status.observed_generation {
+        return Ok(None);
+    }
+    // The generation that was acted on, also when a newer object has to be fetched for the second try.
+    status.observed_generation = rs.metadata.generation;
+    let first = ReplicaSet { status, ..rs.clone() };
+    if let Ok(stored) = requests::update_status(api, &REPLICA_SETS, &first.metadata, &first).await {
+        return Ok(Some(stored));
+    }
+    let fresh: ReplicaSet = requests::get(api, &REPLICA_SETS, &rs.metadata.namespace, &rs.metadata.name).await?;
+    let second = ReplicaSet { status: first.status, ..fresh };
+    requests::update_status(api, &REPLICA_SETS, &second.metadata, &second).await.map(Some)
+}
+
+/// When the next ready pod becomes available, if one is waiting for `minReadySeconds`.
+pub fn next_availability(
+    min_ready_seconds: i32,
+    status: &ReplicaSetStatus,
+    active: &[Arc<Pod>],
+    now: Timestamp,
+) -> Option<Duration> {
+    if min_ready_seconds <= 0 || status.ready_replicas == status.available_replicas {
+        return None;
+    }
+    let wait = active
+        .iter()
+        .filter_map(|pod| pod.available_at(min_ready_seconds))
+        .filter(|at| *at > now)
+        .min()
+        .map_or(SignedDuration::from_secs(i64::from(min_ready_seconds)), |at| at.duration_since(now));
+    Some(wait.unsigned_abs())
+}
