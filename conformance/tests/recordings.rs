@@ -34,6 +34,11 @@ fn every_recorded_strategic_merge_is_equal() {
     all_equal("strategic-merge", 895);
 }
 
+#[test]
+fn every_recorded_controller_computation_is_equal() {
+    all_equal("controllers", 1363);
+}
+
 fn conformance(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_conformance")).args(arguments).output().unwrap()
 }

@@ -1,5 +1,6 @@
 //! The suites, one module each.
 
+mod controllers;
 mod selectors;
 mod strategic_merge;
 
@@ -44,6 +45,7 @@ pub struct Suite {
 
 /// Every suite there is.
 pub const SUITES: &[Suite] = &[
+    Suite { name: "controllers", check: controllers::check },
     Suite { name: "selectors", check: selectors::check },
     Suite { name: "strategic-merge", check: strategic_merge::check },
 ];

@@ -1,0 +1,379 @@
+//! Single computations of the deployment and replicaset controllers.
+
+use std::sync::{Arc, Mutex};
+
+use bayplan_controllers::cache::{Cache, Kind, Metadata};
+use bayplan_controllers::claim::Claimant;
+use bayplan_controllers::deployment::{DeploymentController, arithmetic, status};
+use bayplan_controllers::pod::Pod;
+use bayplan_controllers::replicaset::ranking::deletion_order;
+use bayplan_controllers::replicaset::slow_start::slow_start;
+use bayplan_controllers::replicaset::{BURST_REPLICAS, ReplicaSetController};
+use bayplan_controllers::selector::LabelSelector;
+use bayplan_controllers::workload::{Deployment, ReplicaSet};
+use bayplan_controllers::{Context, requests};
+use bayplan_model::api::{Api, Event, Recorder, Request, Resource, Verb};
+use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::status::{Status, reason};
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::future::{BoxFuture, ready};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::{Mismatch, Outcome};
+use crate::difference::compare;
+
+pub(super) fn check(case: &Value) -> Outcome {
+    let (input, expect) = (&case["input"], &case["expect"]);
+    let now: Timestamp = parse(&case["now"])?;
+    match case["type"].as_str().unwrap_or_default() {
+        "arithmetic" => equal(&arithmetic_answer(input, now)?, expect),
+        "deploymentSync" => deployment_sync(input, expect, now),
+        "podDeletionOrder" => equal(&deletion_answer(input, now)?, expect),
+        "replicaSetSync" => replica_set_sync(input, expect, now),
+        "slowStart" => equal(&slow_start_answer(input)?, expect),
+        "claim" => claim(input, expect),
+        other => Err(Mismatch::Unreadable(format!("unknown type {other:?}"))),
+    }
+}
+
+fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, Mismatch> {
+    Ok(T::deserialize(value)?)
+}
+
+fn list<T: DeserializeOwned>(value: &Value) -> Result<Vec<Arc<T>>, Mismatch> {
+    value.as_array().into_iter().flatten().map(|item| parse(item).map(Arc::new)).collect()
+}
+
+/// Compares by meaning: upstream's JSON leaves out some empty values and writes others.
+fn equal(actual: &Value, expected: &Value) -> Outcome {
+    Ok(compare(&prune(expected), &prune(actual))?)
+}
+
+/// A value without its empty parts; nothing when all of it is empty.
+fn prune(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let kept: Map<String, Value> = map
+                .iter()
+                .map(|(key, value)| (key.clone(), prune(value)))
+                .filter(|(_, value)| !value.is_null())
+                .collect();
+            if kept.is_empty() { Value::Null } else { Value::Object(kept) }
+        }
+        Value::Array(items) if items.is_empty() => Value::Null,
+        Value::Array(items) => Value::Array(items.iter().map(prune).collect()),
+        other => other.clone(),
+    }
+}
+
+fn arithmetic_answer(input: &Value, now: Timestamp) -> Result<Value, Mismatch> {
+    let d: Deployment = parse(&input["deployment"])?;
+    let sets: Vec<Arc<ReplicaSet>> = list(&input["replicaSets"])?;
+    let to_add: i32 = parse(&input["toAdd"])?;
+    let new = sets.first();
+    let mut answer = json!({
+        "maxSurge": arithmetic::max_surge(&d),
+        "maxUnavailable": arithmetic::max_unavailable(&d),
+        "minAvailable": arithmetic::min_available(&d),
+        "isSaturated": arithmetic::is_saturated(&d, new.map(|rs| &**rs)),
+        "activeOrLatest": arithmetic::active_or_latest(new, sets.get(1..).unwrap_or_default()).map(|rs| rs.metadata.name.clone()),
+        "status": status::calculate(&d, &sets, new.map(|rs| &**rs), now),
+    });
+    match arithmetic::fenceposts(&d) {
+        Ok(f) => answer["fenceposts"] = json!({"surge": f.surge, "unavailable": f.unavailable}),
+        Err(error) => answer["fencepostError"] = json!(error.to_string()),
+    }
+    if let Some(new) = new {
+        match arithmetic::new_replicas(&d, &sets, new) {
+            Ok(replicas) => answer["newRSNewReplicas"] = json!(replicas),
+            Err(error) => answer["newRSError"] = json!(error.to_string()),
+        }
+    }
+    let mut added = 0;
+    let proportions: Vec<i32> = sets
+        .iter()
+        .map(|rs| {
+            let share = arithmetic::proportion(rs, &d, to_add, added);
+            added += share;
+            share
+        })
+        .collect();
+    answer["proportions"] = json!(proportions);
+    Ok(answer)
+}
+
+fn deletion_answer(input: &Value, now: Timestamp) -> Result<Value, Mismatch> {
+    let pods: Vec<Arc<Pod>> = list(&input["pods"])?;
+    let related: Vec<Arc<Pod>> = list(&input["related"])?;
+    let diff: usize = parse(&input["diff"])?;
+    let order = deletion_order(&pods, &related, now);
+    let names: Vec<&str> = order.iter().map(|ranked| ranked.pod.metadata.name.as_str()).collect();
+    let victims: Vec<&str> = if diff == pods.len() {
+        pods.iter().map(|pod| pod.metadata.name.as_str()).collect()
+    } else {
+        names.iter().take(diff).copied().collect()
+    };
+    Ok(json!({"order": names, "ranks": order.iter().map(|r| r.rank).collect::<Vec<_>>(), "toDelete": victims}))
+}
+
+fn slow_start_answer(input: &Value) -> Result<Value, Mismatch> {
+    let (count, initial): (usize, usize) = (parse(&input["count"])?, parse(&input["initial"])?);
+    let fail_after: i64 = parse(&input["failAfter"])?;
+    let mut calls = 0;
+    let (successes, outcome) = block_on(slow_start(count, initial, || {
+        calls += 1;
+        ready(if fail_after >= 0 && calls > fail_after { Err("boom") } else { Ok(()) })
+    }));
+    let mut answer = json!({"calls": calls, "successes": successes});
+    if let Err(error) = outcome {
+        answer["error"] = json!(error);
+    }
+    Ok(answer)
+}
+
+/// An API server that accepts everything and remembers it.
+#[derive(Default)]
+struct Recording {
+    /// What a GET answers.
+    object: Value,
+    /// What a GET fails with instead.
+    get_error: Option<String>,
+    /// Pod creations fail after this many.
+    create_limit: Option<usize>,
+    calls: Mutex<Vec<Request>>,
+    pod_creations: Mutex<usize>,
+    events: Mutex<Vec<String>>,
+}
+
+impl Recording {
+    fn answer(&self, request: &Request) -> Result<Value, Status> {
+        let failure = |message: &str| Status::failure(500, reason::INTERNAL_ERROR, message);
+        match &request.verb {
+            Verb::Get => self.get_error.as_ref().map_or(Ok(self.object.clone()), |error| Err(failure(error))),
+            Verb::Create(_) if request.resource == requests::PODS => {
+                let mut creations = self.pod_creations.lock().map_err(|_| failure("poisoned"))?;
+                *creations += 1;
+                match self.create_limit {
+                    Some(limit) if *creations > limit => Err(failure("create limit reached")),
+                    _ => Ok(json!({"metadata": {"name": format!("created-{creations}")}})),
+                }
+            }
+            Verb::Create(body) | Verb::Update(body) => {
+                serde_json::from_slice(body).map_err(|e| failure(&e.to_string()))
+            }
+            _ => Ok(json!({"metadata": {"name": request.name}})),
+        }
+    }
+
+    fn calls(&self) -> Vec<Request> {
+        self.calls.lock().map(|calls| calls.clone()).unwrap_or_default()
+    }
+
+    fn patches(&self, resource: &Resource) -> Value {
+        let patch = |call: &Request| match &call.verb {
+            Verb::Patch(_, body) if call.resource == *resource => {
+                Some(json!({"name": call.name, "patch": body_of(body)}))
+            }
+            _ => None,
+        };
+        self.calls().iter().filter_map(patch).collect()
+    }
+
+    fn context(&self, now: Timestamp) -> Context<'_> {
+        Context { now, api: self, recorder: self }
+    }
+}
+
+impl Api for Recording {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
+        let answer = self.answer(&request).map(|value| Bytes::from(value.to_string()));
+        if let Ok(mut calls) = self.calls.lock() {
+            calls.push(request);
+        }
+        Box::pin(ready(answer))
+    }
+}
+
+impl Recorder for Recording {
+    fn record(&self, event: Event) {
+        if let Ok(mut events) = self.events.lock() {
+            events.push(format!("{:?} {} {}", event.event_type, event.reason, event.note));
+        }
+    }
+}
+
+fn body_of(body: &Bytes) -> Value {
+    serde_json::from_slice(body).unwrap_or_default()
+}
+
+/// Patches are recorded as text.
+fn parse_patches(value: &Value) -> Value {
+    let mut value = value.clone();
+    for item in value.as_array_mut().into_iter().flatten() {
+        if let Some(patch) = item["patch"].as_str().and_then(|text| serde_json::from_str(text).ok()) {
+            item["patch"] = patch;
+        }
+    }
+    value
+}
+
+fn fill(cache: &Cache, kind: Kind, objects: &Value) -> Outcome {
+    let objects = match objects {
+        Value::Array(objects) => objects.clone(),
+        Value::Null => Vec::new(),
+        one => vec![one.clone()],
+    };
+    objects.iter().try_for_each(|object| {
+        cache.set(kind, object.to_string().as_bytes())?;
+        Ok(())
+    })
+}
+
+fn claim(input: &Value, expect: &Value) -> Outcome {
+    let controller = &input["controller"];
+    let is_deployment = controller["kind"] == "Deployment";
+    let selector: LabelSelector = parse(&controller["selector"])?;
+    let meta = ObjectMeta {
+        name: parse(&controller["name"])?,
+        namespace: "ns".into(),
+        uid: parse(&controller["uid"])?,
+        deletion_timestamp: (controller["deleting"] == true).then_some(Timestamp::UNIX_EPOCH),
+        ..ObjectMeta::default()
+    };
+    let api = Recording {
+        object: json!({"metadata": {"name": meta.name, "uid": meta.uid}}),
+        get_error: controller["canAdoptError"].as_str().filter(|error| !error.is_empty()).map(Into::into),
+        ..Recording::default()
+    };
+    let (kind, resource, object_kind, object_resource) = match is_deployment {
+        true => ("Deployment", requests::DEPLOYMENTS, "ReplicaSet", requests::REPLICA_SETS),
+        false => ("ReplicaSet", requests::REPLICA_SETS, "Pod", requests::PODS),
+    };
+    let claimant = Claimant {
+        kind,
+        api_version: "apps/v1",
+        resource,
+        meta: &meta,
+        selector: &selector,
+        object_kind,
+        object_resource: object_resource.clone(),
+    };
+    let objects: Vec<Arc<Metadata>> = list(&input["objects"])?;
+    let claims = block_on(claimant.claim(&api, objects));
+    let names: Vec<&str> = claims.claimed.iter().map(|object| object.meta().name.as_str()).collect();
+    let mut answer = json!({"claimed": names, "patches": api.patches(&object_resource)});
+    if let Err(error) = bayplan_controllers::Error::collect(claims.errors) {
+        answer["error"] = json!(error.to_string());
+    }
+    let mut expect = expect.clone();
+    expect["patches"] = parse_patches(&expect["patches"]);
+    equal(&answer, &expect)
+}
+
+fn replica_set_sync(input: &Value, expect: &Value, now: Timestamp) -> Outcome {
+    let cache = Arc::new(Cache::default());
+    fill(&cache, Kind::ReplicaSet, &input["replicaSet"])?;
+    fill(&cache, Kind::ReplicaSet, &input["others"])?;
+    fill(&cache, Kind::Pod, &input["pods"])?;
+    let burst = input["burst"].as_u64().and_then(|burst| usize::try_from(burst).ok()).unwrap_or(BURST_REPLICAS);
+    let api = Recording {
+        object: input["replicaSet"].clone(),
+        create_limit: input["createLimit"].as_u64().and_then(|limit| usize::try_from(limit).ok()),
+        ..Recording::default()
+    };
+    let meta: Metadata = parse(&input["replicaSet"])?;
+    let controller = ReplicaSetController::with_burst(cache, burst);
+    let outcome = block_on(controller.reconcile(&meta.metadata.key(), api.context(now)));
+    let mut deleted: Vec<String> = Vec::new();
+    let mut actions: Vec<Value> = Vec::new();
+    let mut creations = 0;
+    for call in api.calls() {
+        match (&call.verb, call.resource == requests::PODS) {
+            (Verb::Create(_), true) => creations += 1,
+            (Verb::Delete(_), true) => deleted.push(call.name),
+            (_, true) => {}
+            (_, false) => actions.push(action(&call)),
+        }
+    }
+    deleted.sort();
+    let created = api.create_limit.map_or(creations, |limit| creations.min(limit));
+    let mut answer = json!({
+        "createCalls": creations,
+        "created": created,
+        "deleted": deleted,
+        "actions": actions,
+        "patches": api.patches(&requests::PODS),
+    });
+    if let Err(error) = outcome {
+        answer["error"] = json!(error.to_string());
+    }
+    let mut expect = expect.clone();
+    expect["patches"] = parse_patches(&expect["patches"]);
+    equal(&answer, &expect)
+}
+
+fn deployment_sync(input: &Value, expect: &Value, now: Timestamp) -> Outcome {
+    let cache = Arc::new(Cache::default());
+    fill(&cache, Kind::Deployment, &expect["deploymentIn"])?;
+    fill(&cache, Kind::ReplicaSet, &expect["replicaSetsIn"])?;
+    fill(&cache, Kind::Pod, &input["pods"])?;
+    let api = Recording { object: expect["deploymentIn"].clone(), ..Recording::default() };
+    let meta: Metadata = parse(&expect["deploymentIn"])?;
+    let outcome = block_on(DeploymentController::new(cache).reconcile(&meta.metadata.key(), api.context(now)));
+    let actions: Value = api.calls().iter().map(action).collect();
+    let events = api.events.lock().map(|events| events.clone()).unwrap_or_default();
+    let answer = opaque_hash(json!({"actions": actions, "events": events}))?;
+    let wanted = json!({"actions": parse_patches(&expect["actions"]), "events": expect["events"]});
+    let wanted = opaque_hash(wanted)?;
+    let failure = outcome.err().map(|error| error.to_string());
+    equal(&json!({"answer": answer, "error": failure}), &json!({"answer": wanted, "error": expect["error"]}))
+}
+
+/// A call in the form of the recorded actions.
+fn action(call: &Request) -> Value {
+    let mut action = json!({"resource": call.resource.plural});
+    if let Some(subresource) = call.subresource {
+        action["subresource"] = json!(subresource);
+    }
+    let verb = match &call.verb {
+        Verb::Get => "get",
+        Verb::List(_) => "list",
+        Verb::Create(_) => "create",
+        Verb::Update(_) => "update",
+        Verb::Patch(..) => "patch",
+        Verb::Delete(_) => "delete",
+        Verb::DeleteCollection(..) => "deletecollection",
+    };
+    action["verb"] = json!(verb);
+    match &call.verb {
+        Verb::Create(body) => {
+            let mut object = body_of(body);
+            // Upstream's typed objects carry no kind until they are encoded.
+            if let Some(map) = object.as_object_mut() {
+                map.remove("kind");
+                map.remove("apiVersion");
+            }
+            action["object"] = object;
+        }
+        Verb::Update(body) => action["object"] = body_of(body),
+        Verb::Patch(_, body) => {
+            action["name"] = json!(call.name);
+            action["patch"] = body_of(body);
+        }
+        _ => action["name"] = json!(call.name),
+    }
+    action
+}
+
+/// The hash of a created ReplicaSet's template is whatever its maker chose.
+fn opaque_hash(value: Value) -> Result<Value, Mismatch> {
+    let created = value["actions"].as_array().into_iter().flatten().find(|action| action["verb"] == "create");
+    let hash = created.and_then(|action| action["object"]["metadata"]["labels"]["pod-template-hash"].as_str());
+    match hash {
+        Some(hash) => Ok(serde_json::from_str(&value.to_string().replace(hash, "$HASH"))?),
+        None => Ok(value),
+    }
+}
