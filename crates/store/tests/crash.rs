@@ -1,0 +1,162 @@
+//! Crashes at every operation of the disk, failing syncs and a full disk: nothing acknowledged is lost.
+//!
+//! `STORE_CRASH_WORKLOADS=200 cargo test -p bayplan-store --test crash` looks further.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod workload;
+
+use bayplan_store::disk::{Crash, SimulatedDisk};
+use bayplan_store::{Store, WriteError};
+use futures::executor::block_on;
+use workload::{Told, check, names, open, run};
+
+const STEPS: usize = 24;
+const CRASHES: [Crash; 4] = [Crash::LoseAll, Crash::KeepAll, Crash::Torn, Crash::Holes];
+
+fn workloads() -> std::ops::Range<u64> {
+    0..std::env::var("STORE_CRASH_WORKLOADS").ok().and_then(|count| count.parse().ok()).unwrap_or(4)
+}
+
+fn told_nothing() -> Told {
+    Told { acknowledged: 1, compacted: 1, ..Told::default() }
+}
+
+/// Runs a workload on a disk with a fault; opening may fail of it as well.
+fn run_on(disk: &SimulatedDisk, seed: u64) -> Told {
+    match open(disk) {
+        Ok(store) => run(&store, seed, STEPS),
+        Err(error) => Told { failure: Some(error.to_string()), ..told_nothing() },
+    }
+}
+
+/// What a machine finds that comes up again, and goes on from there.
+fn check_disk(disk: &SimulatedDisk, told: &Told, context: &str) {
+    let store = open(disk).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let revision = check(&store, told).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(block_on(store.create("/after", "x".into())), Ok(revision + 1), "{context}");
+    drop(store);
+    let store = open(disk).unwrap_or_else(|error| panic!("{context}, again: {error}"));
+    assert_eq!(store.recovery().cut, None, "{context}: a store that was closed has no torn tail");
+    assert_eq!(block_on(store.get("/after")).unwrap().unwrap().mod_revision, revision + 1, "{context}");
+}
+
+#[test]
+fn a_crash_at_any_operation_loses_nothing_acknowledged() {
+    let (mut crashes, mut cuts) = (0, 0);
+    for seed in workloads() {
+        for at in 1.. {
+            let disk = SimulatedDisk::new();
+            disk.crash_at(at);
+            let told = run_on(&disk, seed);
+            for (variant, crash) in CRASHES.into_iter().cycle().take(6).enumerate() {
+                let rebooted = disk.reboot(crash, seed * 1000 + at * 10 + variant as u64);
+                let context = format!("workload {seed}, crash at {at}, {crash:?} {variant}, {told:?}");
+                check_disk(&rebooted, &told, &context);
+                cuts += usize::from(open(&disk.reboot(crash, variant as u64)).unwrap().recovery().cut.is_some());
+                crashes += 1;
+            }
+            if disk.operations() < at {
+                break;
+            }
+        }
+    }
+    assert!(crashes > 500 && cuts > 20, "{crashes} crashes, {cuts} torn tails: the workload proves too little");
+}
+
+#[test]
+fn the_workload_reaches_snapshots_and_several_segments() {
+    let (mut snapshots, mut rotations) = (0, 0);
+    for seed in workloads() {
+        let disk = SimulatedDisk::new();
+        let told = run_on(&disk, seed);
+        assert_eq!(told.failure, None);
+        snapshots += names(&disk, "snapshot").len();
+        rotations += usize::from(names(&disk, "log-").last() > Some(&format!("log-{:020}.segment", 2)));
+        check_disk(&disk, &told, "no crash");
+    }
+    assert!(snapshots * 2 >= workloads().count() && rotations == workloads().count(), "{snapshots}, {rotations}");
+}
+
+#[test]
+fn a_crash_during_recovery_is_recovered_from() {
+    for seed in workloads() {
+        for at in (3..).step_by(7) {
+            let crashed = SimulatedDisk::new();
+            crashed.crash_at(at);
+            let told = run_on(&crashed, seed);
+            if crashed.operations() < at {
+                break;
+            }
+            for again in 1.. {
+                let disk = crashed.reboot(Crash::Torn, at);
+                disk.crash_at(again);
+                let opened = open(&disk).is_ok();
+                let context = format!("workload {seed}, crash at {at} and at {again} of recovery");
+                check_disk(&disk.reboot(Crash::Torn, again), &told, &context);
+                check_disk(&disk.reboot(Crash::LoseAll, again), &told, &context);
+                if opened {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_all_writing_and_says_so() {
+    let mut failures = 0;
+    for sync in 1.. {
+        let disk = SimulatedDisk::new();
+        disk.fail_sync(sync);
+        let Ok(store) = open(&disk) else { continue };
+        let told = run(&store, 1, STEPS);
+        if told.failure.is_some() {
+            failures += 1;
+            assert_eq!(block_on(store.revision()), Ok(told.acknowledged), "what is not durable is not shown");
+            let Err(WriteError::Unavailable(reason)) = block_on(store.create("/late", "".into())) else {
+                panic!("a write after a failed sync");
+            };
+            assert!(reason.contains("earlier write failed") && reason.contains("simulated fsync failure"), "{reason}");
+            assert!(store.failure().unwrap().contains("sync log-"), "{:?}", store.failure());
+        }
+        drop(store);
+        for (seed, crash) in CRASHES.into_iter().enumerate() {
+            check_disk(&disk.reboot(crash, seed as u64), &told, &format!("sync {sync} failed, then {crash:?}"));
+        }
+        if disk.syncs() < sync {
+            break;
+        }
+    }
+    assert!(failures > 5, "{failures}");
+}
+
+#[test]
+fn a_full_disk_ends_all_writing_and_keeps_what_was_acknowledged() {
+    let mut failures = 0;
+    for capacity in (20..12_000).step_by(97) {
+        let disk = SimulatedDisk::new();
+        disk.set_capacity(Some(capacity));
+        let told = run_on(&disk, 2);
+        failures += usize::from(told.failure.is_some());
+        disk.set_capacity(None);
+        check_disk(&disk, &told, &format!("capacity {capacity}"));
+    }
+    assert!(failures > 20, "{failures}");
+}
+
+#[test]
+fn a_snapshot_that_fails_costs_nothing_but_space() {
+    let mut survived = 0;
+    for sync in 1..60 {
+        let disk = SimulatedDisk::new();
+        disk.fail_sync(sync);
+        let Ok(store) = open(&disk) else { continue };
+        let told = run(&store, 3, STEPS);
+        drop(store);
+        if told.failure.is_none() && disk.syncs() >= sync {
+            survived += 1;
+            check_disk(&disk, &told, &format!("sync {sync}"));
+        }
+    }
+    assert!(survived > 0);
+}

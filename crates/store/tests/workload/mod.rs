@@ -1,0 +1,168 @@
+//! A random workload, what it was told, and what a store must hold after it was cut short.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bayplan_store::disk::{Disk, SimulatedDisk};
+use bayplan_store::{Change, Entry, LogStore, OpenError, Options, Revision, Store, WriteError};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::executor::block_on;
+
+/// Small enough that a short workload fills segments and writes snapshots.
+pub(crate) fn options() -> Options {
+    Options { segment_bytes: 1500, garbage_bytes_min: 500, ..Options::default() }
+}
+
+pub(crate) fn open(disk: &SimulatedDisk) -> Result<LogStore, OpenError> {
+    LogStore::open(Arc::new(disk.clone()), options())
+}
+
+/// SplitMix64.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// The writes in the order they were submitted, and how many were acknowledged.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Told {
+    /// The write of revision `2 + i`.
+    pub(crate) submitted: Vec<(String, Option<Bytes>)>,
+    /// The newest acknowledged revision.
+    pub(crate) acknowledged: Revision,
+    /// The newest revision a compaction was asked for.
+    pub(crate) compacted: Revision,
+    pub(crate) failure: Option<String>,
+}
+
+impl Told {
+    /// All changes in order, by the simplest reckoning there is.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        let mut state: BTreeMap<&str, Entry> = BTreeMap::new();
+        let change = |(position, (key, value)): (usize, &'_ (String, Option<Bytes>))| {
+            let revision = position as Revision + 2;
+            let previous = state.remove(key.as_str());
+            let create_revision = previous.as_ref().map_or(revision, |entry| entry.create_revision);
+            let current = value.clone().map(|value| Entry {
+                key: key.as_str().into(),
+                value,
+                create_revision,
+                mod_revision: revision,
+            });
+            if let Some(entry) = &current {
+                state.insert(self.submitted[position].0.as_str(), entry.clone());
+            }
+            Change { revision, key: key.as_str().into(), current, previous }
+        };
+        self.submitted.iter().enumerate().map(change).collect()
+    }
+}
+
+/// The entries after the changes up to a revision.
+pub(crate) fn state_at(changes: &[Change], revision: Revision) -> Vec<Entry> {
+    let mut state = BTreeMap::new();
+    for change in changes.iter().filter(|change| change.revision <= revision) {
+        state.insert(change.key.clone(), change.current.clone());
+    }
+    state.into_values().flatten().collect()
+}
+
+/// Runs batches of concurrent writes and compactions until the steps are done or a write fails.
+pub(crate) fn run(store: &LogStore, seed: u64, steps: usize) -> Told {
+    let mut random = Random(seed);
+    let mut told = Told { acknowledged: 1, compacted: 1, ..Told::default() };
+    let mut live: BTreeMap<String, Revision> = BTreeMap::new();
+    for _ in 0..steps {
+        if random.below(5) == 0 && told.acknowledged > 2 {
+            let behind = random.below(3);
+            told.compacted = told.compacted.max(told.acknowledged - behind);
+            block_on(store.compact(told.compacted)).expect("between oldest and newest");
+            continue;
+        }
+        let batch = batch(&mut random, &mut live, told.submitted.len() as Revision + 2);
+        told.submitted.extend(batch.iter().map(|(key, value, _)| (key.clone(), value.clone())));
+        let writes = batch.into_iter().map(|(key, value, expected)| async move {
+            match (value, expected) {
+                (Some(value), None) => store.create(&key, value).await,
+                (Some(value), Some(expected)) => store.update(&key, value, expected).await,
+                (None, expected) => store.delete(&key, expected.expect("only what exists is deleted")).await,
+            }
+        });
+        for result in block_on(futures::future::join_all(writes)) {
+            match result {
+                Ok(revision) => {
+                    assert_eq!(told.failure, None, "a write was acknowledged after one had failed");
+                    assert_eq!(revision, told.acknowledged + 1);
+                    told.acknowledged = revision;
+                }
+                Err(WriteError::Unavailable(reason)) => told.failure = Some(reason),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        if told.failure.is_some() {
+            break;
+        }
+    }
+    told
+}
+
+type Planned = (String, Option<Bytes>, Option<Revision>);
+
+/// One to four writes of different keys; sometimes larger than a sector.
+fn batch(random: &mut Random, live: &mut BTreeMap<String, Revision>, first: Revision) -> Vec<Planned> {
+    let (count, shift) = (1 + random.below(4), random.below(6));
+    (0..count)
+        .map(|position| {
+            let key = format!("/registry/pods/{}", (shift + position) % 6);
+            let expected = live.get(&key).copied();
+            if expected.is_some() && random.below(3) == 0 {
+                live.remove(&key);
+                return (key, None, expected);
+            }
+            let len = if random.below(5) == 0 { 1200 } else { random.below(40) };
+            live.insert(key.clone(), first + position);
+            (key, Some(vec![first as u8; len as usize].into()), expected)
+        })
+        .collect()
+}
+
+/// Everything that can be read from a store: its oldest and newest revision, and all changes in between.
+pub(crate) fn check(store: &LogStore, told: &Told) -> Result<Revision, String> {
+    let recovery = store.recovery().clone();
+    let (oldest, revision) = (recovery.oldest, block_on(store.revision()).map_err(|error| error.to_string())?);
+    let submitted = told.submitted.len() as Revision + 1;
+    if revision < told.acknowledged || revision > submitted {
+        return Err(format!("at {revision}, acknowledged {}, submitted {submitted}", told.acknowledged));
+    }
+    if oldest > told.compacted {
+        return Err(format!("reads from {oldest}, compacted only to {}", told.compacted));
+    }
+    let changes = told.changes();
+    for at in oldest..=revision {
+        let range = block_on(store.range("", "\u{10FFFF}", Some(at), 0)).map_err(|error| error.to_string())?;
+        if range.entries != state_at(&changes, at) {
+            return Err(format!("the state at {at} differs"));
+        }
+    }
+    let mut watch = block_on(store.watch("", "\u{10FFFF}", oldest)).map_err(|error| error.to_string())?;
+    let mut seen = Vec::new();
+    while let Some(more) = watch.next().now_or_never() {
+        seen.extend(more.map_err(|error| error.to_string())?);
+    }
+    let expected = &changes[oldest as usize - 1..revision as usize - 1];
+    if seen == expected { Ok(revision) } else { Err(format!("a watch from {oldest} replays other changes")) }
+}
+
+/// Files of a disk by name.
+pub(crate) fn names(disk: &SimulatedDisk, part: &str) -> Vec<String> {
+    let files = disk.list().expect("a simulated disk lists");
+    files.into_iter().map(|file| file.name).filter(|name| name.contains(part)).collect()
+}
