@@ -31,10 +31,10 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Whether Go prints the character as it is. Rust's own escaping knows the same Unicode categories, apart from
-/// spaces: Go prints no space but the ordinary one; and combining marks, which Go prints.
+/// Whether Go prints a character beyond ASCII as it is: as Rust does, except that it knows no space but the ordinary one.
 fn is_printable(character: char) -> bool {
-    !character.is_whitespace() && (character.escape_debug().count() == 1 || character.is_alphanumeric())
+    // Rust escapes combining marks only where they have nothing to combine with; hence the letter before.
+    !character.is_whitespace() && ['a', character].iter().collect::<String>().escape_debug().count() == 2
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
         for (text, quoted) in [
             ("a\"b\\", r#""a\"b\\""#),
             ("\n\t\0\x7f", r#""\n\t\x00\x7f""#),
-            ("é✓", "\"é✓\""),
+            ("é✓e\u{301}", "\"é✓e\u{301}\""),
             ("\u{a0}\u{200b}", r#""\u00a0\u200b""#),
         ] {
             assert_eq!(Quoted(text).to_string(), quoted);
