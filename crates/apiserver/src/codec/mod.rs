@@ -299,3 +299,19 @@ fn summary(body: &[u8]) -> String {
         }
     }
 }
+
+/// What a kind's `status` shows when nothing is known yet, `Null` for kinds without one.
+pub(crate) fn empty_status(kind: Kind<'_>) -> Value {
+    let group_version = format!("{}/{}", kind.group, kind.version);
+    let Some(id) = table().kind(&group_version, kind.kind) else { return Value::Null };
+    let shape = &table().structs[id];
+    match shape.field("status") {
+        Some(index) => table().zero(&shape.fields[index].of),
+        None => Value::Null,
+    }
+}
+
+/// A time as objects carry it: RFC 3339, UTC, to the second.
+pub(crate) fn write_time(time: jiff::Timestamp) -> String {
+    time::write_seconds(time)
+}
