@@ -70,7 +70,16 @@ pub(super) fn merge_ordered(
             (None, None) => continue,
             (Some(live), None) => (live.clone(), live.clone()),
             (None, Some(wanted)) => (wanted.iter().cloned().filter_map(without_directives).collect(), Vec::new()),
-            (Some(live), Some(wanted)) => (merge(live.clone(), wanted.clone(), &member)?, live.clone()),
+            (Some(live), Some(wanted)) => {
+                let merged = merge(live.clone(), wanted.clone(), &member)?;
+                // What the patch deletes has no place in the object's order any more, should it come back.
+                let gone: BTreeSet<String> =
+                    wanted.iter().filter(|own| is_deletion(own)).map(|own| lookup_key(own, member.merge_key)).collect();
+                (
+                    merged,
+                    live.iter().filter(|own| !gone.contains(&lookup_key(own, member.merge_key))).cloned().collect(),
+                )
+            }
         };
         let (listed, others) = partition(merged, &order, member.merge_key)?;
         let ordered = put_in_order(listed, others, &order, &live, member.merge_key, kind?)?;
@@ -161,6 +170,11 @@ fn element_kind(original: &[Value], patch: &[Value]) -> Result<Elements, Error> 
         return Err(Error::MixedList(lists));
     }
     Ok(if first.is_object() { Elements::Maps } else { Elements::Scalars })
+}
+
+/// An element's merge key as a key for lookups; Go's nil where it has none.
+fn lookup_key(element: &Value, merge_key: &str) -> String {
+    element.get(merge_key).map_or_else(|| "null".into(), text)
 }
 
 /// A value as a key for lookups; integers and floats differ, as they do in Go.
@@ -294,7 +308,7 @@ impl<'a> Places<'a> {
 
     fn key(&self, element: &Value) -> String {
         match self.merge_key {
-            Some(merge_key) => element.get(merge_key).map_or_else(|| "null".into(), text),
+            Some(merge_key) => lookup_key(element, merge_key),
             None => text(element),
         }
     }
