@@ -15,7 +15,7 @@ const LOCK_FILE: &str = "lock";
 #[derive(Debug)]
 pub struct FolderDisk {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl FolderDisk {
@@ -40,7 +40,16 @@ impl FolderDisk {
                 .and_then(|parent| parent.sync_all())
                 .map_err(|error| failed("sync the parent of", error))?;
         }
-        Ok(FolderDisk { path, _lock: lock })
+        Ok(FolderDisk { path, lock })
+    }
+}
+
+impl Drop for FolderDisk {
+    fn drop(&mut self) {
+        // Closing the file alone would leave the lock with a process that was forked meanwhile and has not run exec yet.
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(%error, "could not unlock the store's folder");
+        }
     }
 }
 
