@@ -1,1 +1,22 @@
-//! (in the making)
+//! The world Bayplan is tried in: simulated nodes that behave as kubelets do towards an API server.
+//!
+//! ```text
+//!   watch events ─▶ fleet ─▶ kubelet (one per node) ─▶ pod (one per bound pod) ─▶ Effect = api::Request + ticket
+//!   answers ───────▶   │
+//!   time ──────────▶   └─ one timer heap for all: no task per node, none per pod
+//! ```
+//!
+//! Invariant: nothing in this crate reads a clock, owns randomness or does IO; the same fleet runs against a real API
+//! server and under virtual time.
+
+pub mod fleet;
+pub mod kubelet;
+pub mod pod;
+mod pod_addresses;
+mod pod_status;
+pub mod template;
+
+pub use fleet::{Fleet, FleetConfig};
+pub use kubelet::{Effect, Event, NodeView, Ticket};
+pub use pod::PodView;
+pub use template::NodeTemplate;

@@ -1,0 +1,132 @@
+//! All simulated nodes of a cluster, driven by events, answers and one timer heap.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::status::Status;
+use jiff::Timestamp;
+use rustc_hash::FxHashMap;
+
+use crate::kubelet::{Effect, Event, Kubelet, Outbox, Ticket, Timer};
+use crate::pod::Delays;
+use crate::template::{NODES_MAX, NodeIdentity, NodeTemplate};
+
+/// How many nodes, made of what, and how fast.
+#[derive(Clone, Debug)]
+pub struct FleetConfig {
+    /// How many nodes; at most [`NODES_MAX`].
+    pub nodes: usize,
+    /// What they are made of.
+    pub template: NodeTemplate,
+    /// From a pod's binding to its first container, and for each init container.
+    pub pod_start_delay: Duration,
+    /// How long containers take to stop, when their grace period lets them.
+    pub pod_stop_delay: Duration,
+}
+
+impl Default for FleetConfig {
+    fn default() -> Self {
+        FleetConfig {
+            nodes: 10,
+            template: NodeTemplate::default(),
+            pod_start_delay: Duration::from_secs(1),
+            pod_stop_delay: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why there is no such fleet.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There are not enough pod networks.
+    #[error("{0} nodes are more than there are pod networks for ({NODES_MAX})")]
+    TooManyNodes(usize),
+}
+
+/// The nodes.
+pub struct Fleet {
+    kubelets: Vec<Kubelet>,
+    by_name: FxHashMap<String, usize>,
+    /// Timers are never taken back: one that has nothing to do any more does nothing.
+    timers: BinaryHeap<Reverse<(Timestamp, usize, Timer)>>,
+}
+
+impl Fleet {
+    /// A fleet that has not been started.
+    pub fn new(config: FleetConfig) -> Result<Self, Error> {
+        if config.nodes > NODES_MAX {
+            return Err(Error::TooManyNodes(config.nodes));
+        }
+        let template = Arc::new(config.template);
+        let delays = Delays { start: config.pod_start_delay, stop: config.pod_stop_delay };
+        let offset = |index: usize| index as f64 / config.nodes as f64;
+        let kubelet = |i| Kubelet::new(Arc::clone(&template), NodeIdentity::new(i), delays, offset(i));
+        let kubelets: Vec<Kubelet> = (0..config.nodes).map(kubelet).collect();
+        let by_name = kubelets.iter().enumerate().map(|(index, k)| (k.name().to_owned(), index)).collect();
+        Ok(Fleet { kubelets, by_name, timers: BinaryHeap::new() })
+    }
+
+    /// Registers every node.
+    pub fn start(&mut self, now: Timestamp) -> Vec<Effect> {
+        let mut out = Outbox::default();
+        for kubelet in &mut self.kubelets {
+            kubelet.register(now, &mut out);
+        }
+        self.settle(out)
+    }
+
+    /// Something happened in the cluster; what concerns none of these nodes is ignored.
+    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        let mut out = Outbox::default();
+        let name = match &event {
+            Event::Pod(pod) | Event::PodGone(pod) => &pod.spec.node_name,
+            Event::Node(node) | Event::NodeGone(node) => &node.metadata.name,
+        };
+        let Some(kubelet) = self.by_name.get(name).map(|&index| &mut self.kubelets[index]) else { return Vec::new() };
+        match &event {
+            Event::Pod(pod) => kubelet.pod_changed(pod, now, &mut out),
+            Event::PodGone(pod) => kubelet.pod_gone(&pod.metadata.uid),
+            Event::Node(node) => kubelet.node_changed(node, now, &mut out),
+            Event::NodeGone(_) => kubelet.node_gone(&mut out),
+        }
+        self.settle(out)
+    }
+
+    /// A request has been answered for good: whoever sends them has tried again where that could help.
+    pub fn answered(&mut self, ticket: &Ticket, answer: Result<(), &Status>, now: Timestamp) -> Vec<Effect> {
+        let mut out = Outbox::default();
+        if let Some(kubelet) = self.kubelets.get_mut(ticket.node) {
+            kubelet.answered(&ticket.purpose, answer, now, &mut out);
+        }
+        self.settle(out)
+    }
+
+    /// Lets the time up to `now` pass; also answers when to come back.
+    pub fn tick(&mut self, now: Timestamp) -> (Vec<Effect>, Option<Timestamp>) {
+        let mut effects = Vec::new();
+        while self.next_deadline().is_some_and(|at| at <= now) {
+            let Some(Reverse((_, node, timer))) = self.timers.pop() else { break };
+            let mut out = Outbox::default();
+            self.kubelets[node].fire(timer, now, &mut out);
+            effects.extend(self.settle(out));
+        }
+        (effects, self.next_deadline())
+    }
+
+    /// When time next matters.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.timers.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// How many pods the nodes look after.
+    pub fn pods(&self) -> usize {
+        self.kubelets.iter().map(Kubelet::pods).sum()
+    }
+
+    fn settle(&mut self, out: Outbox) -> Vec<Effect> {
+        self.timers.extend(out.timers.into_iter().map(Reverse));
+        out.effects
+    }
+}

@@ -1,0 +1,458 @@
+//! One simulated node: registers, renews its lease, reports its status, and takes bound pods through their lives.
+//!
+//! - `kubectl delete node`: a kubelet does not register again until it is restarted. Nobody is left to stop the node's
+//!   pods then, so the simulated node removes them itself and stays silent until the Node is created again.
+//! - The annotation or label `bayplan.dev/fail: "true"` on the Node makes it go silent (no lease, no status, no change
+//!   of any pod) until it is removed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::api::{DeleteOptions, PatchKind, Preconditions, Request, Resource, Verb, encode};
+use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::status::{Status, reason};
+use bayplan_model::timestamp;
+use jiff::Timestamp;
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::pod::{Condition, Delays, Outcome, Pod, PodView, Report, Stage, later};
+use crate::pod_addresses::PodAddresses;
+use crate::pod_status;
+use crate::template::{self, NodeIdentity, NodeTemplate};
+
+const NODES: Resource = Resource::new("", "v1", "nodes");
+const PODS: Resource = Resource::new("", "v1", "pods");
+const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
+
+/// Makes a node fail while its value is `true`; an annotation or a label of the Node.
+pub const FAIL: &str = "bayplan.dev/fail";
+
+/// Upstream's kubelet: leases last 40 s and are renewed four times as often.
+pub const LEASE_SECONDS: u64 = 40;
+/// The time between two renewals.
+pub const LEASE_RENEWAL: Duration = Duration::from_secs(10);
+/// A status in which nothing changed is reported this often.
+pub const STATUS_INTERVAL: Duration = Duration::from_secs(300);
+/// A registration that was refused is tried again after this.
+const REGISTER_RETRY: Duration = Duration::from_secs(5);
+
+/// What a simulated kubelet reads of its Node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeView {
+    /// Metadata.
+    pub metadata: ObjectMeta,
+    /// The deciding part of the status.
+    pub status: NodeStatus,
+}
+
+/// What a simulated kubelet reads of its Node's status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    /// Conditions, by type and status.
+    pub conditions: Vec<Condition>,
+}
+
+impl HasMeta for NodeView {
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
+impl NodeView {
+    fn asks_to_fail(&self) -> bool {
+        let says = |map: &bayplan_model::meta::Map| map.get(FAIL).is_some_and(|value| value == "true");
+        says(&self.metadata.annotations) || says(&self.metadata.labels)
+    }
+
+    fn ready(&self) -> Option<&Condition> {
+        self.status.conditions.iter().find(|c| c.r#type == "Ready")
+    }
+}
+
+/// What reaches the simulated nodes from the API server.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A pod is there, or has changed.
+    Pod(Arc<PodView>),
+    /// A pod is gone.
+    PodGone(Arc<PodView>),
+    /// A node is there, or has changed.
+    Node(Arc<NodeView>),
+    /// A node is gone.
+    NodeGone(Arc<NodeView>),
+}
+
+/// A request a node wants sent; its final answer goes back with the ticket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    /// Whose request it is.
+    pub ticket: Ticket,
+    /// The request.
+    pub request: Request,
+}
+
+/// Says what a request was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub(crate) node: usize,
+    pub(crate) purpose: Purpose,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Register,
+    Labels,
+    NodeStatus,
+    CreateLease,
+    RenewLease,
+    PodStatus(Arc<str>),
+    PodRemoval(Arc<str>),
+}
+
+/// What a kubelet wants to be woken for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    Register,
+    Lease,
+    Status,
+    Pod(Arc<str>),
+}
+
+/// Where a kubelet puts what it wants done.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) timers: Vec<(Timestamp, usize, Timer)>,
+}
+
+/// Whether the node speaks to the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Not yet registered.
+    New,
+    /// As a node should.
+    Up,
+    /// Told to fail.
+    Failed,
+    /// Its Node was deleted.
+    Gone,
+}
+
+/// The node's Lease, as far as the kubelet knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lease {
+    /// Perhaps there, perhaps not.
+    Unknown,
+    /// There.
+    Held,
+    /// A write is under way.
+    Sending,
+}
+
+/// The node.
+pub(crate) struct Kubelet {
+    template: Arc<NodeTemplate>,
+    identity: NodeIdentity,
+    delays: Delays,
+    standing: Standing,
+    node_uid: String,
+    asked_to_fail: bool,
+    ready_since: Timestamp,
+    lease: Lease,
+    reporting: bool,
+    addresses: PodAddresses,
+    pods: FxHashMap<Arc<str>, Pod>,
+    /// Where in the period its heartbeats fall, so that those of a fleet are spread.
+    offset: f64,
+}
+
+impl Kubelet {
+    pub(crate) fn new(template: Arc<NodeTemplate>, identity: NodeIdentity, delays: Delays, offset: f64) -> Self {
+        Kubelet {
+            addresses: PodAddresses::new(identity.pod_network),
+            template,
+            identity,
+            delays,
+            standing: Standing::New,
+            node_uid: String::new(),
+            asked_to_fail: false,
+            ready_since: Timestamp::UNIX_EPOCH,
+            lease: Lease::Unknown,
+            reporting: false,
+            pods: FxHashMap::default(),
+            offset,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    pub(crate) fn pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Registers the node.
+    pub(crate) fn register(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.ready_since = now;
+        let node = template::node(&self.template, &self.identity, now);
+        self.send(out, Purpose::Register, Request::collection(&NODES, "", Verb::Create(encode(&node))));
+    }
+
+    /// The Node is there, or has changed.
+    pub(crate) fn node_changed(&mut self, node: &NodeView, now: Timestamp, out: &mut Outbox) {
+        let first = self.node_uid != node.metadata.uid;
+        self.node_uid.clone_from(&node.metadata.uid);
+        self.asked_to_fail = node.asks_to_fail();
+        if self.standing == Standing::New {
+            return; // The rest waits for the answer to the registration.
+        }
+        if self.asked_to_fail {
+            self.standing = Standing::Failed;
+            return;
+        }
+        let back = std::mem::replace(&mut self.standing, Standing::Up) != Standing::Up;
+        let ready = node.ready().is_some_and(|c| c.status == "True");
+        if let Some(since) = node.ready().and_then(|c| c.last_transition_time).filter(|_| ready) {
+            self.ready_since = since;
+        }
+        if first {
+            self.lease = Lease::Unknown;
+        }
+        if first || back {
+            self.renew_lease(now, out);
+        }
+        if !ready || back {
+            if !ready {
+                self.ready_since = now;
+            }
+            self.report_node(now, out);
+        }
+        if back {
+            self.catch_up(now, out);
+        }
+    }
+
+    /// The Node was deleted: the pods go with it.
+    pub(crate) fn node_gone(&mut self, out: &mut Outbox) {
+        self.node_uid.clear();
+        if self.standing == Standing::New {
+            return;
+        }
+        self.standing = Standing::Gone;
+        let mut uids: Vec<Arc<str>> = self.pods.keys().cloned().collect();
+        uids.sort();
+        for uid in uids {
+            self.remove_pod(&uid, out);
+        }
+    }
+
+    /// A pod of this node is there, or has changed.
+    pub(crate) fn pod_changed(&mut self, view: &PodView, now: Timestamp, out: &mut Outbox) {
+        let uid: Arc<str> = view.metadata.uid.as_str().into();
+        if !self.pods.contains_key(&uid) {
+            let pod = Pod::new(view.clone(), self.delays, now);
+            if let Some(address) = pod.address {
+                self.addresses.keep(address);
+            }
+            self.pods.insert(Arc::clone(&uid), pod);
+        }
+        if let Some(pod) = self.pods.get_mut(&uid) {
+            pod.update(view.clone(), self.delays, now);
+        }
+        self.tend(&uid, now, out);
+    }
+
+    /// A pod of this node is gone.
+    pub(crate) fn pod_gone(&mut self, uid: &str) {
+        if let Some(address) = self.pods.remove(uid).and_then(|pod| pod.address) {
+            self.addresses.free(address);
+        }
+    }
+
+    /// A timer has gone off.
+    pub(crate) fn fire(&mut self, timer: Timer, now: Timestamp, out: &mut Outbox) {
+        match timer {
+            Timer::Register => self.register(now, out),
+            Timer::Lease => {
+                self.renew_lease(now, out);
+                out.timers.push((later(now, LEASE_RENEWAL), self.identity.index, Timer::Lease));
+            }
+            Timer::Status => {
+                self.report_node(now, out);
+                out.timers.push((later(now, STATUS_INTERVAL), self.identity.index, Timer::Status));
+            }
+            Timer::Pod(uid) => self.tend(&uid, now, out),
+        }
+    }
+
+    /// A request has been answered for good.
+    pub(crate) fn answered(
+        &mut self,
+        purpose: &Purpose,
+        answer: Result<(), &Status>,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) {
+        let refused_as = |why: &str| answer.is_err_and(|status| status.is(why));
+        match purpose {
+            Purpose::Register if answer.is_ok() => self.registered(now, out),
+            Purpose::Register if refused_as(reason::ALREADY_EXISTS) => {
+                self.registered(now, out);
+                let labels = json!({ "metadata": { "labels": template::labels(&self.template, &self.identity) } });
+                self.send(out, Purpose::Labels, self.node_request(Verb::Patch(PatchKind::Merge, encode(&labels))));
+                self.report_node(now, out);
+            }
+            Purpose::Register => {
+                out.timers.push((later(now, REGISTER_RETRY), self.identity.index, Timer::Register));
+            }
+            Purpose::Labels => {}
+            Purpose::NodeStatus => self.reporting = false,
+            Purpose::CreateLease if answer.is_ok() => self.lease = Lease::Held,
+            Purpose::CreateLease if refused_as(reason::ALREADY_EXISTS) => {
+                self.lease = Lease::Held;
+                self.renew_lease(now, out);
+            }
+            Purpose::RenewLease if refused_as(reason::NOT_FOUND) => {
+                self.lease = Lease::Unknown;
+                self.renew_lease(now, out);
+            }
+            Purpose::RenewLease if answer.is_ok() => self.lease = Lease::Held,
+            Purpose::CreateLease | Purpose::RenewLease => self.lease = Lease::Unknown,
+            Purpose::PodStatus(uid) => {
+                if let Some(pod) = self.pods.get_mut(uid) {
+                    pod.told |= answer.is_ok();
+                    // A refused status is not repeated: the pod is gone, or the next status will do.
+                    pod.report = if pod.report == Report::SendingOld { Report::Due } else { Report::Told };
+                }
+                self.tend(uid, now, out);
+            }
+            Purpose::PodRemoval(_) => {}
+        }
+    }
+
+    fn registered(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.standing = if self.asked_to_fail { Standing::Failed } else { Standing::Up };
+        let index = self.identity.index;
+        let spread = |period: Duration| later(now, period.mul_f64(self.offset));
+        out.timers.push((spread(LEASE_RENEWAL), index, Timer::Lease));
+        out.timers.push((spread(STATUS_INTERVAL), index, Timer::Status));
+        self.renew_lease(now, out);
+        self.catch_up(now, out);
+    }
+
+    /// Looks after every pod: their time went on while the node could not speak.
+    fn catch_up(&mut self, now: Timestamp, out: &mut Outbox) {
+        let mut uids: Vec<Arc<str>> = self.pods.keys().cloned().collect();
+        uids.sort();
+        for uid in uids {
+            self.tend(&uid, now, out);
+        }
+    }
+
+    fn renew_lease(&mut self, now: Timestamp, out: &mut Outbox) {
+        // Without the Node's uid the lease would not go when the Node does.
+        if self.standing != Standing::Up || self.lease == Lease::Sending || self.node_uid.is_empty() {
+            return;
+        }
+        let name = &self.identity.name;
+        let spec = json!({
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": timestamp::micros(now),
+        });
+        let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": name, "uid": self.node_uid });
+        let (purpose, request) = if self.lease == Lease::Held {
+            let verb = Verb::Patch(PatchKind::Merge, encode(&json!({ "spec": spec })));
+            (Purpose::RenewLease, Request::object(&LEASES, NODE_LEASES, name, verb))
+        } else {
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": { "name": name, "namespace": NODE_LEASES, "ownerReferences": [owner] },
+                "spec": spec,
+            });
+            (Purpose::CreateLease, Request::collection(&LEASES, NODE_LEASES, Verb::Create(encode(&lease))))
+        };
+        self.lease = Lease::Sending;
+        self.send(out, purpose, request);
+    }
+
+    fn report_node(&mut self, now: Timestamp, out: &mut Outbox) {
+        if self.standing != Standing::Up || std::mem::replace(&mut self.reporting, true) {
+            return;
+        }
+        let status = template::status(&self.template, &self.identity, self.ready_since, now);
+        let patch = encode(&json!({ "status": status }));
+        let request = self.node_request(Verb::Patch(PatchKind::Strategic, patch)).subresource("status");
+        self.send(out, Purpose::NodeStatus, request);
+    }
+
+    /// Lets a pod's time pass, tells what changed, and asks to be woken when it goes on.
+    fn tend(&mut self, uid: &Arc<str>, now: Timestamp, out: &mut Outbox) {
+        if self.standing != Standing::Up {
+            return;
+        }
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        let (addresses, host) = (&mut self.addresses, self.identity.address);
+        let outcome =
+            pod.advance(self.delays, now, |view| if view.spec.host_network { Some(host) } else { addresses.take() });
+        if outcome == Outcome::Changed {
+            pod.report = match pod.report {
+                Report::Told | Report::Due => Report::Due,
+                Report::Sending | Report::SendingOld => Report::SendingOld,
+            };
+        }
+        if let Some(at) = pod.deadline
+            && pod.armed.replace(at) != Some(at)
+        {
+            out.timers.push((at, self.identity.index, Timer::Pod(Arc::clone(uid))));
+        }
+        match pod.report {
+            Report::Due => self.report_pod(uid, now, out),
+            Report::Told if pod.stage == Stage::Stopped => self.remove_pod(uid, out),
+            _ => {}
+        }
+    }
+
+    fn report_pod(&mut self, uid: &Arc<str>, now: Timestamp, out: &mut Outbox) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.report = Report::Sending;
+        let patch = encode(&pod_status::patch(pod, self.identity.address, now));
+        let verb = Verb::Patch(PatchKind::Strategic, patch);
+        let meta = &pod.view.metadata;
+        let request = Request::object(&PODS, &meta.namespace, &meta.name, verb).subresource("status");
+        self.send(out, Purpose::PodStatus(Arc::clone(uid)), request);
+    }
+
+    /// Removes the object of a pod that has stopped; the kubelet forgets it when it sees it gone.
+    fn remove_pod(&mut self, uid: &Arc<str>, out: &mut Outbox) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        if std::mem::replace(&mut pod.removed, true) {
+            return;
+        }
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions { uid: Some(uid.to_string()), resource_version: None }),
+            propagation_policy: None,
+        };
+        let meta = &pod.view.metadata;
+        let request = Request::object(&PODS, &meta.namespace, &meta.name, Verb::Delete(options));
+        self.send(out, Purpose::PodRemoval(Arc::clone(uid)), request);
+    }
+
+    fn node_request(&self, verb: Verb) -> Request {
+        Request::object(&NODES, "", &self.identity.name, verb)
+    }
+
+    fn send(&self, out: &mut Outbox, purpose: Purpose, request: Request) {
+        out.effects.push(Effect { ticket: Ticket { node: self.identity.index, purpose }, request });
+    }
+}
+
+/// Where the leases of nodes live.
+const NODE_LEASES: &str = "kube-node-lease";

@@ -1,0 +1,174 @@
+//! The status patches a kubelet writes for a pod.
+
+use std::net::Ipv4Addr;
+
+use bayplan_model::timestamp;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::pod::{ContainerView, Pod, Stage};
+
+/// The strategic merge patch of `pods/status`; the uid makes sure that it is still the same pod.
+pub(crate) fn patch(pod: &Pod, host: Ipv4Addr, now: Timestamp) -> Value {
+    let spec = &pod.view.spec;
+    let mut status = json!({
+        "phase": phase(pod),
+        "conditions": conditions(pod, now),
+        "hostIP": host,
+        "hostIPs": [{ "ip": host }],
+        "startTime": timestamp::seconds(pod.seen_at),
+        "containerStatuses": spec.containers.iter().map(|c| container(pod, c, state_of_main(pod))).collect::<Value>(),
+    });
+    if pod.view.metadata.generation > 0 {
+        status["observedGeneration"] = pod.view.metadata.generation.into();
+    }
+    if let Some(address) = pod.address {
+        status["podIP"] = address.to_string().into();
+        status["podIPs"] = json!([{ "ip": address }]);
+    }
+    if !spec.init_containers.is_empty() {
+        let init = spec.init_containers.iter().enumerate();
+        status["initContainerStatuses"] = init.map(|(i, c)| container(pod, c, state_of_init(pod, i, c))).collect();
+    }
+    json!({ "metadata": { "uid": pod.view.metadata.uid }, "status": status })
+}
+
+/// What a single container is doing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting(&'static str),
+    Running,
+    Ended(i32),
+    /// Ended, and waiting to be started again.
+    Crashed(i32),
+}
+
+fn phase(pod: &Pod) -> &'static str {
+    match pod.stage {
+        Stage::Creating | Stage::Initializing(_) => "Pending",
+        Stage::Running | Stage::BackingOff => "Running",
+        Stage::Finished | Stage::Stopped if pod.exit_code == 0 => "Succeeded",
+        Stage::Finished | Stage::Stopped => "Failed",
+    }
+}
+
+fn state_of_main(pod: &Pod) -> State {
+    match pod.stage {
+        Stage::Creating if pod.view.spec.init_containers.is_empty() => State::Waiting("ContainerCreating"),
+        Stage::Creating | Stage::Initializing(_) => State::Waiting("PodInitializing"),
+        Stage::Running => State::Running,
+        Stage::BackingOff => State::Crashed(pod.exit_code),
+        Stage::Finished | Stage::Stopped => State::Ended(pod.exit_code),
+    }
+}
+
+fn state_of_init(pod: &Pod, index: usize, container: &ContainerView) -> State {
+    let over = matches!(pod.stage, Stage::Finished | Stage::Stopped);
+    match pod.stage {
+        Stage::Creating => State::Waiting("PodInitializing"),
+        Stage::Initializing(current) if index > current => State::Waiting("PodInitializing"),
+        Stage::Initializing(current) if index == current => State::Running,
+        _ if container.is_sidecar() && !over => State::Running,
+        _ => State::Ended(0),
+    }
+}
+
+fn container(pod: &Pod, container: &ContainerView, state: State) -> Value {
+    let started = timestamp::seconds(pod.started_at);
+    let id = format!("bayplan://{}/{}/{}", pod.view.metadata.uid, container.name, pod.restarts);
+    let ended = |code: i32| {
+        json!({ "terminated": {
+            "exitCode": code,
+            "reason": if code == 0 { "Completed" } else { "Error" },
+            "startedAt": started,
+            "finishedAt": timestamp::seconds(pod.finished_at),
+            "containerID": id,
+        }})
+    };
+    let is_sidecar = container.is_sidecar();
+    let (state_value, last, ready) = match state {
+        State::Waiting(reason) => (json!({ "waiting": { "reason": reason } }), json!({}), false),
+        State::Running => (json!({ "running": { "startedAt": started } }), json!({}), true),
+        // An init container that has done its work counts as ready.
+        State::Ended(code) => (ended(code), json!({}), is_init(pod, container) && !is_sidecar && code == 0),
+        State::Crashed(code) => {
+            let message = format!("back-off restarting failed container={}", container.name);
+            let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff", "message": message } });
+            (waiting, ended(code), false)
+        }
+    };
+    let mut status = json!({
+        "name": container.name,
+        "image": container.image,
+        "imageID": "",
+        "ready": ready && !(state == State::Running && is_init(pod, container) && !is_sidecar),
+        "started": state == State::Running,
+        "restartCount": if is_init(pod, container) { 0 } else { pod.restarts },
+        "state": state_value,
+        "lastState": last,
+    });
+    if !matches!(state, State::Waiting(_)) {
+        status["imageID"] = format!("bayplan://{}", container.image).into();
+        status["containerID"] = id.into();
+    }
+    status
+}
+
+fn is_init(pod: &Pod, container: &ContainerView) -> bool {
+    pod.view.spec.init_containers.iter().any(|c| std::ptr::eq(c, container))
+}
+
+fn conditions(pod: &Pod, now: Timestamp) -> Value {
+    let names = |containers: &[&ContainerView]| {
+        let names: Vec<&str> = containers.iter().map(|c| c.name.as_str()).collect();
+        names.join(" ")
+    };
+    let main: Vec<&ContainerView> = pod.view.spec.containers.iter().collect();
+    let unready = Some(("ContainersNotReady", format!("containers with unready status: [{}]", names(&main))));
+    let ready = match (pod.stage, phase(pod)) {
+        (Stage::Running, _) => None,
+        (_, "Succeeded") => Some(("PodCompleted", String::new())),
+        (_, "Failed") => Some(("PodFailed", String::new())),
+        _ => unready,
+    };
+    let incomplete: Vec<&ContainerView> = match pod.stage {
+        Stage::Creating => pod.view.spec.init_containers.iter().collect(),
+        Stage::Initializing(current) => pod.view.spec.init_containers.iter().skip(current).collect(),
+        _ => Vec::new(),
+    };
+    let uninitialized = (!incomplete.is_empty())
+        .then(|| ("ContainersNotInitialized", format!("containers with incomplete status: [{}]", names(&incomplete))));
+    let sandbox = pod.stage != Stage::Creating && !matches!(pod.stage, Stage::Finished | Stage::Stopped);
+    let mut conditions = vec![
+        condition(pod, now, "PodReadyToStartContainers", sandbox, None),
+        condition(pod, now, "Initialized", uninitialized.is_none(), uninitialized),
+        condition(pod, now, "Ready", ready.is_none(), ready.clone()),
+        condition(pod, now, "ContainersReady", ready.is_none(), ready),
+    ];
+    // Who binds a pod says so itself; a pod created with a node has nobody but the kubelet to say it.
+    if !pod.view.status.conditions.iter().any(|c| c.r#type == "PodScheduled" && c.status == "True") {
+        conditions.push(condition(pod, now, "PodScheduled", true, None));
+    }
+    conditions.into()
+}
+
+fn condition(pod: &Pod, now: Timestamp, name: &str, holds: bool, why: Option<(&str, String)>) -> Value {
+    let status = if holds { "True" } else { "False" };
+    let known = pod.view.status.conditions.iter().find(|c| c.r#type == name && c.status == status);
+    let since = known.and_then(|c| c.last_transition_time).unwrap_or(now);
+    let mut condition = json!({ "type": name, "status": status, "lastTransitionTime": timestamp::seconds(since) });
+    let (reason, message) = why.unwrap_or_default();
+    // Null removes what an earlier status said; where there is none, there is nothing to remove.
+    let there = pod.told || pod.view.status.conditions.iter().any(|c| c.r#type == name);
+    for (field, text) in [("reason", reason), ("message", message.as_str())] {
+        match text {
+            "" if there => condition[field] = Value::Null,
+            "" => {}
+            text => condition[field] = text.into(),
+        }
+    }
+    if pod.view.metadata.generation > 0 {
+        condition["observedGeneration"] = pod.view.metadata.generation.into();
+    }
+    condition
+}
