@@ -9,16 +9,24 @@
 //!
 //! Invariant: nothing in this crate reads a clock, owns randomness or does IO.
 
+pub mod affinity;
 pub mod api;
 pub mod field_selector;
 pub mod int_or_string;
 pub mod label;
 pub mod label_selector;
 pub mod meta;
+pub mod node;
+pub mod pod;
 pub mod quantity;
 pub mod quoted;
+pub mod resources;
 pub mod schema;
 pub mod status;
+pub mod storage;
+pub mod taint;
 pub mod timestamp;
 pub mod token_bucket;
+mod view;
 pub mod work_queue;
+pub mod workload;

@@ -54,6 +54,11 @@ impl RequirementError {
         let errors = label::key_errors(key);
         (!errors.is_empty()).then(|| RequirementError(vec![invalid(path, &Quoted(key), &errors.join("; "))]))
     }
+
+    /// Each single error, for callers that put the path of the requirement before it.
+    pub fn errors(&self) -> &[String] {
+        &self.0
+    }
 }
 
 impl fmt::Display for RequirementError {

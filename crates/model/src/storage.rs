@@ -1,0 +1,242 @@
+//! Volumes, claims and their classes as the scheduler reads them.
+
+use crate::affinity::NodeSelector;
+use crate::label_selector::LabelSelector;
+use crate::meta::ObjectMeta;
+use crate::pod::{AwsElasticBlockStore, AzureDisk, AzureFile, GcePersistentDisk, VolumeId, VsphereVolume};
+use crate::quantity::Quantity;
+use crate::resources::{ResourceList, ResourceRequirements};
+use crate::view::views;
+
+/// The annotation that named a claim's class before the field existed.
+pub const BETA_STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+views! {
+    /// A PersistentVolume.
+    struct PersistentVolume {
+        /// Name, labels and the like.
+        metadata: ObjectMeta,
+        /// What is wanted.
+        spec: PersistentVolumeSpec,
+        /// What is known.
+        status: PersistentVolumeStatus,
+    }
+
+    /// What a volume is.
+    struct PersistentVolumeSpec {
+        /// Its size, under `storage`.
+        capacity: ResourceList,
+        /// How it may be mounted.
+        access_modes: Vec<String>,
+        /// The claim it is bound or reserved to.
+        claim_ref: Option<ClaimRef>,
+        /// Its class.
+        storage_class_name: String,
+        /// `Filesystem` when absent.
+        volume_mode: Option<String>,
+        /// Its attributes class.
+        volume_attributes_class_name: Option<String>,
+        /// Where it can be reached.
+        node_affinity: Option<VolumeNodeAffinity>,
+        /// A CSI volume.
+        csi: Option<CsiPersistentVolume>,
+        /// Google's disk.
+        gce_persistent_disk: Option<GcePersistentDisk>,
+        /// Amazon's disk.
+        aws_elastic_block_store: Option<AwsElasticBlockStore>,
+        /// Azure's disk.
+        azure_disk: Option<AzureDisk>,
+        /// Azure's file share.
+        azure_file: Option<AzureFile>,
+        /// OpenStack's disk.
+        cinder: Option<VolumeId>,
+        /// vSphere's disk.
+        vsphere_volume: Option<VsphereVolume>,
+        /// Portworx' disk.
+        portworx_volume: Option<VolumeId>,
+    }
+
+    /// The claim a volume is bound or reserved to.
+    struct ClaimRef {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its UID; empty when reserved by name.
+        uid: String,
+    }
+
+    /// Where a volume can be reached.
+    struct VolumeNodeAffinity {
+        /// From which nodes.
+        required: Option<NodeSelector>,
+    }
+
+    /// A CSI volume.
+    struct CsiPersistentVolume {
+        /// The CSI driver.
+        driver: String,
+        /// The driver's name of the volume.
+        volume_handle: String,
+    }
+
+    /// What is known of a volume.
+    struct PersistentVolumeStatus {
+        /// `Available`, `Bound`, `Released` and so on.
+        phase: String,
+    }
+
+    /// A PersistentVolumeClaim.
+    struct PersistentVolumeClaim {
+        /// Name, annotations, owners and the like.
+        metadata: ObjectMeta,
+        /// What is wanted.
+        spec: PersistentVolumeClaimSpec,
+        /// What is known.
+        status: PersistentVolumeClaimStatus,
+    }
+
+    /// What a claim wants.
+    struct PersistentVolumeClaimSpec {
+        /// How it is to be mounted.
+        access_modes: Vec<String>,
+        /// Which volumes may serve.
+        selector: Option<LabelSelector>,
+        /// How large, under `requests.storage`.
+        resources: ResourceRequirements,
+        /// The volume it is bound to.
+        volume_name: String,
+        /// Its class.
+        storage_class_name: Option<String>,
+        /// `Filesystem` when absent.
+        volume_mode: Option<String>,
+        /// Its attributes class.
+        volume_attributes_class_name: Option<String>,
+    }
+
+    /// What is known of a claim.
+    struct PersistentVolumeClaimStatus {
+        /// `Pending`, `Bound` or `Lost`.
+        phase: String,
+    }
+
+    /// A StorageClass.
+    struct StorageClass {
+        /// Its name.
+        metadata: ObjectMeta,
+        /// Who makes volumes of it.
+        provisioner: String,
+        /// `Immediate` or `WaitForFirstConsumer`.
+        volume_binding_mode: Option<String>,
+        /// Where volumes may be made.
+        allowed_topologies: Vec<TopologySelectorTerm>,
+    }
+
+    /// Requirements which a node must all match.
+    struct TopologySelectorTerm {
+        /// On labels.
+        match_label_expressions: Vec<TopologySelectorRequirement>,
+    }
+
+    /// One label and its allowed values.
+    struct TopologySelectorRequirement {
+        /// The label.
+        key: String,
+        /// The values.
+        values: Vec<String>,
+    }
+
+    /// What a node's kubelet says of CSI drivers on it.
+    struct CsiNode {
+        /// The node's name, and the migrated plugins as an annotation.
+        metadata: ObjectMeta,
+        /// The drivers.
+        spec: CsiNodeSpec,
+    }
+
+    /// The drivers on a node.
+    struct CsiNodeSpec {
+        /// One entry each.
+        drivers: Vec<CsiNodeDriver>,
+    }
+
+    /// A driver on a node.
+    struct CsiNodeDriver {
+        /// Its name.
+        name: String,
+        /// How much the node takes.
+        allocatable: Option<VolumeNodeResources>,
+    }
+
+    /// How many volumes of a driver a node takes.
+    struct VolumeNodeResources {
+        /// The number, if limited.
+        count: Option<i32>,
+    }
+
+    /// A CSIDriver.
+    struct CsiDriver {
+        /// Its name.
+        metadata: ObjectMeta,
+        /// What it can do.
+        spec: CsiDriverSpec,
+    }
+
+    /// What a CSI driver can do.
+    struct CsiDriverSpec {
+        /// Publishes its free capacity.
+        storage_capacity: Option<bool>,
+        /// Pods wait for it to be on the node.
+        prevent_pod_scheduling_if_missing: Option<bool>,
+    }
+
+    /// Free capacity of a class in some part of the cluster.
+    struct CsiStorageCapacity {
+        /// Its name.
+        metadata: ObjectMeta,
+        /// Which nodes can reach it.
+        node_topology: Option<LabelSelector>,
+        /// The class.
+        storage_class_name: String,
+        /// How much is free.
+        capacity: Option<Quantity>,
+        /// The largest volume that can be made.
+        maximum_volume_size: Option<Quantity>,
+    }
+
+    /// A VolumeAttachment.
+    struct VolumeAttachment {
+        /// Its name.
+        metadata: ObjectMeta,
+        /// What is wanted.
+        spec: VolumeAttachmentSpec,
+    }
+
+    /// What is attached where.
+    struct VolumeAttachmentSpec {
+        /// The CSI driver.
+        attacher: String,
+        /// The node.
+        node_name: String,
+        /// The volume.
+        source: VolumeAttachmentSource,
+    }
+
+    /// The volume that is attached.
+    struct VolumeAttachmentSource {
+        /// By name.
+        persistent_volume_name: Option<String>,
+        /// Inline, for a migrated pod volume.
+        inline_volume_spec: Option<PersistentVolumeSpec>,
+    }
+}
+
+impl PersistentVolumeClaim {
+    /// The class of the claim; empty for none.
+    pub fn class(&self) -> &str {
+        match self.metadata.annotations.get(BETA_STORAGE_CLASS_ANNOTATION) {
+            Some(class) => class,
+            None => self.spec.storage_class_name.as_deref().unwrap_or(""),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! How compact views are declared: a struct of the fields that decide something, decoded straight from JSON.
+//!
+//! Unknown fields are skipped, absent fields and `null` are the type's default, exactly as Go's decoder leaves them.
+
+use serde::{Deserialize, Deserializer};
+
+/// Decodes `null` as the default, as Go does.
+pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Declares views: public structs of public fields with camelCase JSON names, all optional.
+macro_rules! views {
+    ($($(#[$meta:meta])* struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        pub struct $name {
+            $($(#[$field_meta])* #[serde(deserialize_with = "crate::view::null_as_default")] pub $field: $type,)*
+        }
+    )*};
+}
+pub(crate) use views;
