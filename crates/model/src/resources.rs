@@ -147,9 +147,12 @@ pub struct RequestRules {
 impl RequestRules {
     /// Cpu and memory that scoring assumes for containers that ask for none.
     pub fn scoring_defaults() -> ResourceList {
-        [(CPU, Quantity::milli(DEFAULT_MILLI_CPU, Format::DecimalSI)), (MEMORY, Quantity::new(DEFAULT_MEMORY, Format::DecimalSI))]
-            .map(|(name, quantity)| (name.to_owned(), quantity))
-            .into()
+        [
+            (CPU, Quantity::milli(DEFAULT_MILLI_CPU, Format::DecimalSI)),
+            (MEMORY, Quantity::new(DEFAULT_MEMORY, Format::DecimalSI)),
+        ]
+        .map(|(name, quantity)| (name.to_owned(), quantity))
+        .into()
     }
 
     /// The whole request of a pod: the larger of what runs together and what each init step needs, plus overhead.

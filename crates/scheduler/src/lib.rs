@@ -1,1 +1,17 @@
-//! (in the making)
+//! The scheduler as a pure core: it reads no clock, owns no randomness and does no IO.
+//!
+//! ```text
+//!   events ──▶ queue ──pop──▶ cycle ──decision──▶ assume, reserve, permit ──▶ bind (an effect)
+//!     │                         │ borrows                                       │
+//!     └──────▶ cluster ◀────────┘                 results come back as events ◀─┘
+//! ```
+//!
+//! Plugins implement [`framework::Plugin`]; a [`profile::Profile`] is the plugins of one `schedulerName` in their order.
+
+pub mod cluster;
+pub mod config;
+pub mod cycle;
+pub mod framework;
+pub mod plugins;
+pub mod profile;
+pub mod queue;

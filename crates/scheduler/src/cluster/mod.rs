@@ -1,0 +1,247 @@
+//! The cluster as the scheduler knows it: nodes with their pods (assumed ones included) and the objects plugins look up.
+//!
+//! One thread owns it and changes it in place; cycles borrow it, so there is no snapshot.
+
+mod node_info;
+mod node_tree;
+mod objects;
+mod pod_info;
+
+use std::sync::Arc;
+
+use bayplan_model::meta::Map;
+use bayplan_model::node::Node;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+pub use node_info::{HostPorts, NodeId, NodeInfo};
+use node_tree::NodeTree;
+pub use objects::{Object, Objects, Table};
+pub use pod_info::{AffinityTerm, PodInfo};
+
+/// Why the cluster refuses a change.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// The pod is known already.
+    #[error("pod {uid}({key}) is in the cache, so can't be assumed")]
+    AlreadyKnown {
+        /// Its UID.
+        uid: String,
+        /// Its namespace and name.
+        key: String,
+    },
+}
+
+/// What is known of a pod on a node.
+#[derive(Clone, Debug)]
+struct Placed {
+    info: Arc<PodInfo>,
+    node: NodeId,
+    assumed: bool,
+}
+
+/// Size and spread of an image. The size is that of the first node that reported it, as upstream keeps it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// Its size.
+    pub size_bytes: i64,
+    /// How many nodes have it.
+    pub nodes: usize,
+}
+
+/// The cluster as the scheduler knows it.
+#[derive(Clone, Default)]
+pub struct Cluster {
+    slots: Vec<Option<NodeInfo>>,
+    free: Vec<NodeId>,
+    by_name: FxHashMap<Arc<str>, NodeId>,
+    tree: NodeTree,
+    order: Vec<NodeId>,
+    /// By UID.
+    placed: FxHashMap<String, Placed>,
+    images: FxHashMap<String, Image>,
+    /// The objects plugins look up.
+    pub objects: Objects,
+    /// UIDs of pods whose victims are being evicted.
+    pub preempting: FxHashSet<String>,
+}
+
+impl Cluster {
+    /// A cluster without anything.
+    pub fn new() -> Self {
+        Cluster::default()
+    }
+
+    /// All nodes, zone by zone in turn.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeInfo> + Clone {
+        self.order.iter().map(|id| self.slot(*id))
+    }
+
+    /// The node at a place in the order of [`Cluster::nodes`].
+    pub(crate) fn node_at(&self, index: usize) -> &NodeInfo {
+        self.slot(self.order[index])
+    }
+
+    /// How many nodes there are.
+    pub fn node_count(&self) -> usize {
+        self.order.len()
+    }
+
+    /// A node by name; ghosts are not found.
+    pub fn node(&self, name: &str) -> Option<&NodeInfo> {
+        self.by_name.get(name).map(|id| self.slot(*id)).filter(|node| !node.is_ghost())
+    }
+
+    /// Size and spread of an image.
+    pub fn image(&self, name: &str) -> Option<Image> {
+        self.images.get(name).copied()
+    }
+
+    /// The labels of a namespace; none for an unknown one.
+    pub fn namespace_labels(&self, namespace: &str) -> Map {
+        self.objects.namespaces.get("", namespace).map(|n| n.metadata.labels.clone()).unwrap_or_default()
+    }
+
+    /// The pod of this UID as it is on its node.
+    pub fn placed(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        self.placed.get(uid).map(|p| &p.info)
+    }
+
+    /// True for a pod that was given a node which the API server has not confirmed.
+    pub fn is_assumed(&self, uid: &str) -> bool {
+        self.placed.get(uid).is_some_and(|p| p.assumed)
+    }
+
+    /// How many pods are on nodes, assumed ones included.
+    pub fn placed_count(&self) -> usize {
+        self.placed.len()
+    }
+
+    fn slot(&self, id: NodeId) -> &NodeInfo {
+        self.slots[id.0 as usize].as_ref().expect("names, order and pods refer to occupied slots only")
+    }
+
+    fn slot_mut(&mut self, id: NodeId) -> &mut NodeInfo {
+        self.slots[id.0 as usize].as_mut().expect("names, order and pods refer to occupied slots only")
+    }
+
+    /// Stores a node and returns its former version.
+    pub fn set_node(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
+        let id = self.slot_named(&node.metadata.name);
+        let old = self.slot(id).node_object().cloned();
+        self.count_images(old.as_deref(), Some(&node));
+        let zone = node.zone_key();
+        self.slot_mut(id).set_node(Some(node));
+        match old.as_ref().map(|n| n.zone_key()) {
+            None => {
+                self.tree.add(&zone, id);
+                self.order = self.tree.list();
+            }
+            // The order is only made anew when nodes come or go; upstream keeps it on a change of zone.
+            Some(former) if former != zone => {
+                self.tree.remove(&former, id);
+                self.tree.add(&zone, id);
+            }
+            Some(_) => {}
+        }
+        old
+    }
+
+    /// Drops a node and returns its last version; its pods stay, on a ghost, until they are gone too.
+    pub fn remove_node(&mut self, name: &str) -> Option<Arc<Node>> {
+        let id = *self.by_name.get(name)?;
+        let node = self.slot(id).node_object().cloned()?;
+        self.count_images(Some(&node), None);
+        self.slot_mut(id).set_node(None);
+        self.tree.remove(&node.zone_key(), id);
+        self.order = self.tree.list();
+        self.release(id);
+        Some(node)
+    }
+
+    fn slot_named(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.by_name.get(name) {
+            return *id;
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            NodeId(u32::try_from(self.slots.len() - 1).expect("a cluster has fewer than 2^32 nodes"))
+        });
+        let name: Arc<str> = name.into();
+        self.slots[id.0 as usize] = Some(NodeInfo::ghost(id, name.clone()));
+        self.by_name.insert(name, id);
+        id
+    }
+
+    /// Frees the slot of a ghost without pods.
+    fn release(&mut self, id: NodeId) {
+        let info = self.slot(id);
+        if info.is_ghost() && info.pods().is_empty() {
+            let name = info.name.clone();
+            self.by_name.remove(&name);
+            self.slots[id.0 as usize] = None;
+            self.free.push(id);
+        }
+    }
+
+    fn count_images(&mut self, old: Option<&Node>, new: Option<&Node>) {
+        let names = |node: Option<&Node>| -> FxHashMap<String, i64> {
+            let images = node.into_iter().flat_map(|n| &n.status.images);
+            images.flat_map(|i| i.names.iter().map(|name| (name.clone(), i.size_bytes))).collect()
+        };
+        let (before, after) = (names(old), names(new));
+        for (name, size) in &after {
+            if !before.contains_key(name) {
+                self.images.entry(name.clone()).or_insert(Image { size_bytes: *size, nodes: 0 }).nodes += 1;
+            }
+        }
+        for name in before.keys().filter(|name| !after.contains_key(*name)) {
+            if let Some(image) = self.images.get_mut(name) {
+                image.nodes -= 1;
+                if image.nodes == 0 {
+                    self.images.remove(name);
+                }
+            }
+        }
+    }
+
+    /// Puts a pod on a node before the API server knows.
+    pub fn assume(&mut self, pod: Arc<PodInfo>) -> Result<(), Error> {
+        if self.placed.contains_key(pod.uid()) {
+            return Err(Error::AlreadyKnown { uid: pod.uid().to_owned(), key: pod.key() });
+        }
+        self.place(pod, true);
+        Ok(())
+    }
+
+    /// Takes an assumed pod off its node again; does nothing to others.
+    pub fn forget(&mut self, uid: &str) {
+        if self.is_assumed(uid) {
+            self.displace(uid);
+        }
+    }
+
+    /// Stores a pod the API server knows to be on a node: confirms an assumed one, moves or updates a known one.
+    pub fn set_pod(&mut self, pod: Arc<PodInfo>) {
+        self.displace(pod.uid());
+        self.place(pod, false);
+    }
+
+    /// Takes a pod off its node.
+    pub fn remove_pod(&mut self, uid: &str) {
+        self.displace(uid);
+    }
+
+    fn place(&mut self, info: Arc<PodInfo>, assumed: bool) {
+        let node = self.slot_named(&info.spec.node_name);
+        self.slot_mut(node).add_pod(info.clone());
+        self.placed.insert(info.uid().to_owned(), Placed { info, node, assumed });
+    }
+
+    fn displace(&mut self, uid: &str) {
+        if let Some(placed) = self.placed.remove(uid) {
+            let was_there = self.slot_mut(placed.node).remove_pod(uid);
+            debug_assert!(was_there, "every placed pod is on its node");
+            self.release(placed.node);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A pod with everything that is computed from it once: usage, host ports, parsed affinity terms.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bayplan_model::affinity::{PodAffinity, PodAffinityTerm};
+use bayplan_model::label_selector::Selector;
+use bayplan_model::meta::Map;
+use bayplan_model::pod::Pod;
+use bayplan_model::resources::PodUsage;
+
+/// A pod ready for plugins; shared between the queue, the nodes and cycles.
+#[derive(Clone, Debug)]
+pub struct PodInfo {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// What it takes of a node.
+    pub usage: PodUsage,
+    /// Required pod affinity.
+    pub required_affinity: Vec<AffinityTerm>,
+    /// Required pod anti-affinity.
+    pub required_anti_affinity: Vec<AffinityTerm>,
+    /// Preferred pod affinity, with weights.
+    pub preferred_affinity: Vec<(i32, AffinityTerm)>,
+    /// Preferred pod anti-affinity, with weights.
+    pub preferred_anti_affinity: Vec<(i32, AffinityTerm)>,
+    /// What is wrong with the affinity terms; terms with an error are left out.
+    pub affinity_errors: Vec<String>,
+}
+
+impl Deref for PodInfo {
+    type Target = Pod;
+    fn deref(&self) -> &Pod {
+        &self.pod
+    }
+}
+
+impl PodInfo {
+    /// Computes what plugins need of a pod.
+    pub fn new(pod: Arc<Pod>) -> Self {
+        let mut errors = Vec::new();
+        let affinity = pod.spec.affinity.as_ref();
+        let attract = affinity.and_then(|a| a.pod_affinity.as_ref());
+        let repel = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
+        PodInfo {
+            usage: PodUsage::of(&pod),
+            required_affinity: required(&pod, attract, "requiredAffinityTerms", &mut errors),
+            required_anti_affinity: required(&pod, repel, "requiredAntiAffinityTerms", &mut errors),
+            preferred_affinity: preferred(&pod, attract, "preferredAffinityTerms", &mut errors),
+            preferred_anti_affinity: preferred(&pod, repel, "preferredAntiAffinityTerms", &mut errors),
+            affinity_errors: errors,
+            pod,
+        }
+    }
+
+    /// The same pod on a node, as assumed before the API server knows.
+    pub fn assumed_on(&self, node: &str) -> Self {
+        let mut pod = (*self.pod).clone();
+        pod.spec.node_name = node.to_owned();
+        PodInfo { pod: Arc::new(pod), ..self.clone() }
+    }
+
+    /// The pod's UID, the key of queue and cluster.
+    pub fn uid(&self) -> &str {
+        &self.pod.metadata.uid
+    }
+
+    /// `namespace/name`, as events and messages show it.
+    pub fn key(&self) -> String {
+        self.pod.metadata.key()
+    }
+
+    /// True when the pod has pod affinity or anti-affinity of any kind.
+    pub fn has_affinity(&self) -> bool {
+        self.spec.affinity.as_ref().is_some_and(|a| a.pod_affinity.is_some() || a.pod_anti_affinity.is_some())
+    }
+}
+
+/// A pod affinity term ready to be matched.
+#[derive(Clone, Debug)]
+pub struct AffinityTerm {
+    /// Which pods.
+    pub selector: Selector,
+    /// The node label whose value makes a domain.
+    pub topology_key: String,
+    /// In which namespaces.
+    pub namespaces: BTreeSet<String>,
+    /// And in namespaces with which labels.
+    pub namespace_selector: Selector,
+}
+
+impl AffinityTerm {
+    fn new(pod: &Pod, term: &PodAffinityTerm) -> Result<Self, String> {
+        let mut namespaces: BTreeSet<String> = term.namespaces.iter().cloned().collect();
+        if namespaces.is_empty() && term.namespace_selector.is_none() {
+            namespaces.insert(pod.metadata.namespace.clone());
+        }
+        Ok(AffinityTerm {
+            selector: Selector::of(term.label_selector.as_ref()).map_err(|e| e.to_string())?,
+            topology_key: term.topology_key.clone(),
+            namespaces,
+            namespace_selector: Selector::of(term.namespace_selector.as_ref()).map_err(|e| e.to_string())?,
+        })
+    }
+
+    /// Whether the term selects a pod whose namespace has these labels.
+    pub fn matches(&self, pod: &Pod, namespace_labels: &Map) -> bool {
+        (self.namespaces.contains(&pod.metadata.namespace) || self.namespace_selector.matches(namespace_labels))
+            && self.selector.matches(&pod.metadata.labels)
+    }
+}
+
+fn required(pod: &Pod, affinity: Option<&PodAffinity>, list: &str, errors: &mut Vec<String>) -> Vec<AffinityTerm> {
+    let terms = affinity.map_or(&[][..], |a| &a.required);
+    parse(pod, terms.iter().map(|term| ((), term)), list, errors).into_iter().map(|(_, term)| term).collect()
+}
+
+fn preferred(
+    pod: &Pod,
+    affinity: Option<&PodAffinity>,
+    list: &str,
+    errors: &mut Vec<String>,
+) -> Vec<(i32, AffinityTerm)> {
+    let terms = affinity.map_or(&[][..], |a| &a.preferred);
+    parse(pod, terms.iter().map(|term| (term.weight, &term.pod_affinity_term)), list, errors)
+}
+
+/// Parses a list of terms; one with an error makes the whole list empty.
+fn parse<'t, W>(
+    pod: &Pod,
+    terms: impl Iterator<Item = (W, &'t PodAffinityTerm)>,
+    list: &str,
+    errors: &mut Vec<String>,
+) -> Vec<(W, AffinityTerm)> {
+    match terms.map(|(weight, term)| Ok((weight, AffinityTerm::new(pod, term)?))).collect() {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let error: String = error;
+            errors.push(format!("{list}: {error}"));
+            Vec::new()
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Arguments of plugins, with their defaults.
+
+use bayplan_model::affinity::{NodeAffinity, TopologySpreadConstraint};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Reads the arguments of a plugin; null means all defaults.
+pub fn read<T: DeserializeOwned + Default>(args: &Value) -> Result<T, String> {
+    match args {
+        Value::Null => Ok(T::default()),
+        args => serde_json::from_value(args.clone()).map_err(|error| error.to_string()),
+    }
+}
+
+/// Arguments of DefaultPreemption.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DefaultPreemptionArgs {
+    /// How much of the candidates is tried.
+    pub min_candidate_nodes_percentage: i32,
+    /// And how many at least.
+    pub min_candidate_nodes_absolute: i32,
+}
+
+impl Default for DefaultPreemptionArgs {
+    fn default() -> Self {
+        DefaultPreemptionArgs { min_candidate_nodes_percentage: 10, min_candidate_nodes_absolute: 100 }
+    }
+}
+
+/// Arguments of InterPodAffinity.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InterPodAffinityArgs {
+    /// What a required term of a pod on a node counts for in scoring.
+    pub hard_pod_affinity_weight: i32,
+    /// Leaves the preferences of pods on nodes out when the pod itself has none.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl Default for InterPodAffinityArgs {
+    fn default() -> Self {
+        InterPodAffinityArgs { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+    }
+}
+
+/// Arguments of NodeAffinity.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAffinityArgs {
+    /// Affinity that every pod of the profile has.
+    pub added_affinity: Option<NodeAffinity>,
+}
+
+/// A resource and its weight.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ResourceSpec {
+    /// The resource.
+    pub name: String,
+    /// Its weight; 0 means 1.
+    pub weight: i64,
+}
+
+/// Cpu and memory, unless something else was given; weights of 0 become 1.
+pub fn resources_or_default(given: &[ResourceSpec]) -> Vec<ResourceSpec> {
+    if given.is_empty() {
+        return ["cpu", "memory"].map(|name| ResourceSpec { name: name.to_owned(), weight: 1 }).into();
+    }
+    let weight = |spec: &ResourceSpec| if spec.weight == 0 { 1 } else { spec.weight };
+    given.iter().map(|spec| ResourceSpec { name: spec.name.clone(), weight: weight(spec) }).collect()
+}
+
+/// Arguments of NodeResourcesFit.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeResourcesFitArgs {
+    /// Resources Filter leaves to others.
+    pub ignored_resources: Vec<String>,
+    /// Groups of resources Filter leaves to others.
+    pub ignored_resource_groups: Vec<String>,
+    /// How Score works.
+    pub scoring_strategy: Option<ScoringStrategy>,
+}
+
+/// How NodeResourcesFit scores.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ScoringStrategy {
+    /// `LeastAllocated`, `MostAllocated` or `RequestedToCapacityRatio`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Which resources count how much.
+    pub resources: Vec<ResourceSpec>,
+    /// The curve of `RequestedToCapacityRatio`.
+    pub requested_to_capacity_ratio: Option<RequestedToCapacityRatio>,
+}
+
+/// The curve of `RequestedToCapacityRatio`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RequestedToCapacityRatio {
+    /// Its points.
+    pub shape: Vec<UtilizationShapePoint>,
+}
+
+/// A point of a curve from utilization to score.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct UtilizationShapePoint {
+    /// 0 to 100.
+    pub utilization: i32,
+    /// 0 to 10.
+    pub score: i32,
+}
+
+/// Arguments of NodeResourcesBalancedAllocation.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeResourcesBalancedAllocationArgs {
+    /// Which resources are to be balanced.
+    pub resources: Vec<ResourceSpec>,
+}
+
+/// Arguments of PodTopologySpread.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodTopologySpreadArgs {
+    /// Constraints of pods that have none.
+    pub default_constraints: Vec<TopologySpreadConstraint>,
+    /// `System` (the default) or `List`.
+    pub defaulting_type: String,
+}

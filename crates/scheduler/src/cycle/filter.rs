@@ -1,0 +1,248 @@
+//! PreFilter and Filter: which nodes a pod may go to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::cluster::{NodeInfo, PodInfo};
+use crate::framework::{Code, Cycle, CycleStates, PluginName, Points, Status};
+use crate::profile::Profile;
+use crate::queue::Nominator;
+
+use super::fit_error::Diagnosis;
+
+/// Runs the filters of a profile for one pod, with nominated pods taken into account.
+pub struct Filters<'a> {
+    pub(crate) profile: &'a Profile,
+    pub(crate) cycle: Cycle<'a>,
+    pub(crate) nominator: &'a Nominator,
+}
+
+/// Which nodes a pod may go to.
+#[derive(Debug, Default)]
+pub struct Found<'a> {
+    /// The nodes, in search order.
+    pub feasible: Vec<&'a NodeInfo>,
+    /// Why the others are not among them.
+    pub diagnosis: Diagnosis,
+    /// The pod's own nominated node still fits, so no other was looked at.
+    pub nominated_node_used: bool,
+    /// How many nodes were looked at.
+    pub evaluated: usize,
+}
+
+/// Where the search begins and how many nodes suffice.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// Index of the first node.
+    pub start: usize,
+    /// Percentage of the nodes that suffices; none for all.
+    pub percentage: Option<i32>,
+}
+
+/// Below this number all nodes are looked at whatever the percentage, and never fewer are searched for.
+const MIN_FEASIBLE_NODES: usize = 100;
+
+impl Search {
+    /// All nodes, from the first.
+    pub const ALL: Search = Search { start: 0, percentage: None };
+
+    fn enough(&self, nodes: usize) -> usize {
+        match self.percentage {
+            Some(percentage @ 1..100) if nodes >= MIN_FEASIBLE_NODES => {
+                (nodes * percentage as usize / 100).max(MIN_FEASIBLE_NODES)
+            }
+            _ => nodes,
+        }
+    }
+}
+
+impl<'a> Filters<'a> {
+    /// Finds the nodes a pod may go to. An error ends the cycle.
+    pub(crate) fn find(&self, states: &mut CycleStates, search: Search) -> Result<Found<'a>, Status> {
+        let cluster = self.cycle.cluster;
+        let mut found = Found {
+            diagnosis: Diagnosis { node_count: cluster.node_count(), ..Diagnosis::default() },
+            ..Found::default()
+        };
+        let mut narrowed_by = BTreeSet::new();
+        if let Some(status) = self.pre_filter(states, &mut found.diagnosis, &mut narrowed_by)? {
+            found.diagnosis.blame(&status);
+            if status.plugin.is_empty() {
+                found.diagnosis.unschedulable_plugins = narrowed_by;
+            }
+            found.diagnosis.statuses.absent = status.clone();
+            found.diagnosis.pre_filter = Some(status);
+            return Ok(found);
+        }
+        if let Some(node) = self.nominated_node(states) {
+            found.feasible.push(node);
+            found.nominated_node_used = true;
+            return Ok(found);
+        }
+        let candidates: Vec<&NodeInfo> = match &found.diagnosis.pre_filter_nodes {
+            None => {
+                (0..cluster.node_count()).map(|i| cluster.node_at((search.start + i) % cluster.node_count())).collect()
+            }
+            Some(names) => {
+                let names_text = narrowed_by.iter().copied().collect::<Vec<_>>().join(" ");
+                found.diagnosis.statuses.absent =
+                    Status::unresolvable(format!("node(s) didn't satisfy plugin(s) [{names_text}]"));
+                names.iter().filter_map(|name| cluster.node(name)).collect()
+            }
+        };
+        let enough = if self.profile.needs_choice() { search.enough(candidates.len()) } else { 1 };
+        for node in candidates {
+            if found.feasible.len() >= enough {
+                break;
+            }
+            found.evaluated += 1;
+            let status = self.run_with_nominated(states, node);
+            match status.code {
+                Code::Success => found.feasible.push(node),
+                _ if status.is_rejected() => {
+                    found.diagnosis.blame(&status);
+                    found.diagnosis.statuses.nodes.insert(node.name.clone(), status);
+                }
+                _ => return Err(status),
+            }
+        }
+        if found.feasible.is_empty() {
+            found.diagnosis.unschedulable_plugins.extend(narrowed_by);
+        }
+        Ok(found)
+    }
+
+    /// Runs PreFilter; a rejection is the inner value.
+    fn pre_filter(
+        &self,
+        states: &mut CycleStates,
+        diagnosis: &mut Diagnosis,
+        narrowed_by: &mut BTreeSet<PluginName>,
+    ) -> Result<Option<Status>, Status> {
+        let mut rejection = None;
+        for &plugin in self.profile.at(Points::PRE_FILTER) {
+            let answer = states.get_mut(plugin).pre_filter(&self.cycle);
+            match answer.status.code {
+                Code::Success => {}
+                Code::Skip => {
+                    states.skip_filter[plugin] = true;
+                    continue;
+                }
+                Code::UnschedulableAndUnresolvable => return Ok(Some(answer.status)),
+                Code::Unschedulable => {
+                    rejection = Some(answer.status);
+                    continue;
+                }
+                _ => {
+                    let name = answer.status.plugin;
+                    return Err(Status::error(format!("running PreFilter plugin {name:?}: {}", answer.status)).by(name));
+                }
+            }
+            if let Some(names) = answer.nodes {
+                narrowed_by.insert(answer.status.plugin);
+                let narrowed = match diagnosis.pre_filter_nodes.take() {
+                    None => names,
+                    Some(former) => former.intersection(&names).cloned().collect(),
+                };
+                let nothing = narrowed.is_empty();
+                diagnosis.pre_filter_nodes = Some(narrowed);
+                if nothing {
+                    return Ok(Some(nothing_left(narrowed_by)));
+                }
+            }
+        }
+        Ok(rejection)
+    }
+
+    /// The pod's own nominated node, if it still fits.
+    fn nominated_node(&self, states: &CycleStates) -> Option<&'a NodeInfo> {
+        let name = &self.cycle.pod.status.nominated_node_name;
+        let node = self.cycle.cluster.node(name)?;
+        self.run_with_nominated(states, node).is_success().then_some(node)
+    }
+
+    /// Judges a node twice when pods of equal or higher priority are nominated to it: with them and without them.
+    ///
+    /// With them, because they will be there; without them, because they may not be, and affinity may count on them.
+    pub(crate) fn run_with_nominated(&self, states: &CycleStates, node: &NodeInfo) -> Status {
+        let pod = self.cycle.pod;
+        let nominated: Vec<&Arc<PodInfo>> = self
+            .nominator
+            .on_node(&node.name)
+            .filter(|other| other.priority() >= pod.priority() && other.uid() != pod.uid())
+            .collect();
+        if !nominated.is_empty() {
+            let mut node = node.clone();
+            let mut states = states.clone();
+            for other in nominated {
+                let status = self.add_pod(&mut states, &mut node, other);
+                if !status.is_success() {
+                    return status;
+                }
+            }
+            let status = self.run(&states, &node);
+            if !status.is_success() {
+                return status;
+            }
+        }
+        self.run(states, node)
+    }
+
+    /// Judges a node as it is.
+    pub(crate) fn run(&self, states: &CycleStates, node: &NodeInfo) -> Status {
+        for &plugin in self.profile.at(Points::FILTER) {
+            if states.skip_filter[plugin] {
+                continue;
+            }
+            let status = states.get(plugin).filter(&self.cycle, node);
+            if status.is_success() {
+                continue;
+            }
+            if !status.is_rejected() {
+                let name = status.plugin;
+                return Status::error(format!("running {name:?} filter plugin: {status}")).by(name);
+            }
+            return status;
+        }
+        Status::SUCCESS
+    }
+
+    /// Puts a pod on a copy of a node and tells the prepared plugins.
+    pub(crate) fn add_pod(&self, states: &mut CycleStates, node: &mut NodeInfo, pod: &Arc<PodInfo>) -> Status {
+        node.add_pod(pod.clone());
+        self.each_prepared(states, "AddPod", |state, cycle| state.add_pod(cycle, pod, node))
+    }
+
+    /// Takes a pod off a copy of a node and tells the prepared plugins.
+    pub(crate) fn remove_pod(&self, states: &mut CycleStates, node: &mut NodeInfo, pod: &PodInfo) -> Status {
+        node.remove_pod(pod.uid());
+        self.each_prepared(states, "RemovePod", |state, cycle| state.remove_pod(cycle, pod, node))
+    }
+
+    fn each_prepared(
+        &self,
+        states: &mut CycleStates,
+        what: &str,
+        tell: impl Fn(&mut dyn crate::framework::InCycle, &Cycle<'_>) -> Status,
+    ) -> Status {
+        for &plugin in self.profile.at(Points::PRE_FILTER) {
+            if states.skip_filter[plugin] {
+                continue;
+            }
+            let status = tell(states.get_mut(plugin), &self.cycle);
+            if !status.is_success() {
+                let name = status.plugin;
+                return Status::error(format!("running {what} on PreFilter plugin {name:?}: {status}")).by(name);
+            }
+        }
+        Status::SUCCESS
+    }
+}
+
+fn nothing_left(narrowed_by: &BTreeSet<PluginName>) -> Status {
+    let names: Vec<&str> = narrowed_by.iter().copied().collect();
+    Status::unresolvable(match names.as_slice() {
+        [one] => format!("node(s) didn't satisfy plugin {one}"),
+        many => format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", many.join(" ")),
+    })
+}

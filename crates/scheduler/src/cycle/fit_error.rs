@@ -1,0 +1,102 @@
+//! Why a pod fits nowhere, in the words of the FailedScheduling event.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::framework::{Code, NodeStatuses, PluginName, Status};
+
+/// Everything that is known about a pod that fits nowhere.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnosis {
+    /// How many nodes there were.
+    pub node_count: usize,
+    /// Why each was rejected.
+    pub statuses: NodeStatuses,
+    /// Set when PreFilter rejected the pod outright.
+    pub pre_filter: Option<Status>,
+    /// The nodes PreFilter narrowed the search to.
+    pub pre_filter_nodes: Option<BTreeSet<String>>,
+    /// Who rejected.
+    pub unschedulable_plugins: BTreeSet<PluginName>,
+    /// Who waits for something outside.
+    pub pending_plugins: BTreeSet<PluginName>,
+    /// What PostFilter had to add.
+    pub post_filter_message: String,
+}
+
+impl Diagnosis {
+    /// Notes who is to blame for a rejection.
+    pub(crate) fn blame(&mut self, status: &Status) {
+        if status.plugin.is_empty() {
+            return;
+        }
+        match status.code {
+            Code::Pending => self.pending_plugins.insert(status.plugin),
+            _ if status.is_rejected() => self.unschedulable_plugins.insert(status.plugin),
+            _ => false,
+        };
+    }
+
+    /// The rejection of one node by Reserve or Permit.
+    pub(crate) fn of_one(node: &str, status: Status) -> Self {
+        let mut diagnosis = Diagnosis { node_count: 1, ..Diagnosis::default() };
+        diagnosis.blame(&status);
+        diagnosis.statuses.nodes.insert(node.into(), status);
+        diagnosis
+    }
+
+    /// The sentence for the user.
+    pub fn message(&self) -> String {
+        let mut text = format!("0/{} nodes are available:", self.node_count);
+        let pre_filter = self.pre_filter.as_ref().map(Status::message).unwrap_or_default();
+        if !pre_filter.is_empty() {
+            text.push_str(&format!(" {pre_filter}."));
+        } else {
+            let reasons = histogram(self.node_count, &self.statuses);
+            if !reasons.is_empty() {
+                text.push_str(&format!(" {}.", reasons.join(", ")));
+            }
+        }
+        if !self.post_filter_message.is_empty() {
+            text.push_str(&format!(" {}", self.post_filter_message));
+        }
+        text
+    }
+}
+
+/// `<count> <reason>` for every reason of every node, sorted as text.
+fn histogram(node_count: usize, statuses: &NodeStatuses) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in statuses.nodes.values().flat_map(|status| &status.reasons) {
+        *counts.entry(reason).or_default() += 1;
+    }
+    let absent = node_count.saturating_sub(statuses.nodes.len());
+    if absent > 0 {
+        for reason in &statuses.absent.reasons {
+            *counts.entry(reason).or_default() += absent;
+        }
+    }
+    let mut lines: Vec<String> = counts.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    lines.sort();
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_and_sorted_as_text() {
+        let mut diagnosis = Diagnosis { node_count: 12, ..Diagnosis::default() };
+        for i in 0..10 {
+            diagnosis.statuses.nodes.insert(format!("n{i}").into(), Status::unschedulable("Insufficient cpu"));
+        }
+        diagnosis.statuses.absent = Status::unresolvable("node(s) had untolerated taint(s)");
+        assert_eq!(
+            diagnosis.message(),
+            "0/12 nodes are available: 10 Insufficient cpu, 2 node(s) had untolerated taint(s)."
+        );
+        diagnosis.post_filter_message = "preemption: none".into();
+        diagnosis.pre_filter = Some(Status::unresolvable("no"));
+        assert_eq!(diagnosis.message(), "0/12 nodes are available: no. preemption: none");
+    }
+}

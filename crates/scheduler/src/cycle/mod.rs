@@ -1,0 +1,160 @@
+//! One pod, one decision: PreFilter → Filter → (PostFilter | PreScore → Score → select).
+//!
+//! Everything here borrows the cluster and changes nothing but the pod's own plugin states.
+
+pub mod filter;
+pub mod fit_error;
+pub mod preempt;
+pub mod score;
+pub mod select;
+
+use jiff::Timestamp;
+
+use crate::cluster::{Cluster, NodeInfo, PodInfo};
+use crate::framework::{
+    Code, Cycle, CycleStates, Nomination, PluginName, Points, PostFilter, PostFilterContext, Status,
+};
+use crate::profile::Profile;
+use crate::queue::Nominator;
+use filter::{Filters, Found, Search};
+use fit_error::Diagnosis;
+use preempt::Preemption;
+use score::Scores;
+use select::TieBreak;
+
+/// What is decided about a pod, before anything is done about it.
+pub struct Attempt<'a> {
+    filters: Filters<'a>,
+    pub(crate) states: CycleStates,
+}
+
+/// The outcome of an attempt.
+pub enum Decision {
+    /// The pod goes to this node.
+    Node(String),
+    /// The pod fits nowhere.
+    Unfit(Box<Unfit>),
+    /// There are no nodes at all.
+    NoNodes,
+    /// Something broke.
+    Failed(Status),
+}
+
+/// A pod that fits nowhere, and what PostFilter did about it.
+pub struct Unfit {
+    /// Why.
+    pub diagnosis: Diagnosis,
+    /// What becomes of its nomination.
+    pub nomination: Nomination,
+    /// Whom to evict.
+    pub preemption: Option<Preemption>,
+    /// What PostFilter answered.
+    pub post_filter: Status,
+}
+
+impl<'a> Attempt<'a> {
+    /// Prepares an attempt to place a pod.
+    pub fn new(
+        profile: &'a Profile,
+        cluster: &'a Cluster,
+        nominator: &'a Nominator,
+        pod: &'a PodInfo,
+        now: Timestamp,
+    ) -> Self {
+        let cycle = Cycle { pod, cluster, now };
+        Attempt { states: CycleStates::new(profile.plugins()), filters: Filters { profile, cycle, nominator } }
+    }
+
+    /// Finds the nodes the pod may go to. An error ends the cycle.
+    pub fn find(&mut self, search: Search) -> Result<Found<'a>, Status> {
+        self.filters.find(&mut self.states, search)
+    }
+
+    /// Scores nodes the pod may go to. An error ends the cycle.
+    pub fn score(&mut self, nodes: &[&NodeInfo]) -> Result<Scores, Status> {
+        score::score(self.filters.profile, &self.filters.cycle, &mut self.states, nodes)
+    }
+
+    /// Plugins that had nothing to say in Filter, and in Score.
+    pub fn skipped(&self) -> (Vec<PluginName>, Vec<PluginName>) {
+        let names = |skipped: &[bool]| {
+            let plugins = self.filters.profile.plugins().iter().zip(skipped);
+            plugins.filter(|(_, skipped)| **skipped).map(|(plugin, _)| plugin.name()).collect()
+        };
+        (names(&self.states.skip_filter), names(&self.states.skip_score))
+    }
+
+    /// What PostFilter plugins are shown.
+    pub fn with_post_filter_context<T>(
+        &self,
+        diagnosis: &Diagnosis,
+        random: u64,
+        run: impl FnOnce(&PostFilterContext<'_>) -> T,
+    ) -> T {
+        run(&PostFilterContext {
+            cycle: self.filters.cycle,
+            statuses: &diagnosis.statuses,
+            filters: &self.filters,
+            states: &self.states,
+            random,
+        })
+    }
+
+    /// Runs PostFilter: the first success, dead end or error ends it, rejections add up.
+    pub fn post_filter(&mut self, diagnosis: &mut Diagnosis, random: u64) -> PostFilter {
+        let mut collected = PostFilter::from(Status { code: Code::Unschedulable, ..Status::default() });
+        for &plugin in self.filters.profile.at(Points::POST_FILTER) {
+            let mut own = self.states.get(plugin).copy();
+            let answer = self.with_post_filter_context(diagnosis, random, |cx| own.post_filter(cx));
+            match answer.status.code {
+                Code::Unschedulable => {
+                    if collected.status.plugin.is_empty() {
+                        collected.status.plugin = answer.status.plugin;
+                    }
+                    collected.status.reasons.extend(answer.status.reasons.iter().cloned());
+                    if answer.nomination != Nomination::Keep {
+                        collected.nomination = answer.nomination;
+                    }
+                }
+                _ => {
+                    diagnosis.post_filter_message = answer.status.message();
+                    return answer;
+                }
+            }
+        }
+        diagnosis.post_filter_message = collected.status.message();
+        collected
+    }
+
+    /// Decides where the pod goes.
+    pub fn decide(&mut self, search: Search, ties: &mut TieBreak) -> (Decision, usize) {
+        if self.filters.cycle.cluster.node_count() == 0 {
+            return (Decision::NoNodes, 0);
+        }
+        let mut found = match self.find(search) {
+            Ok(found) => found,
+            Err(status) => return (Decision::Failed(status), 0),
+        };
+        let evaluated = found.evaluated;
+        let decision = match found.feasible.as_slice() {
+            [] => {
+                let post_filter = self.post_filter(&mut found.diagnosis, ties.roll());
+                Decision::Unfit(Box::new(Unfit {
+                    diagnosis: found.diagnosis,
+                    nomination: post_filter.nomination,
+                    preemption: post_filter.preemption,
+                    post_filter: post_filter.status,
+                }))
+            }
+            [only] => Decision::Node(only.name.to_string()),
+            many => match self.score(many) {
+                Err(status) => Decision::Failed(status),
+                Ok(scores) => {
+                    let chosen = ties.choose(&scores).expect("several nodes were scored");
+                    Decision::Node(many[chosen].name.to_string())
+                }
+            },
+        };
+        (decision, evaluated)
+    }
+}

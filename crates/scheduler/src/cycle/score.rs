@@ -1,0 +1,104 @@
+//! PreScore, Score and normalisation: how good each feasible node is.
+
+use std::sync::Arc;
+
+use crate::cluster::NodeInfo;
+use crate::framework::{Cycle, CycleStates, MAX_NODE_SCORE, NodeScore, PluginName, Points, Status};
+use crate::profile::Profile;
+
+/// How good each feasible node is.
+#[derive(Clone, Debug, Default)]
+pub struct Scores {
+    /// The nodes, in the order of all the score lists.
+    pub nodes: Vec<Arc<str>>,
+    /// What each plugin thinks.
+    pub plugins: Vec<PluginScores>,
+    /// The sums.
+    pub totals: Vec<i64>,
+}
+
+/// What one plugin thinks of the nodes.
+#[derive(Clone, Debug)]
+pub struct PluginScores {
+    /// The plugin.
+    pub plugin: PluginName,
+    /// Before normalisation.
+    pub raw: Vec<i64>,
+    /// After normalisation, times the plugin's weight.
+    pub weighted: Vec<i64>,
+}
+
+impl Scores {
+    /// Indices of the nodes with the highest sum.
+    pub fn best(&self) -> Vec<usize> {
+        let highest = self.totals.iter().max();
+        self.totals.iter().enumerate().filter(|(_, total)| Some(*total) == highest).map(|(i, _)| i).collect()
+    }
+}
+
+/// Scores nodes. An error ends the cycle.
+pub(crate) fn score(
+    profile: &Profile,
+    cycle: &Cycle<'_>,
+    states: &mut CycleStates,
+    nodes: &[&NodeInfo],
+) -> Result<Scores, Status> {
+    for &plugin in profile.at(Points::PRE_SCORE) {
+        let status = states.get_mut(plugin).pre_score(cycle, nodes);
+        if status.is_skip() {
+            states.skip_score[plugin] = true;
+        } else if !status.is_success() {
+            let name = status.plugin;
+            return Err(Status::error(format!("running PreScore plugin {name:?}: {status}")).by(name));
+        }
+    }
+    let mut scores = Scores {
+        nodes: nodes.iter().map(|n| n.name.clone()).collect(),
+        plugins: Vec::new(),
+        totals: vec![i64::from(profile.at(Points::SCORE).is_empty()); nodes.len()],
+    };
+    for &plugin in profile.at(Points::SCORE) {
+        if !states.skip_score[plugin] {
+            let one = score_by(profile, cycle, states, plugin, nodes)?;
+            for (total, score) in scores.totals.iter_mut().zip(&one.weighted) {
+                *total = total.saturating_add(*score);
+            }
+            scores.plugins.push(one);
+        }
+    }
+    Ok(scores)
+}
+
+fn score_by(
+    profile: &Profile,
+    cycle: &Cycle<'_>,
+    states: &CycleStates,
+    plugin: usize,
+    nodes: &[&NodeInfo],
+) -> Result<PluginScores, Status> {
+    let name = profile.plugin(plugin).name();
+    let state = states.get(plugin);
+    let mut scored = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let score = state.score(cycle, node).map_err(|status| {
+            Status::error(format!("running Score plugins: plugin {name:?} failed with: {status}")).by(name)
+        })?;
+        scored.push(NodeScore { node: node.name.clone(), score });
+    }
+    let raw = scored.iter().map(|s| s.score).collect();
+    let status = state.normalize(cycle, &mut scored);
+    if !status.is_success() {
+        let text = format!("running Normalize on Score plugins: plugin {name:?} failed with: {status}");
+        return Err(Status::error(text).by(name));
+    }
+    if let Some(bad) = scored.iter().find(|s| !(0..=MAX_NODE_SCORE).contains(&s.score)) {
+        return Err(Status::error(format!(
+            "applying score defaultWeights on Score plugins: plugin {name:?} returns an invalid score {}, it should in \
+             the range of [0, {MAX_NODE_SCORE}] after normalizing",
+            bad.score
+        ))
+        .by(name));
+    }
+    let weight = profile.weight(plugin);
+    Ok(PluginScores { plugin: name, raw, weighted: scored.iter().map(|s| s.score * weight).collect() })
+}

@@ -1,0 +1,57 @@
+//! Which of the best nodes it shall be.
+
+use super::score::Scores;
+
+/// How ties between equally good nodes are broken.
+#[derive(Clone, Debug)]
+pub enum TieBreak {
+    /// By seeded randomness.
+    Random(Dice),
+    /// By name, for tests that compare decisions.
+    SmallestName,
+}
+
+impl TieBreak {
+    /// Chooses one of the best nodes; none when nothing was scored.
+    pub(crate) fn choose(&mut self, scores: &Scores) -> Option<usize> {
+        let best = scores.best();
+        match self {
+            TieBreak::SmallestName => best.into_iter().min_by_key(|&i| &scores.nodes[i]),
+            TieBreak::Random(dice) => {
+                let at = dice.below(best.len());
+                best.into_iter().nth(at)
+            }
+        }
+    }
+
+    /// A number to begin a search with; 0 in tests.
+    pub(crate) fn roll(&mut self) -> u64 {
+        match self {
+            TieBreak::SmallestName => 0,
+            TieBreak::Random(dice) => dice.next(),
+        }
+    }
+}
+
+/// A small seeded generator (splitmix64): the core owns no randomness, it is given a seed.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// A generator that always rolls the same for the same seed.
+    pub fn new(seed: u64) -> Self {
+        Dice(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        if n <= 1 { 0 } else { (self.next() % n as u64) as usize }
+    }
+}

@@ -1,0 +1,227 @@
+//! Plugins of any state type behind one object type, and their states during one pod's cycle.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use super::{
+    BindContext, Changed, ClusterEvent, Cycle, Dependencies, Hint, NodeScore, Permit, Plugin, PluginName, Points,
+    PostFilter, PostFilterContext, PreFilter, PreFlight, Registration, Status,
+};
+use crate::cluster::{Cluster, NodeInfo, PodInfo};
+use crate::queue::QueuedPod;
+
+/// A plugin whose state type is hidden; what a [`Factory`](super::Factory) makes.
+#[derive(Clone)]
+pub struct AnyPlugin(Arc<dyn Hosted>);
+
+impl AnyPlugin {
+    /// Hosts a plugin.
+    pub fn new<P: Plugin>(plugin: P) -> Self {
+        AnyPlugin(Arc::new(Host(Arc::new(plugin))))
+    }
+
+    /// The plugin's name.
+    pub fn name(&self) -> PluginName {
+        self.0.name()
+    }
+
+    /// Its extension points.
+    pub fn points(&self) -> Points {
+        self.0.points()
+    }
+
+    /// What its verdicts depend on.
+    pub fn dependencies(&self) -> Dependencies {
+        self.0.dependencies()
+    }
+
+    /// The events it wants to hear of.
+    pub fn events(&self) -> Vec<Registration> {
+        self.0.events()
+    }
+
+    /// Asks its queueing hint.
+    pub fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        self.0.hint(cx, event, changed)
+    }
+
+    /// Asks whether the pod may enter the queue.
+    pub fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
+        self.0.pre_enqueue(cx).by(self.name())
+    }
+
+    /// Asks which pod goes first.
+    pub fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        self.0.less(a, b)
+    }
+
+    pub(crate) fn start(&self) -> Box<dyn InCycle> {
+        self.0.start()
+    }
+}
+
+trait Hosted: Send + Sync {
+    fn name(&self) -> PluginName;
+    fn points(&self) -> Points;
+    fn dependencies(&self) -> Dependencies;
+    fn events(&self) -> Vec<Registration>;
+    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String>;
+    fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status;
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
+    fn start(&self) -> Box<dyn InCycle>;
+}
+
+struct Host<P>(Arc<P>);
+
+impl<P: Plugin> Hosted for Host<P> {
+    fn name(&self) -> PluginName {
+        self.0.name()
+    }
+    fn points(&self) -> Points {
+        self.0.points()
+    }
+    fn dependencies(&self) -> Dependencies {
+        self.0.dependencies()
+    }
+    fn events(&self) -> Vec<Registration> {
+        self.0.events()
+    }
+    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        self.0.hint(cx, event, changed)
+    }
+    fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
+        self.0.pre_enqueue(cx)
+    }
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        self.0.less(a, b)
+    }
+    fn start(&self) -> Box<dyn InCycle> {
+        Box::new(Running { plugin: self.0.clone(), state: P::State::default() })
+    }
+}
+
+/// A plugin together with its state for one pod. Answers carry the plugin's name.
+pub(crate) trait InCycle: Send + Sync {
+    fn pre_filter(&mut self, cx: &Cycle<'_>) -> PreFilter;
+    fn add_pod(&mut self, cx: &Cycle<'_>, pod: &PodInfo, node: &NodeInfo) -> Status;
+    fn remove_pod(&mut self, cx: &Cycle<'_>, pod: &PodInfo, node: &NodeInfo) -> Status;
+    fn filter(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Status;
+    fn post_filter(&mut self, cx: &PostFilterContext<'_>) -> PostFilter;
+    fn pre_score(&mut self, cx: &Cycle<'_>, nodes: &[&NodeInfo]) -> Status;
+    fn score(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Result<i64, Status>;
+    fn normalize(&self, cx: &Cycle<'_>, scores: &mut [NodeScore]) -> Status;
+    fn reserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status;
+    fn unreserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str);
+    fn permit(&mut self, cx: &Cycle<'_>, node: &str) -> Permit;
+    fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreFlight;
+    fn pre_bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, Status>;
+    fn bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, Status>;
+    fn post_bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, ()>;
+    fn copy(&self) -> Box<dyn InCycle>;
+}
+
+struct Running<P: Plugin> {
+    plugin: Arc<P>,
+    state: P::State,
+}
+
+impl<P: Plugin> InCycle for Running<P> {
+    fn pre_filter(&mut self, cx: &Cycle<'_>) -> PreFilter {
+        let mut answer = self.plugin.pre_filter(cx, &mut self.state);
+        answer.status.plugin = self.plugin.name();
+        answer
+    }
+    fn add_pod(&mut self, cx: &Cycle<'_>, pod: &PodInfo, node: &NodeInfo) -> Status {
+        self.plugin.add_pod(cx, &mut self.state, pod, node).by(self.plugin.name())
+    }
+    fn remove_pod(&mut self, cx: &Cycle<'_>, pod: &PodInfo, node: &NodeInfo) -> Status {
+        self.plugin.remove_pod(cx, &mut self.state, pod, node).by(self.plugin.name())
+    }
+    fn filter(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Status {
+        self.plugin.filter(cx, &self.state, node).by(self.plugin.name())
+    }
+    fn post_filter(&mut self, cx: &PostFilterContext<'_>) -> PostFilter {
+        let mut answer = self.plugin.post_filter(cx, &mut self.state);
+        answer.status.plugin = self.plugin.name();
+        answer
+    }
+    fn pre_score(&mut self, cx: &Cycle<'_>, nodes: &[&NodeInfo]) -> Status {
+        self.plugin.pre_score(cx, &mut self.state, nodes).by(self.plugin.name())
+    }
+    fn score(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Result<i64, Status> {
+        self.plugin.score(cx, &self.state, node)
+    }
+    fn normalize(&self, cx: &Cycle<'_>, scores: &mut [NodeScore]) -> Status {
+        self.plugin.normalize(cx, &self.state, scores)
+    }
+    fn reserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status {
+        self.plugin.reserve(cluster, &mut self.state, pod, node).by(self.plugin.name())
+    }
+    fn unreserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) {
+        self.plugin.unreserve(cluster, &mut self.state, pod, node);
+    }
+    fn permit(&mut self, cx: &Cycle<'_>, node: &str) -> Permit {
+        let mut answer = self.plugin.permit(cx, &mut self.state, node);
+        answer.status.plugin = self.plugin.name();
+        answer
+    }
+    fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreFlight {
+        self.plugin.pre_bind_pre_flight(&self.state, pod, node)
+    }
+    fn pre_bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, Status> {
+        self.plugin.pre_bind(cx, &self.state)
+    }
+    fn bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, Status> {
+        self.plugin.bind(cx, &self.state)
+    }
+    fn post_bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, ()> {
+        self.plugin.post_bind(cx, &self.state)
+    }
+    fn copy(&self) -> Box<dyn InCycle> {
+        Box::new(Running { plugin: self.plugin.clone(), state: self.state.clone() })
+    }
+}
+
+/// The states of a profile's plugins for one pod, by the plugin's place in the profile.
+pub(crate) struct CycleStates {
+    states: Vec<Box<dyn InCycle>>,
+    /// Plugins whose Filter has nothing to say about this pod.
+    pub(crate) skip_filter: Vec<bool>,
+    /// Plugins whose Score has nothing to say about this pod.
+    pub(crate) skip_score: Vec<bool>,
+}
+
+impl CycleStates {
+    pub(crate) fn new(plugins: &[AnyPlugin]) -> Self {
+        CycleStates {
+            states: plugins.iter().map(AnyPlugin::start).collect(),
+            skip_filter: vec![false; plugins.len()],
+            skip_score: vec![false; plugins.len()],
+        }
+    }
+
+    pub(crate) fn get(&self, plugin: usize) -> &dyn InCycle {
+        &*self.states[plugin]
+    }
+
+    pub(crate) fn get_mut(&mut self, plugin: usize) -> &mut dyn InCycle {
+        &mut *self.states[plugin]
+    }
+}
+
+impl Clone for CycleStates {
+    fn clone(&self) -> Self {
+        CycleStates {
+            states: self.states.iter().map(|s| s.copy()).collect(),
+            skip_filter: self.skip_filter.clone(),
+            skip_score: self.skip_score.clone(),
+        }
+    }
+}
+
+impl std::fmt::Debug for AnyPlugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,285 @@
+//! What happens in a cluster, as far as it may let a rejected pod fit; and how plugins say which of it matters.
+
+use bayplan_model::node::Node;
+use bayplan_model::pod::Pod;
+use bayplan_model::resources::RequestRules;
+
+/// Kinds of change, as bits, with upstream's values: which registrations match depends on them.
+pub mod action {
+    /// An object appeared.
+    pub const ADD: u32 = 1;
+    /// An object vanished.
+    pub const DELETE: u32 = 2;
+    /// A node's allocatable changed.
+    pub const UPDATE_NODE_ALLOCATABLE: u32 = 4;
+    /// A node's labels changed.
+    pub const UPDATE_NODE_LABEL: u32 = 8;
+    /// A node's taints changed, or it was uncordoned.
+    pub const UPDATE_NODE_TAINT: u32 = 16;
+    /// A node's conditions changed.
+    pub const UPDATE_NODE_CONDITION: u32 = 32;
+    /// A node's annotations changed.
+    pub const UPDATE_NODE_ANNOTATION: u32 = 64;
+    /// A node's declared features changed.
+    pub const UPDATE_NODE_DECLARED_FEATURE: u32 = 128;
+    /// A pod's labels changed.
+    pub const UPDATE_POD_LABEL: u32 = 256;
+    /// A pod's requests shrank.
+    pub const UPDATE_POD_SCALE_DOWN: u32 = 512;
+    /// A pod's tolerations changed.
+    pub const UPDATE_POD_TOLERATION: u32 = 1024;
+    /// A pod's last scheduling gate was removed.
+    pub const UPDATE_POD_SCHEDULING_GATES_ELIMINATED: u32 = 2048;
+    /// A claim was made for a pod.
+    pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: u32 = 4096;
+    /// Everything.
+    pub const ALL: u32 = 8191;
+    /// Any update.
+    pub const UPDATE: u32 = ALL & !(ADD | DELETE);
+
+    /// Upstream's name of an action.
+    pub fn name(action: u32) -> &'static str {
+        match action {
+            ADD => "Add",
+            DELETE => "Delete",
+            UPDATE_NODE_ALLOCATABLE => "UpdateNodeAllocatable",
+            UPDATE_NODE_LABEL => "UpdateNodeLabel",
+            UPDATE_NODE_TAINT => "UpdateNodeTaint",
+            UPDATE_NODE_CONDITION => "UpdateNodeCondition",
+            UPDATE_NODE_ANNOTATION => "UpdateNodeAnnotation",
+            UPDATE_NODE_DECLARED_FEATURE => "UpdateNodeDeclaredFeature",
+            UPDATE_POD_LABEL => "UpdatePodLabel",
+            UPDATE_POD_SCALE_DOWN => "UpdatePodScaleDown",
+            UPDATE_POD_TOLERATION => "UpdatePodToleration",
+            UPDATE_POD_SCHEDULING_GATES_ELIMINATED => "UpdatePodSchedulingGatesEliminated",
+            UPDATE_POD_GENERATED_RESOURCE_CLAIM => "UpdatePodGeneratedResourceClaim",
+            ALL => "All",
+            UPDATE => "Update",
+            _ => "",
+        }
+    }
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventResource {
+    /// Any pod (in registrations).
+    Pod,
+    /// A pod on a node.
+    AssignedPod,
+    /// A pod that waits for a node.
+    UnschedulablePod,
+    /// A node.
+    Node,
+    /// A volume.
+    PersistentVolume,
+    /// A claim on a volume.
+    PersistentVolumeClaim,
+    /// The CSI drivers of a node.
+    CsiNode,
+    /// A CSI driver.
+    CsiDriver,
+    /// An attachment.
+    VolumeAttachment,
+    /// Free capacity.
+    CsiStorageCapacity,
+    /// A class of volumes.
+    StorageClass,
+    /// A claim on devices.
+    ResourceClaim,
+    /// A list of devices.
+    ResourceSlice,
+    /// A class of devices.
+    DeviceClass,
+    /// Everything.
+    Wildcard,
+    /// Something only an out-of-tree plugin knows, as `<plural>.<version>.<group>`.
+    Other(&'static str),
+}
+
+impl EventResource {
+    /// Upstream's name, as metrics label it.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventResource::Pod => "Pod",
+            EventResource::AssignedPod => "AssignedPod",
+            EventResource::UnschedulablePod => "UnschedulablePod",
+            EventResource::Node => "Node",
+            EventResource::PersistentVolume => "PersistentVolume",
+            EventResource::PersistentVolumeClaim => "PersistentVolumeClaim",
+            EventResource::CsiNode => "storage.k8s.io/CSINode",
+            EventResource::CsiDriver => "storage.k8s.io/CSIDriver",
+            EventResource::VolumeAttachment => "storage.k8s.io/VolumeAttachment",
+            EventResource::CsiStorageCapacity => "storage.k8s.io/CSIStorageCapacity",
+            EventResource::StorageClass => "storage.k8s.io/StorageClass",
+            EventResource::ResourceClaim => "resource.k8s.io/ResourceClaim",
+            EventResource::ResourceSlice => "resource.k8s.io/ResourceSlice",
+            EventResource::DeviceClass => "resource.k8s.io/DeviceClass",
+            EventResource::Wildcard => "*",
+            EventResource::Other(name) => name,
+        }
+    }
+}
+
+/// Something that happened, or (in registrations) something to be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClusterEvent {
+    /// To what.
+    pub resource: EventResource,
+    /// What, as [`action`] bits.
+    pub action: u32,
+}
+
+impl ClusterEvent {
+    /// Matches everything.
+    pub const WILDCARD: ClusterEvent = ClusterEvent { resource: EventResource::Wildcard, action: action::ALL };
+
+    /// An event.
+    pub const fn new(resource: EventResource, action: u32) -> Self {
+        ClusterEvent { resource, action }
+    }
+
+    /// True for the event that matches everything.
+    pub fn is_wildcard(&self) -> bool {
+        *self == Self::WILDCARD
+    }
+
+    /// Whether this registration covers that event.
+    ///
+    /// A generic update only matches registrations of all updates: that is upstream's numeric comparison.
+    pub fn covers(&self, event: &ClusterEvent) -> bool {
+        if self.is_wildcard() {
+            return true;
+        }
+        let resource = self.resource == EventResource::Wildcard
+            || self.resource == event.resource
+            || (self.resource == EventResource::Pod
+                && matches!(event.resource, EventResource::AssignedPod | EventResource::UnschedulablePod));
+        resource && self.action & event.action != 0 && event.action <= self.action
+    }
+
+    /// The event's label in metrics and traces.
+    pub fn label(&self) -> String {
+        format!("{}{}", self.resource.name(), action::name(self.action))
+    }
+}
+
+/// What an update of a pod amounts to, one event per kind of change.
+pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ClusterEvent> {
+    use action::*;
+    let resource = if new.is_assigned() { EventResource::AssignedPod } else { EventResource::UnschedulablePod };
+    let mut actions = Vec::new();
+    if old.metadata.labels != new.metadata.labels {
+        actions.push(UPDATE_POD_LABEL);
+    }
+    if scaled_down(old, new) {
+        actions.push(UPDATE_POD_SCALE_DOWN);
+    }
+    if !old.spec.scheduling_gates.is_empty() && new.spec.scheduling_gates.is_empty() {
+        actions.push(UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
+    }
+    if old.spec.tolerations.len() != new.spec.tolerations.len() {
+        actions.push(UPDATE_POD_TOLERATION);
+    }
+    if old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        || old.status.extended_resource_claim_status != new.status.extended_resource_claim_status
+    {
+        actions.push(UPDATE_POD_GENERATED_RESOURCE_CLAIM);
+    }
+    if actions.is_empty() {
+        actions.push(UPDATE);
+    }
+    actions.into_iter().map(|action| ClusterEvent::new(resource, action)).collect()
+}
+
+fn scaled_down(old: &Pod, new: &Pod) -> bool {
+    let rules = RequestRules { with_status: true, ..RequestRules::default() };
+    let after = rules.requests(new);
+    rules
+        .requests(old)
+        .iter()
+        .any(|(name, quantity)| after.get(name).is_none_or(|now| now.milli_value() < quantity.milli_value()))
+}
+
+/// What an update of a node amounts to; nothing when nothing that matters changed.
+pub fn node_updates(old: &Node, new: &Node) -> Vec<ClusterEvent> {
+    use action::*;
+    let conditions = |node: &Node| -> std::collections::BTreeMap<String, String> {
+        node.status.conditions.iter().map(|c| (c.kind.clone(), c.status.clone())).collect()
+    };
+    let changes = [
+        (old.spec.unschedulable && !new.spec.unschedulable, UPDATE_NODE_TAINT),
+        (old.status.allocatable != new.status.allocatable, UPDATE_NODE_ALLOCATABLE),
+        (old.metadata.labels != new.metadata.labels, UPDATE_NODE_LABEL),
+        (old.spec.taints != new.spec.taints, UPDATE_NODE_TAINT),
+        (conditions(old) != conditions(new), UPDATE_NODE_CONDITION),
+        (old.metadata.annotations != new.metadata.annotations, UPDATE_NODE_ANNOTATION),
+        (old.status.declared_features != new.status.declared_features, UPDATE_NODE_DECLARED_FEATURE),
+    ];
+    let changed = changes.into_iter().filter(|(changed, _)| *changed);
+    changed.map(|(_, action)| ClusterEvent::new(EventResource::Node, action)).collect()
+}
+
+/// Whether an event may let a pod fit that a plugin rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Try the pod again.
+    Queue,
+    /// It would be rejected again.
+    Skip,
+}
+
+/// One kind of event a plugin wants to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// The event.
+    pub event: ClusterEvent,
+    /// Whether [`Plugin::hint`](super::Plugin::hint) is asked; otherwise the answer is always [`Hint::Queue`].
+    pub asks: bool,
+}
+
+impl Registration {
+    /// The plugin's hint decides.
+    pub const fn ask(resource: EventResource, action: u32) -> Self {
+        Registration { event: ClusterEvent::new(resource, action), asks: true }
+    }
+
+    /// Such an event always brings the pod back.
+    pub const fn always(resource: EventResource, action: u32) -> Self {
+        Registration { event: ClusterEvent::new(resource, action), asks: false }
+    }
+}
+
+/// What a plugin hears of when it declares nothing: everything that upstream's default covers.
+pub fn everything() -> Vec<Registration> {
+    use EventResource::*;
+    [
+        Pod,
+        Node,
+        PersistentVolume,
+        PersistentVolumeClaim,
+        CsiNode,
+        CsiDriver,
+        CsiStorageCapacity,
+        StorageClass,
+        ResourceClaim,
+        DeviceClass,
+    ]
+    .map(|resource| Registration::always(resource, action::ALL))
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generic_update_matches_only_registrations_of_all_updates() {
+        let update = ClusterEvent::new(EventResource::AssignedPod, action::UPDATE);
+        assert!(ClusterEvent::new(EventResource::Pod, action::ALL).covers(&update));
+        assert!(ClusterEvent::new(EventResource::Pod, action::UPDATE).covers(&update));
+        assert!(!ClusterEvent::new(EventResource::Pod, action::UPDATE_POD_LABEL).covers(&update));
+        assert!(!ClusterEvent::new(EventResource::Node, action::ALL).covers(&update));
+        assert!(ClusterEvent::WILDCARD.covers(&update));
+    }
+}

@@ -1,0 +1,424 @@
+//! The plugin API: what a plugin may say at each extension point, and what it is shown there.
+//!
+//! A plugin is one [`Plugin`] implementation. What it keeps from one extension point to the next is its own
+//! [`Plugin::State`], so there is no map of anything. Filter and Score are pure functions of what they are shown;
+//! Reserve may change the cluster's assumed state; PreBind, Bind and PostBind are futures over the API, run outside
+//! the thread that owns the cluster.
+
+mod erased;
+pub mod event;
+mod registry;
+pub mod status;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::api::{Api, Recorder};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+use crate::cluster::{Cluster, NodeInfo, PodInfo};
+use crate::cycle::filter::Filters;
+use crate::cycle::preempt::Preemption;
+use crate::queue::QueuedPod;
+pub use erased::AnyPlugin;
+pub(crate) use erased::{CycleStates, InCycle};
+pub use event::{ClusterEvent, EventResource, Hint, Registration, action};
+pub use registry::{Factory, Registry};
+pub use status::{Code, PluginName, Status};
+
+/// The highest score a plugin may give.
+pub const MAX_NODE_SCORE: i64 = 100;
+
+/// The extension points a plugin implements, as bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Points(u16);
+
+macro_rules! points {
+    ($($(#[$meta:meta])* $name:ident = $bit:literal, $interface:literal;)*) => {
+        impl Points {
+            $($(#[$meta])* pub const $name: Points = Points(1 << $bit);)*
+
+            /// The name upstream gives to the interface of a single point.
+            pub fn interface(self) -> &'static str {
+                $(if self == Points::$name { return $interface; })*
+                ""
+            }
+        }
+    };
+}
+
+points! {
+    /// May hold a pod back before it enters the queue.
+    PRE_ENQUEUE = 0, "PreEnqueuePlugin";
+    /// Orders the queue.
+    QUEUE_SORT = 1, "QueueSortPlugin";
+    /// Prepares filtering, and may reject the pod or narrow the nodes.
+    PRE_FILTER = 2, "PreFilterPlugin";
+    /// Judges a node.
+    FILTER = 3, "FilterPlugin";
+    /// Acts when no node fits.
+    POST_FILTER = 4, "PostFilterPlugin";
+    /// Prepares scoring.
+    PRE_SCORE = 5, "PreScorePlugin";
+    /// Scores a node.
+    SCORE = 6, "ScorePlugin";
+    /// Sets something aside for the pod.
+    RESERVE = 7, "ReservePlugin";
+    /// May hold a placed pod back.
+    PERMIT = 8, "PermitPlugin";
+    /// Works before the pod is bound.
+    PRE_BIND = 9, "PreBindPlugin";
+    /// Binds the pod.
+    BIND = 10, "BindPlugin";
+    /// Is told that the pod was bound.
+    POST_BIND = 11, "PostBindPlugin";
+}
+
+impl Points {
+    /// Both sets together.
+    pub const fn and(self, other: Points) -> Points {
+        Points(self.0 | other.0)
+    }
+
+    /// Whether all of these points are in the set.
+    pub const fn has(self, other: Points) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// What a verdict or score depends on; the engine caches and invalidates accordingly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reads {
+    /// Nothing but the pod.
+    Pod,
+    /// The pod's shape and the one node.
+    Node,
+    /// Also what runs in the node's domains, under the topology keys in use.
+    Domain,
+    /// Anything. Always right, only slower.
+    #[default]
+    Cluster,
+}
+
+/// What Filter and Score of a plugin depend on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// What Filter reads.
+    pub filter: Reads,
+    /// What Score reads, before normalisation.
+    pub score: Reads,
+}
+
+/// What plugins are shown while a pod is placed.
+#[derive(Clone, Copy)]
+pub struct Cycle<'a> {
+    /// The pod to place.
+    pub pod: &'a PodInfo,
+    /// The cluster as it is, assumed pods included.
+    pub cluster: &'a Cluster,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What PostFilter plugins are shown when no node fits.
+pub struct PostFilterContext<'a> {
+    /// The pod and the cluster.
+    pub cycle: Cycle<'a>,
+    /// Why each node was rejected.
+    pub statuses: &'a NodeStatuses,
+    /// Runs all filters on changed copies of nodes.
+    pub filters: &'a Filters<'a>,
+    /// The state of all plugins after PreFilter.
+    pub(crate) states: &'a CycleStates,
+    /// Chooses where to begin.
+    pub random: u64,
+}
+
+/// Why nodes were rejected: explicit for those filtered, one answer for all others.
+#[derive(Clone, Debug, Default)]
+pub struct NodeStatuses {
+    /// By node name.
+    pub nodes: BTreeMap<Arc<str>, Status>,
+    /// What holds for nodes that are not listed.
+    pub absent: Status,
+}
+
+impl NodeStatuses {
+    /// The status of a node.
+    pub fn get(&self, node: &str) -> &Status {
+        self.nodes.get(node).unwrap_or(&self.absent)
+    }
+}
+
+/// What PreFilter answers.
+#[derive(Clone, Debug, Default)]
+pub struct PreFilter {
+    /// Success, Skip or a rejection.
+    pub status: Status,
+    /// The only nodes worth filtering, if that is known.
+    pub nodes: Option<BTreeSet<String>>,
+}
+
+impl From<Status> for PreFilter {
+    fn from(status: Status) -> Self {
+        PreFilter { status, nodes: None }
+    }
+}
+
+/// What PostFilter answers.
+#[derive(Clone, Debug, Default)]
+pub struct PostFilter {
+    /// Success when the pod may fit later because of what was done.
+    pub status: Status,
+    /// What becomes of the pod's nomination.
+    pub nomination: Nomination,
+    /// Whom to evict.
+    pub preemption: Option<Preemption>,
+}
+
+impl From<Status> for PostFilter {
+    fn from(status: Status) -> Self {
+        PostFilter { status, nomination: Nomination::Keep, preemption: None }
+    }
+}
+
+/// What becomes of a pod's `nominatedNodeName`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Nomination {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// It is set, or cleared when empty.
+    Override(String),
+}
+
+/// What Permit answers.
+#[derive(Clone, Debug, Default)]
+pub struct Permit {
+    /// Success, Wait or a rejection.
+    pub status: Status,
+    /// How long to wait at most.
+    pub timeout: Duration,
+}
+
+impl From<Status> for Permit {
+    fn from(status: Status) -> Self {
+        Permit { status, timeout: Duration::ZERO }
+    }
+}
+
+/// What PreBind says before it runs.
+#[derive(Clone, Debug, Default)]
+pub struct PreFlight {
+    /// Success when it will have something to do, Skip when not.
+    pub status: Status,
+    /// Whether it may run beside its neighbours.
+    pub allow_parallel: bool,
+}
+
+/// The clock and timers the shell lends to binding cycles.
+pub trait Timer: Send + Sync {
+    /// The time.
+    fn now(&self) -> Timestamp;
+    /// Resolves after this long.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+}
+
+/// What plugins are shown while a pod is bound.
+#[derive(Clone, Copy)]
+pub struct BindContext<'a> {
+    /// The pod being bound.
+    pub pod: &'a PodInfo,
+    /// The node it is bound to.
+    pub node: &'a str,
+    /// The API server.
+    pub api: &'a dyn Api,
+    /// Where to tell events.
+    pub recorder: &'a dyn Recorder,
+    /// Time.
+    pub timer: &'a dyn Timer,
+}
+
+/// A node and its score.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeScore {
+    /// The node.
+    pub node: Arc<str>,
+    /// Its score.
+    pub score: i64,
+}
+
+/// A plugin: any number of extension points under one name.
+///
+/// Each method is an extension point with Kubernetes' meaning. Only those named in [`Plugin::points`] are called.
+#[allow(unused_variables)]
+pub trait Plugin: Send + Sync + 'static {
+    /// What the plugin keeps of one pod from PreFilter to PostBind. It is copied when filters run on copies of nodes.
+    type State: Clone + Default + Send + Sync + 'static;
+
+    /// The name in configurations and messages.
+    fn name(&self) -> PluginName;
+
+    /// The extension points it implements.
+    fn points(&self) -> Points;
+
+    /// What its verdicts depend on; everything unless said otherwise.
+    fn dependencies(&self) -> Dependencies {
+        Dependencies::default()
+    }
+
+    /// The events that may let a pod fit which it rejected; everything unless said otherwise.
+    fn events(&self) -> Vec<Registration> {
+        event::everything()
+    }
+
+    /// Whether an event of `changed` may let the pod fit. An error counts as [`Hint::Queue`].
+    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        Ok(Hint::Queue)
+    }
+
+    /// Success lets the pod into the queue.
+    fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
+        Status::SUCCESS
+    }
+
+    /// Whether `a` is placed before `b`.
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        false
+    }
+
+    /// Prepares filtering. Skip leaves out this plugin's Filter for the pod.
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut Self::State) -> PreFilter {
+        PreFilter::default()
+    }
+
+    /// Updates the prepared state as if `pod` were on `node` too.
+    fn add_pod(&self, cx: &Cycle<'_>, state: &mut Self::State, pod: &PodInfo, node: &NodeInfo) -> Status {
+        Status::SUCCESS
+    }
+
+    /// Updates the prepared state as if `pod` were no longer on `node`.
+    fn remove_pod(&self, cx: &Cycle<'_>, state: &mut Self::State, pod: &PodInfo, node: &NodeInfo) -> Status {
+        Status::SUCCESS
+    }
+
+    /// Judges a node. `node` may be a changed copy: with nominated pods, or without victims.
+    fn filter(&self, cx: &Cycle<'_>, state: &Self::State, node: &NodeInfo) -> Status {
+        Status::SUCCESS
+    }
+
+    /// Acts when no node fits.
+    fn post_filter(&self, cx: &PostFilterContext<'_>, state: &mut Self::State) -> PostFilter {
+        Status::unschedulable("").into()
+    }
+
+    /// Prepares scoring of these nodes. Skip leaves out this plugin's Score for the pod.
+    fn pre_score(&self, cx: &Cycle<'_>, state: &mut Self::State, nodes: &[&NodeInfo]) -> Status {
+        Status::SUCCESS
+    }
+
+    /// Scores a node.
+    fn score(&self, cx: &Cycle<'_>, state: &Self::State, node: &NodeInfo) -> Result<i64, Status> {
+        Ok(0)
+    }
+
+    /// Brings the scores of all nodes into 0..=100.
+    fn normalize(&self, cx: &Cycle<'_>, state: &Self::State, scores: &mut [NodeScore]) -> Status {
+        Status::SUCCESS
+    }
+
+    /// Sets something aside for the pod on the node.
+    fn reserve(&self, cluster: &mut Cluster, state: &mut Self::State, pod: &PodInfo, node: &str) -> Status {
+        Status::SUCCESS
+    }
+
+    /// Gives back what Reserve set aside; must not fail, and may come without a Reserve.
+    fn unreserve(&self, cluster: &mut Cluster, state: &mut Self::State, pod: &PodInfo, node: &str) {}
+
+    /// Lets the pod be bound, makes it wait, or rejects it.
+    fn permit(&self, cx: &Cycle<'_>, state: &mut Self::State, node: &str) -> Permit {
+        Permit::default()
+    }
+
+    /// Says whether PreBind will have something to do.
+    fn pre_bind_pre_flight(&self, state: &Self::State, pod: &PodInfo, node: &str) -> PreFlight {
+        PreFlight::default()
+    }
+
+    /// Works before the pod is bound.
+    fn pre_bind<'a>(&'a self, cx: BindContext<'a>, state: &'a Self::State) -> BoxFuture<'a, Status> {
+        Box::pin(async { Status::SUCCESS })
+    }
+
+    /// Binds the pod, or skips it for the next Bind plugin.
+    fn bind<'a>(&'a self, cx: BindContext<'a>, state: &'a Self::State) -> BoxFuture<'a, Status> {
+        Box::pin(async { Status::skip() })
+    }
+
+    /// Is told that the pod was bound.
+    fn post_bind<'a>(&'a self, cx: BindContext<'a>, state: &'a Self::State) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// The object an event speaks of, before and after; absent on the side where it did not exist.
+#[derive(Clone, Copy)]
+pub struct Changed<'a> {
+    /// Before.
+    pub old: Option<&'a crate::cluster::Object>,
+    /// After.
+    pub new: Option<&'a crate::cluster::Object>,
+}
+
+macro_rules! changed_as {
+    ($($(#[$meta:meta])* $method:ident, $variant:ident, $type:ty;)*) => {
+        impl<'a> Changed<'a> {$(
+            $(#[$meta])*
+            pub fn $method(&self) -> (Option<&'a $type>, Option<&'a $type>) {
+                let of = |object: Option<&'a crate::cluster::Object>| match object {
+                    Some(crate::cluster::Object::$variant(object)) => Some(&**object),
+                    _ => None,
+                };
+                (of(self.old), of(self.new))
+            }
+        )*}
+    };
+}
+
+changed_as! {
+    /// Both sides as pods.
+    pods, Pod, bayplan_model::pod::Pod;
+    /// Both sides as nodes.
+    nodes, Node, bayplan_model::node::Node;
+    /// Both sides as volumes.
+    persistent_volumes, PersistentVolume, bayplan_model::storage::PersistentVolume;
+    /// Both sides as claims on volumes.
+    persistent_volume_claims, PersistentVolumeClaim, bayplan_model::storage::PersistentVolumeClaim;
+    /// Both sides as classes of volumes.
+    storage_classes, StorageClass, bayplan_model::storage::StorageClass;
+    /// Both sides as the CSI drivers of a node.
+    csi_nodes, CsiNode, bayplan_model::storage::CsiNode;
+    /// Both sides as CSI drivers.
+    csi_drivers, CsiDriver, bayplan_model::storage::CsiDriver;
+    /// Both sides as free capacity.
+    csi_storage_capacities, CsiStorageCapacity, bayplan_model::storage::CsiStorageCapacity;
+    /// Both sides as attachments.
+    volume_attachments, VolumeAttachment, bayplan_model::storage::VolumeAttachment;
+}
+
+/// Upstream's DefaultNormalizeScore: the highest score becomes 100 and the others follow; `reverse` turns it around.
+pub fn default_normalize(scores: &mut [NodeScore], reverse: bool) {
+    let highest = scores.iter().map(|s| s.score).max().unwrap_or(0).max(0);
+    for entry in scores {
+        if highest == 0 {
+            if reverse {
+                entry.score = MAX_NODE_SCORE;
+            }
+            continue;
+        }
+        let share = MAX_NODE_SCORE * entry.score / highest;
+        entry.score = if reverse { MAX_NODE_SCORE - share } else { share };
+    }
+}

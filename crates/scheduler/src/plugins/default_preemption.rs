@@ -1,0 +1,132 @@
+//! DefaultPreemption: when a pod fits nowhere, makes room by evicting less important pods.
+
+use std::sync::Arc;
+
+use bayplan_model::pod::Pod;
+use serde_json::Value;
+
+use crate::cluster::NodeInfo;
+use crate::config::args::{DefaultPreemptionArgs, read};
+use crate::cycle::fit_error::Diagnosis;
+use crate::cycle::preempt::{Preemption, best, dry_run};
+use crate::framework::*;
+
+/// Makes room.
+pub struct DefaultPreemption {
+    args: DefaultPreemptionArgs,
+}
+
+impl DefaultPreemption {
+    pub(super) fn new(args: &Value) -> Result<Self, String> {
+        let args: DefaultPreemptionArgs = read(args)?;
+        if !(0..=100).contains(&args.min_candidate_nodes_percentage) {
+            let value = args.min_candidate_nodes_percentage;
+            return Err(format!("minCandidateNodesPercentage: Invalid value: {value}: not in valid range [0, 100]"));
+        }
+        if args.min_candidate_nodes_absolute < 0 {
+            let value = args.min_candidate_nodes_absolute;
+            return Err(format!("minCandidateNodesAbsolute: Invalid value: {value}: not in valid range [0, inf)"));
+        }
+        Ok(DefaultPreemption { args })
+    }
+
+    fn wanted(&self, candidates: usize) -> usize {
+        let share = candidates * self.args.min_candidate_nodes_percentage as usize / 100;
+        share.max(self.args.min_candidate_nodes_absolute as usize).min(candidates)
+    }
+}
+
+/// The nodes whose rejection preemption may resolve.
+pub fn potential_nodes<'a>(cx: &PostFilterContext<'a>) -> Vec<&'a NodeInfo> {
+    let nodes = cx.cycle.cluster.nodes();
+    nodes.filter(|node| cx.statuses.get(&node.name).code == Code::Unschedulable).collect()
+}
+
+/// Why the pod may not preempt, if it may not.
+pub fn ineligible(cx: &PostFilterContext<'_>) -> Option<&'static str> {
+    let pod = cx.cycle.pod;
+    if pod.spec.preemption_policy.as_deref() == Some("Never") {
+        return Some("not eligible due to preemptionPolicy=Never.");
+    }
+    let node = cx.cycle.cluster.node(&pod.status.nominated_node_name)?;
+    if cx.statuses.get(&node.name).code == Code::UnschedulableAndUnresolvable {
+        return None;
+    }
+    let leaving = |other: &Pod| {
+        other.priority() < pod.priority()
+            && other.is_terminating()
+            && other
+                .condition("DisruptionTarget")
+                .is_some_and(|c| c.status == "True" && c.reason == "PreemptionByScheduler")
+    };
+    let waits = node.pods().iter().any(|other| leaving(other));
+    waits.then_some("not eligible due to a terminating pod on the nominated node.")
+}
+
+impl Plugin for DefaultPreemption {
+    type State = ();
+
+    fn name(&self) -> PluginName {
+        "DefaultPreemption"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_ENQUEUE.and(Points::POST_FILTER)
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![Registration::ask(EventResource::Pod, action::DELETE)]
+    }
+
+    fn hint(&self, _cx: &Cycle<'_>, _event: &ClusterEvent, _changed: &Changed<'_>) -> Result<Hint, String> {
+        // A preemptor is activated explicitly once its victims are gone.
+        Ok(Hint::Skip)
+    }
+
+    fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
+        if cx.cluster.preempting.contains(cx.pod.uid()) {
+            return Status::unresolvable("waiting for the preemption for this pod to be finished");
+        }
+        Status::SUCCESS
+    }
+
+    fn post_filter(&self, cx: &PostFilterContext<'_>, _state: &mut ()) -> PostFilter {
+        if let Some(reason) = ineligible(cx) {
+            return Status::unschedulable(format!("preemption: {reason}")).into();
+        }
+        let nodes = potential_nodes(cx);
+        let start = if nodes.is_empty() { 0 } else { (cx.random % nodes.len() as u64) as usize };
+        let result = dry_run(cx, &nodes, start, self.wanted(nodes.len()));
+        let best = best(&result.candidates, cx.cycle.now);
+        let Some(chosen) = best.iter().min_by_key(|candidate| &candidate.node) else {
+            return unhelpful(cx, result.statuses);
+        };
+        let pod = cx.cycle.pod;
+        let nominated = cx.filters.nominator.on_node(&chosen.node);
+        let demoted = nominated.filter(|other| other.priority() < pod.priority()).cloned().collect();
+        PostFilter {
+            status: Status::SUCCESS,
+            nomination: Nomination::Override(chosen.node.to_string()),
+            preemption: Some(Preemption {
+                node: chosen.node.to_string(),
+                victims: chosen.victims.clone(),
+                preemptor: Arc::new(pod.clone()),
+                demoted,
+            }),
+        }
+    }
+}
+
+/// No node would be free enough: says why for each, and clears the nomination.
+fn unhelpful(cx: &PostFilterContext<'_>, mut statuses: NodeStatuses) -> PostFilter {
+    if let Some(error) = statuses.nodes.values().find(|status| status.code == Code::Error) {
+        return PostFilter { status: error.clone(), nomination: Nomination::Override(String::new()), preemption: None };
+    }
+    statuses.absent = Status::unresolvable("Preemption is not helpful for scheduling");
+    let diagnosis = Diagnosis { node_count: cx.cycle.cluster.node_count(), statuses, ..Diagnosis::default() };
+    PostFilter {
+        status: Status::unschedulable(format!("preemption: {}", diagnosis.message())),
+        nomination: Nomination::Override(String::new()),
+        preemption: None,
+    }
+}

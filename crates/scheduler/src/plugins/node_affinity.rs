@@ -1,0 +1,144 @@
+//! NodeAffinity: node selectors and node affinity, the pod's own and those the configuration adds.
+
+use std::collections::BTreeSet;
+
+use bayplan_model::affinity::{self, NodeMatcher, NodeSelectorTerm, PreferredNodeAffinity, RequiredNodeAffinity};
+use bayplan_model::node::Node;
+use serde_json::Value;
+
+use crate::cluster::NodeInfo;
+use crate::config::args::{NodeAffinityArgs, read};
+use crate::framework::*;
+
+/// Judges node labels and names.
+pub(super) struct NodeAffinity {
+    added_required: Option<NodeMatcher>,
+    added_preferred: Option<PreferredNodeAffinity>,
+}
+
+/// What is prepared for one pod.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    required: Option<RequiredNodeAffinity>,
+    preferred: PreferredNodeAffinity,
+}
+
+impl NodeAffinity {
+    pub(super) fn new(args: &Value) -> Result<Self, String> {
+        let args: NodeAffinityArgs = read(args)?;
+        let added = args.added_affinity.unwrap_or_default();
+        let added_required = added.required.as_ref().map(NodeMatcher::new);
+        if let Some(error) = added_required.as_ref().and_then(|m| m.errors().first().map(ToString::to_string)) {
+            return Err(format!("parsing addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: {error}"));
+        }
+        let preferred = added.preferred.filter(|terms| !terms.is_empty());
+        let added_preferred = preferred
+            .map(|terms| PreferredNodeAffinity::new(&terms))
+            .transpose()
+            .map_err(|e| format!("parsing addedAffinity.preferredDuringSchedulingIgnoredDuringExecution: {e}"))?;
+        Ok(NodeAffinity { added_required, added_preferred })
+    }
+
+    fn added_matches(&self, node: &Node) -> bool {
+        self.added_required.as_ref().is_none_or(|matcher| matcher.matches(node))
+    }
+}
+
+fn own(cx: &Cycle<'_>) -> Option<affinity::NodeAffinity> {
+    cx.pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.clone())
+}
+
+/// The node names the terms allow; none when some term allows any.
+fn names(terms: &[NodeSelectorTerm]) -> Option<BTreeSet<String>> {
+    let mut allowed = BTreeSet::new();
+    for term in terms {
+        let mut of_term: Option<BTreeSet<String>> = None;
+        for field in term.match_fields.iter().filter(|f| f.key == "metadata.name" && f.operator == "In") {
+            let values: BTreeSet<String> = field.values.iter().cloned().collect();
+            of_term = Some(match of_term {
+                None => values,
+                Some(former) => former.intersection(&values).cloned().collect(),
+            });
+        }
+        allowed.extend(of_term?);
+    }
+    Some(allowed)
+}
+
+impl Plugin for NodeAffinity {
+    type State = State;
+
+    fn name(&self) -> PluginName {
+        "NodeAffinity"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies { filter: Reads::Node, score: Reads::Node }
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_LABEL)]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let (old, Some(new)) = changed.nodes() else { return Ok(Hint::Queue) };
+        let required = RequiredNodeAffinity::of(cx.pod);
+        let matches = |node: &Node| self.added_matches(node) && required.matches(node);
+        Ok(if matches(new) && old.is_none_or(|old| !matches(old)) { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
+        let required = own(cx).and_then(|affinity| affinity.required);
+        if required.is_none() && self.added_required.is_none() && cx.pod.spec.node_selector.is_none() {
+            return Status::skip().into();
+        }
+        state.required = Some(RequiredNodeAffinity::of(cx.pod));
+        let terms = required.map(|required| required.node_selector_terms).unwrap_or_default();
+        match names(&terms).filter(|_| !terms.is_empty()) {
+            None => PreFilter::default(),
+            Some(names) if names.is_empty() => Status::unresolvable("pod affinity terms conflict").into(),
+            Some(names) => PreFilter { status: Status::SUCCESS, nodes: Some(names) },
+        }
+    }
+
+    fn filter(&self, cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Status {
+        if !self.added_matches(node.node()) {
+            return Status::unresolvable("node(s) didn't match scheduler-enforced node affinity");
+        }
+        let matches = match &state.required {
+            Some(required) => required.matches(node.node()),
+            None => RequiredNodeAffinity::of(cx.pod).matches(node.node()),
+        };
+        if matches {
+            Status::SUCCESS
+        } else {
+            Status::unresolvable("node(s) didn't match Pod's node affinity/selector")
+        }
+    }
+
+    fn pre_score(&self, cx: &Cycle<'_>, state: &mut State, _nodes: &[&NodeInfo]) -> Status {
+        let preferred = own(cx).and_then(|affinity| affinity.preferred);
+        if preferred.is_none() && self.added_preferred.is_none() {
+            return Status::skip();
+        }
+        match PreferredNodeAffinity::new(&preferred.unwrap_or_default()) {
+            Ok(preferred) => state.preferred = preferred,
+            Err(error) => return Status::error(error),
+        }
+        Status::SUCCESS
+    }
+
+    fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
+        let added = self.added_preferred.as_ref().map_or(0, |preferred| preferred.score(node.node()));
+        Ok(state.preferred.score(node.node()) + added)
+    }
+
+    fn normalize(&self, _cx: &Cycle<'_>, _state: &State, scores: &mut [NodeScore]) -> Status {
+        default_normalize(scores, false);
+        Status::SUCCESS
+    }
+}

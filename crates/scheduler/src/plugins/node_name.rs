@@ -1,0 +1,35 @@
+//! NodeName: a pod that names a node goes nowhere else.
+
+use crate::cluster::NodeInfo;
+use crate::framework::*;
+
+/// Keeps pods off nodes they did not name.
+pub(super) struct NodeName;
+
+impl Plugin for NodeName {
+    type State = ();
+
+    fn name(&self) -> PluginName {
+        "NodeName"
+    }
+
+    fn points(&self) -> Points {
+        Points::FILTER
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies { filter: Reads::Node, score: Reads::Pod }
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![Registration::always(EventResource::Node, action::ADD)]
+    }
+
+    fn filter(&self, cx: &Cycle<'_>, _state: &(), node: &NodeInfo) -> Status {
+        let wanted = &cx.pod.spec.node_name;
+        if !wanted.is_empty() && **wanted != *node.name {
+            return Status::unresolvable("node(s) didn't match the requested node name");
+        }
+        Status::SUCCESS
+    }
+}

@@ -1,0 +1,51 @@
+//! NodePorts: two pods cannot open the same host port.
+
+use crate::cluster::{HostPorts, NodeInfo};
+use crate::framework::*;
+
+/// Keeps pods off nodes where their host ports are taken.
+pub(super) struct NodePorts;
+
+impl Plugin for NodePorts {
+    type State = ();
+
+    fn name(&self) -> PluginName {
+        "NodePorts"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_FILTER.and(Points::FILTER)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies { filter: Reads::Node, score: Reads::Pod }
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![
+            Registration::ask(EventResource::Pod, action::DELETE),
+            Registration::always(EventResource::Node, action::ADD),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let Some(deleted) = changed.pods().0 else { return Ok(Hint::Queue) };
+        if !deleted.is_assigned() && !deleted.is_nominated() {
+            return Ok(Hint::Skip);
+        }
+        let mut freed = HostPorts::default();
+        deleted.host_ports().for_each(|port| freed.add(port));
+        Ok(if cx.pod.host_ports().any(|port| freed.conflicts(port)) { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, _state: &mut ()) -> PreFilter {
+        if cx.pod.host_ports().next().is_none() { Status::skip().into() } else { PreFilter::default() }
+    }
+
+    fn filter(&self, cx: &Cycle<'_>, _state: &(), node: &NodeInfo) -> Status {
+        if cx.pod.host_ports().any(|port| node.used_ports.conflicts(port)) {
+            return Status::unschedulable("node(s) didn't have free ports for the requested pod ports");
+        }
+        Status::SUCCESS
+    }
+}

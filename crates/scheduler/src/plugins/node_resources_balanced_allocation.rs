@@ -1,0 +1,74 @@
+//! NodeResourcesBalancedAllocation: prefers nodes whose resources are used in even proportions once the pod is there.
+
+use bayplan_model::resources::{Amounts, RequestRules};
+use serde_json::Value;
+
+use crate::cluster::NodeInfo;
+use crate::config::args::{NodeResourcesBalancedAllocationArgs, ResourceSpec, read, resources_or_default};
+use crate::framework::*;
+
+/// Scores balance.
+pub(super) struct NodeResourcesBalancedAllocation {
+    resources: Vec<ResourceSpec>,
+}
+
+impl NodeResourcesBalancedAllocation {
+    pub(super) fn new(args: &Value) -> Result<Self, String> {
+        let args: NodeResourcesBalancedAllocationArgs = read(args)?;
+        Ok(NodeResourcesBalancedAllocation { resources: resources_or_default(&args.resources) })
+    }
+}
+
+/// 100 minus the standard deviation (in percent) of the used fractions.
+fn balance(fractions: &[f64]) -> i64 {
+    let deviation = match fractions {
+        [] | [_] => 0.0,
+        [a, b] => ((a - b) / 2.0).abs(),
+        many => {
+            let mean = many.iter().sum::<f64>() / many.len() as f64;
+            (many.iter().map(|f| (f - mean) * (f - mean)).sum::<f64>() / many.len() as f64).sqrt()
+        }
+    };
+    ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
+}
+
+impl Plugin for NodeResourcesBalancedAllocation {
+    /// What the pod requests.
+    type State = Amounts;
+
+    fn name(&self) -> PluginName {
+        "NodeResourcesBalancedAllocation"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_SCORE.and(Points::SCORE)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies { filter: Reads::Pod, score: Reads::Node }
+    }
+
+    fn pre_score(&self, cx: &Cycle<'_>, state: &mut Amounts, _nodes: &[&NodeInfo]) -> Status {
+        let rules = RequestRules { with_status: true, ..RequestRules::default() };
+        *state = Amounts::of(&rules.requests(cx.pod));
+        if self.resources.iter().all(|spec| state.get(&spec.name) == 0) { Status::skip() } else { Status::SUCCESS }
+    }
+
+    fn score(&self, _cx: &Cycle<'_>, state: &Amounts, node: &NodeInfo) -> Result<i64, Status> {
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for spec in &self.resources {
+            let wanted = state.get(&spec.name);
+            let native = matches!(spec.name.as_str(), "cpu" | "memory" | "ephemeral-storage");
+            let capacity = node.allocatable.get(&spec.name);
+            if capacity == 0 || (wanted == 0 && !native) {
+                continue;
+            }
+            let used = node.requested.get(&spec.name);
+            let fraction = |amount: i64| (amount as f64 / capacity as f64).min(1.0);
+            with.push(fraction(used.saturating_add(wanted)));
+            without.push(fraction(used));
+        }
+        let half = MAX_NODE_SCORE / 2;
+        Ok(half + (half + balance(&with) - balance(&without)) / 2)
+    }
+}

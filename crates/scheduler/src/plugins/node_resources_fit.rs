@@ -1,0 +1,278 @@
+//! NodeResourcesFit: a node must have room for what the pod requests; how much is left (or used) makes the score.
+
+use bayplan_model::node::Node;
+use bayplan_model::pod::Pod;
+use bayplan_model::resources::{Amounts, RequestRules, is_extended};
+use serde_json::Value;
+
+use crate::cluster::NodeInfo;
+use crate::config::args::{NodeResourcesFitArgs, ResourceSpec, UtilizationShapePoint, read, resources_or_default};
+use crate::framework::*;
+
+/// Judges and scores room.
+pub(super) struct NodeResourcesFit {
+    ignored: Vec<String>,
+    ignored_groups: Vec<String>,
+    strategy: Strategy,
+    resources: Vec<ResourceSpec>,
+}
+
+enum Strategy {
+    LeastAllocated,
+    MostAllocated,
+    /// Points (utilization, score 0..=100).
+    RequestedToCapacityRatio(Vec<(i64, i64)>),
+}
+
+/// What is prepared for one pod.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    /// What Filter compares.
+    request: Amounts,
+    /// What Score compares: the same with defaults for cpu and memory.
+    scored: Amounts,
+}
+
+impl NodeResourcesFit {
+    pub(super) fn new(args: &Value) -> Result<Self, String> {
+        let args: NodeResourcesFitArgs = read(args)?;
+        let given = args.scoring_strategy.unwrap_or_else(|| crate::config::args::ScoringStrategy {
+            kind: "LeastAllocated".into(),
+            ..Default::default()
+        });
+        let shape = given.requested_to_capacity_ratio.map(|ratio| ratio.shape);
+        let strategy = match (given.kind.as_str(), shape) {
+            ("LeastAllocated", None) => Strategy::LeastAllocated,
+            ("MostAllocated", None) => Strategy::MostAllocated,
+            ("RequestedToCapacityRatio", Some(shape)) if !shape.is_empty() => {
+                let point = |p: &UtilizationShapePoint| (i64::from(p.utilization), i64::from(p.score) * 10);
+                Strategy::RequestedToCapacityRatio(shape.iter().map(point).collect())
+            }
+            ("RequestedToCapacityRatio", Some(_)) => {
+                return Err("scoringStrategy.requestedToCapacityRatio.shape: Required value: at least one point must \
+                            be specified"
+                    .into());
+            }
+            ("RequestedToCapacityRatio", None) => {
+                return Err(
+                    "scoringStrategy.requestedToCapacityRatio: Required value: must be specified when type is \
+                            RequestedToCapacityRatio"
+                        .into(),
+                );
+            }
+            ("LeastAllocated" | "MostAllocated", Some(_)) => {
+                return Err("scoringStrategy.requestedToCapacityRatio: Invalid value: must be nil when type is not \
+                            RequestedToCapacityRatio"
+                    .into());
+            }
+            (other, _) => {
+                return Err(format!(
+                    "scoringStrategy.type: Unsupported value: {other:?}: supported values: \"LeastAllocated\", \
+                     \"MostAllocated\", \"RequestedToCapacityRatio\""
+                ));
+            }
+        };
+        Ok(NodeResourcesFit {
+            ignored: args.ignored_resources,
+            ignored_groups: args.ignored_resource_groups,
+            strategy,
+            resources: resources_or_default(&given.resources),
+        })
+    }
+
+    fn is_ignored(&self, name: &str) -> bool {
+        let group = name.split_once('/').map_or(name, |(group, _)| group);
+        is_extended(name) && (self.ignored.iter().any(|n| n == name) || self.ignored_groups.iter().any(|g| g == group))
+    }
+}
+
+fn request(pod: &Pod) -> Amounts {
+    Amounts::of(&RequestRules::default().requests(pod))
+}
+
+/// Why a node has no room; `true` beside a reason when the whole node is too small.
+fn shortages(request: &Amounts, node: &NodeInfo, ignored: impl Fn(&str) -> bool) -> Vec<(String, bool)> {
+    let mut reasons = Vec::new();
+    if node.pods().len() as i64 + 1 > node.allocatable.pods {
+        reasons.push(("Too many pods".to_owned(), false));
+    }
+    let (allocatable, requested) = (&node.allocatable, &node.requested);
+    let mut compare = |name: &str, wanted: i64, total: i64, used: i64| {
+        if wanted > 0 && wanted > total.saturating_sub(used) {
+            reasons.push((format!("Insufficient {name}"), wanted > total));
+        }
+    };
+    compare("cpu", request.milli_cpu, allocatable.milli_cpu, requested.milli_cpu);
+    compare("memory", request.memory, allocatable.memory, requested.memory);
+    compare("ephemeral-storage", request.ephemeral_storage, allocatable.ephemeral_storage, requested.ephemeral_storage);
+    for (name, &wanted) in request.scalars.iter().filter(|(name, _)| !ignored(name)) {
+        compare(name, wanted, allocatable.get(name), requested.get(name));
+    }
+    reasons
+}
+
+/// The value at `x` of a line through the points, flat beyond the ends; divisions truncate as upstream's do.
+fn broken_linear(points: &[(i64, i64)], x: i64) -> i64 {
+    for (i, &(at, value)) in points.iter().enumerate() {
+        if x <= at {
+            if i == 0 {
+                return value;
+            }
+            let (x0, y0) = points[i - 1];
+            return y0 + (value - y0) * (x - x0) / (at - x0).max(1);
+        }
+    }
+    points.last().map_or(0, |&(_, value)| value)
+}
+
+impl NodeResourcesFit {
+    /// (capacity, requested with the pod, weight) of every resource that counts on the node.
+    fn shares<'a>(&'a self, pod: &'a Amounts, node: &'a NodeInfo) -> impl Iterator<Item = (i64, i64, i64)> + 'a {
+        self.resources.iter().filter_map(move |spec| {
+            let wanted = pod.get(&spec.name);
+            if wanted == 0 && !matches!(spec.name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
+                return None;
+            }
+            let capacity = node.allocatable.get(&spec.name);
+            if capacity == 0 {
+                return None;
+            }
+            let used = match spec.name.as_str() {
+                "cpu" => node.non_zero_milli_cpu,
+                "memory" => node.non_zero_memory,
+                name => node.requested.get(name),
+            };
+            Some((capacity, used.saturating_add(wanted), spec.weight))
+        })
+    }
+}
+
+/// `a * 100 / b` without overflow.
+fn percent(a: i64, b: i64) -> i64 {
+    i64::try_from(i128::from(a) * 100 / i128::from(b)).unwrap_or(i64::MAX)
+}
+
+fn weighted(scores: impl Iterator<Item = (i64, i64)>) -> i64 {
+    let (sum, weights) = scores.fold((0i64, 0i64), |(sum, total), (score, w)| (sum + score * w, total + w));
+    if weights == 0 { 0 } else { sum / weights }
+}
+
+impl Plugin for NodeResourcesFit {
+    type State = State;
+
+    fn name(&self) -> PluginName {
+        "NodeResourcesFit"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies { filter: Reads::Node, score: Reads::Node }
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![
+            Registration::ask(EventResource::Pod, action::DELETE | action::UPDATE_POD_SCALE_DOWN),
+            Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_ALLOCATABLE),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let worth = if event.resource == EventResource::Node {
+            let (old, new) = changed.nodes();
+            new.is_none_or(|new| grown_for(cx.pod, old, new))
+        } else {
+            match changed.pods() {
+                (Some(deleted), None) => deleted.is_assigned() || deleted.is_nominated(),
+                (Some(old), Some(new)) => {
+                    new.metadata.uid == cx.pod.metadata.uid || (new.is_assigned() && shrunk_for(cx.pod, old, new))
+                }
+                _ => true,
+            }
+        };
+        Ok(if worth { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
+        state.request = request(cx.pod);
+        PreFilter::default()
+    }
+
+    fn filter(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Status {
+        let reasons = shortages(&state.request, node, |name| self.is_ignored(name));
+        if reasons.is_empty() {
+            return Status::SUCCESS;
+        }
+        let hopeless = reasons.iter().any(|(_, too_small)| *too_small);
+        Status {
+            code: if hopeless { Code::UnschedulableAndUnresolvable } else { Code::Unschedulable },
+            reasons: reasons.into_iter().map(|(reason, _)| reason.into()).collect(),
+            plugin: "",
+        }
+    }
+
+    fn pre_score(&self, cx: &Cycle<'_>, state: &mut State, _nodes: &[&NodeInfo]) -> Status {
+        // Upstream's scorer never learns of pod-level resources.
+        let rules = RequestRules {
+            without_pod_level: true,
+            defaults: RequestRules::scoring_defaults(),
+            ..RequestRules::default()
+        };
+        state.scored = Amounts::of(&rules.requests(cx.pod));
+        Status::SUCCESS
+    }
+
+    fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
+        let shares = self.shares(&state.scored, node);
+        Ok(match &self.strategy {
+            Strategy::LeastAllocated => weighted(shares.map(|(capacity, requested, weight)| {
+                (if requested > capacity { 0 } else { percent(capacity - requested, capacity) }, weight)
+            })),
+            Strategy::MostAllocated => weighted(
+                shares.map(|(capacity, requested, weight)| (percent(requested.min(capacity), capacity), weight)),
+            ),
+            Strategy::RequestedToCapacityRatio(shape) => {
+                let (mut sum, mut weights) = (0, 0);
+                for (capacity, requested, weight) in shares {
+                    let used = if requested > capacity { 100 } else { percent(requested, capacity) };
+                    let score = broken_linear(shape, used);
+                    if score > 0 {
+                        sum += score * weight;
+                        weights += weight;
+                    }
+                }
+                if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }
+            }
+        })
+    }
+}
+
+/// Whether a new or changed node has room for the pod if it were empty, and more than before of something it wants.
+fn grown_for(pod: &Pod, old: Option<&Node>, new: &Node) -> bool {
+    let wanted = request(pod);
+    let empty = NodeInfo::of(std::sync::Arc::new(new.clone()));
+    if !shortages(&wanted, &empty, |_| false).is_empty() {
+        return false;
+    }
+    let Some(old) = old else { return true };
+    let (before, after) = (Amounts::of(&old.status.allocatable), &empty.allocatable);
+    let grown = |wanted: i64, before: i64, after: i64| wanted > 0 && after > before;
+    after.pods > before.pods
+        || grown(wanted.milli_cpu, before.milli_cpu, after.milli_cpu)
+        || grown(wanted.memory, before.memory, after.memory)
+        || grown(wanted.ephemeral_storage, before.ephemeral_storage, after.ephemeral_storage)
+        || wanted.scalars.iter().any(|(name, &amount)| grown(amount, before.get(name), after.get(name)))
+}
+
+/// Whether another pod now requests less of something the pod wants.
+fn shrunk_for(pod: &Pod, old: &Pod, new: &Pod) -> bool {
+    let rules = RequestRules { with_status: true, ..RequestRules::default() };
+    let (wanted, before, after) = (request(pod), Amounts::of(&rules.requests(old)), Amounts::of(&rules.requests(new)));
+    let shrunk = |wanted: i64, before: i64, after: i64| wanted > 0 && after < before;
+    shrunk(wanted.milli_cpu, before.milli_cpu, after.milli_cpu)
+        || shrunk(wanted.memory, before.memory, after.memory)
+        || shrunk(wanted.ephemeral_storage, before.ephemeral_storage, after.ephemeral_storage)
+        || wanted.scalars.iter().any(|(name, &amount)| shrunk(amount, before.get(name), after.get(name)))
+}

@@ -1,0 +1,389 @@
+//! PodTopologySpread: spreads pods over zones, nodes or any other domains.
+
+use std::sync::Arc;
+
+use bayplan_model::affinity::{RequiredNodeAffinity, TopologySpreadConstraint};
+use bayplan_model::label_selector::{LabelSelector, Requirement, Selector};
+use bayplan_model::meta::Map;
+use bayplan_model::node::{LABEL_HOSTNAME, LABEL_ZONE, Node};
+use bayplan_model::pod::Pod;
+use bayplan_model::taint::untolerated;
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::Value;
+
+use crate::cluster::{Cluster, NodeInfo, PodInfo};
+use crate::config::args::{PodTopologySpreadArgs, read};
+use crate::framework::*;
+
+/// Judges and scores how even the spread is.
+pub(super) struct PodTopologySpread {
+    defaults: Vec<TopologySpreadConstraint>,
+    system_defaults: bool,
+}
+
+/// A constraint ready to be counted.
+#[derive(Clone, Debug)]
+struct Constraint {
+    max_skew: i64,
+    key: String,
+    selector: Selector,
+    min_domains: usize,
+    honor_affinity: bool,
+    honor_taints: bool,
+}
+
+/// What is prepared for one pod.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    hard: Vec<Constraint>,
+    /// By constraint: domain value → matching pods.
+    counts: Vec<FxHashMap<String, i64>>,
+    required: RequiredNodeAffinity,
+    soft: Arc<Soft>,
+}
+
+/// What is prepared for scoring.
+#[derive(Default)]
+struct Soft {
+    constraints: Vec<Constraint>,
+    /// By constraint: domain value → matching pods; empty for hostname.
+    counts: Vec<FxHashMap<String, i64>>,
+    weights: Vec<f64>,
+    ignored: FxHashSet<Arc<str>>,
+}
+
+impl PodTopologySpread {
+    pub(super) fn new(args: &Value) -> Result<Self, String> {
+        let args: PodTopologySpreadArgs = read(args)?;
+        let system = |key: &str, max_skew| TopologySpreadConstraint {
+            topology_key: key.into(),
+            when_unsatisfiable: "ScheduleAnyway".into(),
+            max_skew,
+            ..Default::default()
+        };
+        let system_defaults = args.defaulting_type != "List";
+        let defaults = match system_defaults {
+            true => vec![system(LABEL_HOSTNAME, 3), system(LABEL_ZONE, 5)],
+            false => args.default_constraints,
+        };
+        Ok(PodTopologySpread { defaults, system_defaults })
+    }
+
+    /// The pod's constraints of one kind, or the defaults when it has none at all.
+    fn constraints(&self, cluster: &Cluster, pod: &Pod, action: &str) -> Result<Vec<Constraint>, String> {
+        let own = &pod.spec.topology_spread_constraints;
+        if !own.is_empty() {
+            let wanted = own.iter().filter(|c| c.when_unsatisfiable == action);
+            return wanted.map(|c| parse(c, pod, None)).collect();
+        }
+        let mut wanted = self.defaults.iter().filter(|c| c.when_unsatisfiable == action).peekable();
+        if wanted.peek().is_none() {
+            return Ok(Vec::new());
+        }
+        let selector = deduced_selector(cluster, pod);
+        if selector.requirements().is_empty() {
+            return Ok(Vec::new());
+        }
+        wanted.map(|c| parse(c, pod, Some(selector.clone()))).collect()
+    }
+}
+
+fn parse(constraint: &TopologySpreadConstraint, pod: &Pod, deduced: Option<Selector>) -> Result<Constraint, String> {
+    let mut selector = match deduced {
+        Some(selector) => selector,
+        None => Selector::of(constraint.label_selector.as_ref()).map_err(|e| e.to_string())?,
+    };
+    let labels = &pod.metadata.labels;
+    let keys = constraint.match_label_keys.iter().filter_map(|key| Some((key, labels.get(key)?)));
+    let more: Vec<Requirement> = keys.map(|(key, value)| Requirement::equals(key, value)).collect();
+    if !more.is_empty() && !selector.is_nothing() {
+        selector = Selector::all(selector.requirements().iter().cloned().chain(more).collect());
+    }
+    Ok(Constraint {
+        max_skew: i64::from(constraint.max_skew),
+        key: constraint.topology_key.clone(),
+        selector,
+        min_domains: constraint.min_domains.map_or(1, |n| usize::try_from(n).unwrap_or(0)),
+        honor_affinity: constraint.node_affinity_policy.as_deref().unwrap_or("Honor") == "Honor",
+        honor_taints: constraint.node_taints_policy.as_deref() == Some("Honor"),
+    })
+}
+
+/// The selectors of the services and the controller the pod belongs to, ANDed.
+fn deduced_selector(cluster: &Cluster, pod: &Pod) -> Selector {
+    let (namespace, labels) = (&pod.metadata.namespace, &pod.metadata.labels);
+    let mut merged = Map::new();
+    for service in cluster.objects.services.in_namespace(namespace) {
+        if let Some(selector) = &service.spec.selector
+            && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+        {
+            merged.extend(selector.clone());
+        }
+    }
+    let mut requirements: Vec<Requirement> = merged.iter().map(|(k, v)| Requirement::equals(k, v)).collect();
+    if let Some(owner) = pod.metadata.controller() {
+        let objects = &cluster.objects;
+        match (owner.api_version.as_str(), owner.kind.as_str()) {
+            ("v1", "ReplicationController") => {
+                if let Some(controller) = objects.replication_controllers.get(namespace, &owner.name) {
+                    requirements.extend(Selector::of_labels(&controller.spec.selector).requirements().iter().cloned());
+                }
+            }
+            ("apps/v1", kind @ ("ReplicaSet" | "StatefulSet")) => {
+                let table = if kind == "ReplicaSet" { &objects.replica_sets } else { &objects.stateful_sets };
+                let selector = table.get(namespace, &owner.name).and_then(|c| c.spec.selector.as_ref());
+                if let Some(Ok(selector)) = selector.map(LabelSelector::selector) {
+                    requirements.extend(selector.requirements().iter().cloned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Selector::all(requirements)
+}
+
+impl Constraint {
+    /// Whether the node counts for this constraint.
+    fn includes(&self, pod: &Pod, required: &RequiredNodeAffinity, node: &Node) -> bool {
+        (!self.honor_affinity || required.matches(node))
+            && (!self.honor_taints || untolerated(&node.spec.taints, &pod.spec.tolerations).is_none())
+    }
+
+    /// The pods on the node that count; none when the selector selects everything, as upstream has it.
+    fn matching(&self, pod: &Pod, node: &NodeInfo) -> i64 {
+        if self.selector.is_everything() {
+            return 0;
+        }
+        let namespace = &pod.metadata.namespace;
+        let counts = |other: &&Arc<PodInfo>| {
+            other.metadata.namespace == *namespace
+                && !other.is_terminating()
+                && self.selector.matches(&other.metadata.labels)
+        };
+        node.pods().iter().filter(counts).count() as i64
+    }
+}
+
+fn has_all_keys(constraints: &[Constraint], labels: &Map) -> bool {
+    constraints.iter().all(|constraint| labels.contains_key(&constraint.key))
+}
+
+impl State {
+    fn shift(&mut self, pod: &Pod, other: &PodInfo, node: &NodeInfo, by: i64) {
+        let labels = &node.node().metadata.labels;
+        if other.metadata.namespace != pod.metadata.namespace || !has_all_keys(&self.hard, labels) {
+            return;
+        }
+        for (constraint, counts) in self.hard.iter().zip(&mut self.counts) {
+            if constraint.selector.matches(&other.metadata.labels)
+                && constraint.includes(pod, &self.required, node.node())
+            {
+                *counts.entry(labels[&constraint.key].clone()).or_default() += by;
+            }
+        }
+    }
+}
+
+impl Plugin for PodTopologySpread {
+    type State = State;
+
+    fn name(&self) -> PluginName {
+        "PodTopologySpread"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies { filter: Reads::Domain, score: Reads::Domain }
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        use action::*;
+        vec![
+            Registration::ask(EventResource::Pod, ADD | UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | DELETE),
+            Registration::ask(EventResource::Node, ADD | DELETE | UPDATE_NODE_LABEL | UPDATE_NODE_TAINT),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let constraints = self.constraints(cx.cluster, cx.pod, "DoNotSchedule")?;
+        let worth = if event.resource == EventResource::Node {
+            node_hint(&constraints, changed.nodes())
+        } else {
+            pod_hint(cx.pod, &constraints, changed.pods())
+        };
+        Ok(if worth { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
+        state.hard = match self.constraints(cx.cluster, cx.pod, "DoNotSchedule") {
+            Ok(constraints) => constraints,
+            Err(error) => return Status::error(format!("get constraints from pod: {error}")).into(),
+        };
+        if state.hard.is_empty() {
+            return Status::skip().into();
+        }
+        state.required = RequiredNodeAffinity::of(cx.pod);
+        state.counts = vec![FxHashMap::default(); state.hard.len()];
+        for node in cx.cluster.nodes() {
+            let labels = &node.node().metadata.labels;
+            if !has_all_keys(&state.hard, labels) {
+                continue;
+            }
+            for (constraint, counts) in state.hard.iter().zip(&mut state.counts) {
+                if constraint.includes(cx.pod, &state.required, node.node()) {
+                    *counts.entry(labels[&constraint.key].clone()).or_default() += constraint.matching(cx.pod, node);
+                }
+            }
+        }
+        PreFilter::default()
+    }
+
+    fn add_pod(&self, cx: &Cycle<'_>, state: &mut State, pod: &PodInfo, node: &NodeInfo) -> Status {
+        state.shift(cx.pod, pod, node, 1);
+        Status::SUCCESS
+    }
+
+    fn remove_pod(&self, cx: &Cycle<'_>, state: &mut State, pod: &PodInfo, node: &NodeInfo) -> Status {
+        state.shift(cx.pod, pod, node, -1);
+        Status::SUCCESS
+    }
+
+    fn filter(&self, cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Status {
+        for (constraint, counts) in state.hard.iter().zip(&state.counts) {
+            let Some(value) = node.label(&constraint.key) else {
+                return Status::unresolvable(
+                    "node(s) didn't match pod topology spread constraints (missing required label)",
+                );
+            };
+            let lowest = match counts.len() < constraint.min_domains {
+                true => 0,
+                false => counts.values().min().copied().unwrap_or(i64::from(i32::MAX)),
+            };
+            let own = i64::from(constraint.selector.matches(&cx.pod.metadata.labels));
+            let skew = counts.get(value).copied().unwrap_or(0) + own - lowest;
+            if skew > constraint.max_skew {
+                return Status::unschedulable("node(s) didn't match pod topology spread constraints");
+            }
+        }
+        Status::SUCCESS
+    }
+
+    fn pre_score(&self, cx: &Cycle<'_>, state: &mut State, nodes: &[&NodeInfo]) -> Status {
+        let constraints = match self.constraints(cx.cluster, cx.pod, "ScheduleAnyway") {
+            Ok(constraints) => constraints,
+            Err(error) => return Status::error(format!("building soft constraints: {error}")),
+        };
+        if constraints.is_empty() || nodes.is_empty() {
+            return Status::skip();
+        }
+        let require_all = !cx.pod.spec.topology_spread_constraints.is_empty() || !self.system_defaults;
+        let required = RequiredNodeAffinity::of(cx.pod);
+        let mut counts = vec![FxHashMap::<String, i64>::default(); constraints.len()];
+        let mut ignored = FxHashSet::default();
+        for node in nodes {
+            if require_all && !has_all_keys(&constraints, &node.node().metadata.labels) {
+                ignored.insert(node.name.clone());
+                continue;
+            }
+            for (constraint, counts) in constraints.iter().zip(&mut counts) {
+                if constraint.key != LABEL_HOSTNAME {
+                    counts.entry(node.label(&constraint.key).unwrap_or("").to_owned()).or_default();
+                }
+            }
+        }
+        let weights = constraints
+            .iter()
+            .zip(&counts)
+            .map(|(constraint, counts)| match constraint.key == LABEL_HOSTNAME {
+                true => nodes.len() - ignored.len(),
+                false => counts.len(),
+            })
+            .map(|domains| ((domains + 2) as f64).ln())
+            .collect();
+        for node in cx.cluster.nodes() {
+            if require_all && !has_all_keys(&constraints, &node.node().metadata.labels) {
+                continue;
+            }
+            for (constraint, counts) in constraints.iter().zip(&mut counts) {
+                if let Some(count) = counts.get_mut(node.label(&constraint.key).unwrap_or(""))
+                    && constraint.includes(cx.pod, &required, node.node())
+                {
+                    *count += constraint.matching(cx.pod, node);
+                }
+            }
+        }
+        state.soft = Arc::new(Soft { constraints, counts, weights, ignored });
+        Status::SUCCESS
+    }
+
+    fn score(&self, cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
+        let soft = &state.soft;
+        if soft.ignored.contains(&node.name) {
+            return Ok(0);
+        }
+        let mut sum = 0.0;
+        for (i, constraint) in soft.constraints.iter().enumerate() {
+            let Some(value) = node.label(&constraint.key) else { continue };
+            let count = match constraint.key == LABEL_HOSTNAME {
+                true => constraint.matching(cx.pod, node),
+                false => soft.counts[i].get(value).copied().unwrap_or(0),
+            };
+            sum += count as f64 * soft.weights[i] + (constraint.max_skew - 1) as f64;
+        }
+        Ok(sum.round() as i64)
+    }
+
+    fn normalize(&self, _cx: &Cycle<'_>, state: &State, scores: &mut [NodeScore]) -> Status {
+        let ignored = |score: &NodeScore| state.soft.ignored.contains(&score.node);
+        let counted = scores.iter().filter(|score| !ignored(score)).map(|score| score.score);
+        let (lowest, highest) = (counted.clone().min().unwrap_or(0), counted.max().unwrap_or(0).max(0));
+        for score in scores {
+            score.score = match ignored(score) {
+                true => 0,
+                false if highest == 0 => MAX_NODE_SCORE,
+                false => MAX_NODE_SCORE * (highest + lowest - score.score) / highest,
+            };
+        }
+        Status::SUCCESS
+    }
+}
+
+fn node_hint(constraints: &[Constraint], (old, new): (Option<&Node>, Option<&Node>)) -> bool {
+    let matches = |node: &Node| has_all_keys(constraints, &node.metadata.labels);
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let value = |node: &Node, key: &str| node.metadata.labels.get(key).cloned();
+            matches(old) != matches(new)
+                || (matches(new)
+                    && (constraints.iter().any(|c| value(old, &c.key) != value(new, &c.key))
+                        || old.spec.taints != new.spec.taints))
+        }
+        (Some(node), None) | (None, Some(node)) => matches(node),
+        (None, None) => true,
+    }
+}
+
+fn pod_hint(pod: &Pod, constraints: &[Constraint], (old, new): (Option<&Pod>, Option<&Pod>)) -> bool {
+    let own = |other: &Pod| other.metadata.uid == pod.metadata.uid;
+    let involved = |other: &Pod| {
+        own(other)
+            || ((other.is_assigned() || other.is_nominated()) && other.metadata.namespace == pod.metadata.namespace)
+    };
+    if [old, new].into_iter().flatten().any(|other| !involved(other)) {
+        return false;
+    }
+    let matches = |c: &Constraint, other: &Pod| c.selector.matches(&other.metadata.labels);
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            if own(new) && old.spec.tolerations != new.spec.tolerations && constraints.iter().any(|c| c.honor_taints) {
+                return true;
+            }
+            old.metadata.labels != new.metadata.labels && constraints.iter().any(|c| matches(c, old) != matches(c, new))
+        }
+        (Some(other), None) | (None, Some(other)) => constraints.iter().any(|c| matches(c, other)),
+        (None, None) => true,
+    }
+}

@@ -1,0 +1,24 @@
+//! PrioritySort: higher priority first, then whoever waits longer.
+
+use crate::framework::{Plugin, PluginName, Points};
+use crate::queue::QueuedPod;
+
+/// Orders the queue.
+pub(super) struct PrioritySort;
+
+impl Plugin for PrioritySort {
+    type State = ();
+
+    fn name(&self) -> PluginName {
+        "PrioritySort"
+    }
+
+    fn points(&self) -> Points {
+        Points::QUEUE_SORT
+    }
+
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        let key = |pod: &QueuedPod| (-i64::from(pod.info.priority()), pod.timestamp, pod.sequence());
+        key(a) < key(b)
+    }
+}

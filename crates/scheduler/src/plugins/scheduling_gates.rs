@@ -1,0 +1,35 @@
+//! SchedulingGates: holds a pod back while `spec.schedulingGates` is not empty.
+
+use crate::framework::*;
+
+/// Holds gated pods back.
+pub(super) struct SchedulingGates;
+
+impl Plugin for SchedulingGates {
+    type State = ();
+
+    fn name(&self) -> PluginName {
+        "SchedulingGates"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_ENQUEUE
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![Registration::ask(EventResource::Pod, action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let own = changed.pods().1.is_some_and(|pod| pod.metadata.uid == cx.pod.metadata.uid);
+        Ok(if own { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
+        let gates: Vec<&str> = cx.pod.spec.scheduling_gates.iter().map(|gate| gate.name.as_str()).collect();
+        match gates.is_empty() {
+            true => Status::SUCCESS,
+            false => Status::unresolvable(format!("waiting for scheduling gates: [{}]", gates.join(" "))),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! TaintToleration: keeps pods off nodes with taints they do not tolerate, and prefers nodes with fewer such taints.
+
+use bayplan_model::taint::{Toleration, untolerated};
+
+use crate::cluster::NodeInfo;
+use crate::framework::*;
+
+/// Judges taints.
+pub(super) struct TaintToleration;
+
+impl Plugin for TaintToleration {
+    /// The tolerations that matter to PreferNoSchedule taints.
+    type State = Vec<Toleration>;
+
+    fn name(&self) -> PluginName {
+        "TaintToleration"
+    }
+
+    fn points(&self) -> Points {
+        Points::FILTER.and(Points::PRE_SCORE).and(Points::SCORE)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies { filter: Reads::Node, score: Reads::Node }
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![
+            Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_TAINT),
+            Registration::ask(EventResource::Pod, action::UPDATE_POD_TOLERATION),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let worth = if event.resource == EventResource::Node {
+            let (old, new) = changed.nodes();
+            let repels =
+                |node: &bayplan_model::node::Node| untolerated(&node.spec.taints, &cx.pod.spec.tolerations).is_some();
+            old.is_none_or(repels) && new.is_some_and(|node| !repels(node))
+        } else {
+            changed.pods().1.is_some_and(|pod| pod.metadata.uid == cx.pod.metadata.uid)
+        };
+        Ok(if worth { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn filter(&self, cx: &Cycle<'_>, _state: &Self::State, node: &NodeInfo) -> Status {
+        match untolerated(&node.node().spec.taints, &cx.pod.spec.tolerations) {
+            Some(_) => Status::unresolvable("node(s) had untolerated taint(s)"),
+            None => Status::SUCCESS,
+        }
+    }
+
+    fn pre_score(&self, cx: &Cycle<'_>, state: &mut Self::State, _nodes: &[&NodeInfo]) -> Status {
+        let relevant = |t: &&Toleration| t.effect.is_empty() || t.effect == "PreferNoSchedule";
+        *state = cx.pod.spec.tolerations.iter().filter(relevant).cloned().collect();
+        Status::SUCCESS
+    }
+
+    fn score(&self, _cx: &Cycle<'_>, state: &Self::State, node: &NodeInfo) -> Result<i64, Status> {
+        let soft = node.node().spec.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule");
+        Ok(soft.filter(|taint| !state.iter().any(|t| t.tolerates(taint))).count() as i64)
+    }
+
+    fn normalize(&self, _cx: &Cycle<'_>, _state: &Self::State, scores: &mut [NodeScore]) -> Status {
+        default_normalize(scores, true);
+        Status::SUCCESS
+    }
+}

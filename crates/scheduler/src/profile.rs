@@ -1,0 +1,277 @@
+//! A profile: the plugins that place the pods of one `schedulerName`, in their order at every extension point.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::config::{PluginSet, Plugins, ProfileConfig};
+use crate::framework::{AnyPlugin, MAX_NODE_SCORE, PluginName, Points, Registration, Registry};
+
+/// Why a profile cannot be built.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// A plugin that nobody registered.
+    #[error("{interface} {name:?} does not exist")]
+    Unknown {
+        /// The interface it was named for.
+        interface: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A plugin named for a point it does not implement.
+    #[error("plugin {name:?} does not extend {interface} plugin")]
+    DoesNotExtend {
+        /// Its name.
+        name: String,
+        /// The interface it was named for.
+        interface: &'static str,
+    },
+    /// A plugin named twice for one point.
+    #[error("plugin {name:?} already registered as {interface:?}")]
+    Duplicate {
+        /// Its name.
+        name: String,
+        /// The interface it was named for.
+        interface: &'static str,
+    },
+    /// A plugin that refused its arguments.
+    #[error("initializing plugin {name:?}: {error}")]
+    Initialize {
+        /// Its name.
+        name: String,
+        /// What it said.
+        error: String,
+    },
+    /// Two sets of arguments for one plugin.
+    #[error("repeated config for plugin {0}")]
+    RepeatedConfig(String),
+    /// Not exactly one plugin to order the queue.
+    #[error("only one queue sort plugin required for profile with scheduler name {name:?}, but got {count}")]
+    QueueSort {
+        /// The profile.
+        name: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// Nobody to bind pods.
+    #[error("at least one bind plugin is needed for profile with scheduler name {0:?}")]
+    NoBind(String),
+    /// Weights too large to add up.
+    #[error("score plugins: total score of Score plugins could overflow")]
+    Overflow,
+}
+
+/// All extension points in the order in which they are expanded.
+const POINTS: [Points; 12] = [
+    Points::PRE_FILTER,
+    Points::FILTER,
+    Points::POST_FILTER,
+    Points::RESERVE,
+    Points::PRE_SCORE,
+    Points::SCORE,
+    Points::PRE_BIND,
+    Points::BIND,
+    Points::POST_BIND,
+    Points::PERMIT,
+    Points::PRE_ENQUEUE,
+    Points::QUEUE_SORT,
+];
+
+/// The plugins of one `schedulerName`.
+pub struct Profile {
+    /// The `schedulerName`.
+    pub name: String,
+    /// Percentage of nodes to score, when set.
+    pub percentage: Option<i32>,
+    plugins: Vec<AnyPlugin>,
+    /// By the position of the point in [`POINTS`].
+    order: [Vec<usize>; POINTS.len()],
+    weights: Vec<i64>,
+    /// By plugin, with upstream's additions; empty for plugins that reject nobody.
+    registrations: BTreeMap<PluginName, (usize, Vec<Registration>)>,
+}
+
+impl Profile {
+    /// Builds a profile from its completed configuration.
+    pub fn build(config: &ProfileConfig, registry: &Registry) -> Result<Self, Error> {
+        let plugins = instantiate(config, registry)?;
+        let name = config.scheduler_name.clone().unwrap_or_default();
+        let mut order: [Vec<usize>; POINTS.len()] = Default::default();
+        for (slot, point) in order.iter_mut().zip(POINTS) {
+            *slot = specific(&plugins, &config.plugins, point)?;
+        }
+        for (slot, point) in order.iter_mut().zip(POINTS) {
+            *slot = expand(&plugins, &config.plugins, point, std::mem::take(slot))?;
+        }
+        let weights = weights(&plugins, &config.plugins)?;
+        let registrations = registrations(&plugins);
+        let profile =
+            Profile { name, percentage: config.percentage_of_nodes_to_score, plugins, order, weights, registrations };
+        match profile.at(Points::QUEUE_SORT).len() {
+            1 => {}
+            count => return Err(Error::QueueSort { name: profile.name, count }),
+        }
+        if profile.at(Points::BIND).is_empty() {
+            return Err(Error::NoBind(profile.name));
+        }
+        Ok(profile)
+    }
+
+    /// The plugins at a point, in order.
+    pub(crate) fn at(&self, point: Points) -> &[usize] {
+        let at = POINTS.iter().position(|p| *p == point).expect("callers name single points");
+        &self.order[at]
+    }
+
+    /// Names and weights of the plugins at a point, in order.
+    pub fn enabled(&self, point: Points) -> Vec<(PluginName, i64)> {
+        self.at(point).iter().map(|&i| (self.plugins[i].name(), self.weights[i])).collect()
+    }
+
+    pub(crate) fn plugin(&self, at: usize) -> &AnyPlugin {
+        &self.plugins[at]
+    }
+
+    pub(crate) fn plugins(&self) -> &[AnyPlugin] {
+        &self.plugins
+    }
+
+    pub(crate) fn weight(&self, plugin: usize) -> i64 {
+        self.weights[plugin]
+    }
+
+    /// The plugin that orders the queue.
+    pub(crate) fn queue_sort(&self) -> &AnyPlugin {
+        &self.plugins[self.at(Points::QUEUE_SORT)[0]]
+    }
+
+    /// False when any feasible node is as good as another.
+    pub(crate) fn needs_choice(&self) -> bool {
+        !self.at(Points::SCORE).is_empty()
+    }
+
+    /// A plugin of this profile and the events it wants to hear of.
+    pub(crate) fn registrations(&self, plugin: &str) -> Option<(&AnyPlugin, &[Registration])> {
+        self.registrations.get(plugin).map(|(at, list)| (&self.plugins[*at], list.as_slice()))
+    }
+
+    /// Every event anybody wants to hear of.
+    pub(crate) fn all_registrations(&self) -> impl Iterator<Item = &Registration> {
+        self.registrations.values().flat_map(|(_, list)| list)
+    }
+}
+
+/// Makes every plugin that is enabled anywhere, once.
+fn instantiate(config: &ProfileConfig, registry: &Registry) -> Result<Vec<AnyPlugin>, Error> {
+    let mut args: BTreeMap<&str, &Value> = BTreeMap::new();
+    for entry in &config.plugin_config {
+        if args.insert(&entry.name, &entry.args).is_some() {
+            return Err(Error::RepeatedConfig(entry.name.clone()));
+        }
+    }
+    let mut plugins: Vec<AnyPlugin> = Vec::new();
+    let everywhere = POINTS.iter().map(|point| config.plugins.set(*point)).chain([&config.plugins.multi_point]);
+    for name in everywhere.flat_map(|set| &set.enabled).map(|plugin| plugin.name.as_str()) {
+        if plugins.iter().any(|plugin| plugin.name() == name) {
+            continue;
+        }
+        // A name nobody registered is reported by the point that names it.
+        let Some(factory) = registry.get(name) else { continue };
+        let plugin = factory(args.get(name).copied().unwrap_or(&Value::Null))
+            .map_err(|error| Error::Initialize { name: name.to_owned(), error })?;
+        plugins.push(plugin);
+    }
+    Ok(plugins)
+}
+
+fn find(plugins: &[AnyPlugin], name: &str, interface: &'static str) -> Result<usize, Error> {
+    let at = plugins.iter().position(|plugin| plugin.name() == name);
+    at.ok_or_else(|| Error::Unknown { interface, name: name.to_owned() })
+}
+
+/// The plugins named for the point itself.
+fn specific(plugins: &[AnyPlugin], config: &Plugins, point: Points) -> Result<Vec<usize>, Error> {
+    let interface = point.interface();
+    let mut order = Vec::new();
+    for entry in &config.set(point).enabled {
+        let at = find(plugins, &entry.name, interface)?;
+        if !plugins[at].points().has(point) {
+            return Err(Error::DoesNotExtend { name: entry.name.clone(), interface });
+        }
+        if order.contains(&at) {
+            return Err(Error::Duplicate { name: entry.name.clone(), interface });
+        }
+        order.push(at);
+    }
+    Ok(order)
+}
+
+/// Adds the plugins of `multiPoint`: first those that also have a specific entry, then the others, then the rest.
+fn expand(plugins: &[AnyPlugin], config: &Plugins, point: Points, named: Vec<usize>) -> Result<Vec<usize>, Error> {
+    let interface = point.interface();
+    let PluginSet { disabled, .. } = config.set(point);
+    if disabled.iter().any(|plugin| plugin.name == "*") {
+        return Ok(named);
+    }
+    let mut overriding = Vec::new();
+    let mut added: Vec<usize> = Vec::new();
+    for entry in &config.multi_point.enabled {
+        let at = find(plugins, &entry.name, interface)?;
+        if !plugins[at].points().has(point) || disabled.iter().any(|plugin| plugin.name == entry.name) {
+            continue;
+        }
+        if named.contains(&at) {
+            overriding.push(at);
+        } else if added.contains(&at) {
+            return Err(Error::Duplicate { name: entry.name.clone(), interface });
+        } else {
+            added.push(at);
+        }
+    }
+    let (first, last): (Vec<usize>, Vec<usize>) = named.into_iter().partition(|at| overriding.contains(at));
+    Ok(first.into_iter().chain(added).chain(last).collect())
+}
+
+/// Weights: the first of the `score` and `multiPoint` lists that names the plugin; 0 means 1.
+fn weights(plugins: &[AnyPlugin], config: &Plugins) -> Result<Vec<i64>, Error> {
+    let mut weights = vec![0; plugins.len()];
+    let mut total: i64 = 0;
+    for entry in config.score.enabled.iter().chain(&config.multi_point.enabled) {
+        let Some(at) = plugins.iter().position(|plugin| plugin.name() == entry.name) else { continue };
+        if weights[at] != 0 || !plugins[at].points().has(Points::SCORE) {
+            continue;
+        }
+        weights[at] = match entry.weight.unwrap_or(0) {
+            0 => 1,
+            weight => i64::from(weight),
+        };
+        let most = weights[at].saturating_mul(MAX_NODE_SCORE);
+        if most > i64::MAX - total {
+            return Err(Error::Overflow);
+        }
+        total += most;
+    }
+    Ok(weights)
+}
+
+fn registrations(plugins: &[AnyPlugin]) -> BTreeMap<PluginName, (usize, Vec<Registration>)> {
+    let rejecting = [Points::PRE_ENQUEUE, Points::PRE_FILTER, Points::FILTER, Points::RESERVE, Points::PERMIT];
+    let mut all = BTreeMap::new();
+    for (at, plugin) in plugins.iter().enumerate() {
+        if rejecting.iter().any(|point| plugin.points().has(*point)) {
+            all.insert(plugin.name(), (at, with_taints(plugin.events())));
+        }
+    }
+    all
+}
+
+/// Upstream tells plugins that want to hear of new nodes of every change of taints too: a node may only become
+/// visible to them (through NodeUnschedulable and TaintToleration) when its taints go.
+fn with_taints(mut list: Vec<Registration>) -> Vec<Registration> {
+    use crate::framework::{EventResource, action};
+    let on_nodes = |bit: u32| list.iter().any(|r| r.event.resource == EventResource::Node && r.event.action & bit != 0);
+    if on_nodes(action::ADD) && !on_nodes(action::UPDATE_NODE_TAINT) {
+        list.push(Registration::always(EventResource::Node, action::UPDATE_NODE_TAINT));
+    }
+    list
+}

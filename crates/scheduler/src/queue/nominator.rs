@@ -1,0 +1,62 @@
+//! Which pods are expected on which nodes once their victims are gone.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::cluster::PodInfo;
+use crate::framework::Nomination;
+
+/// Pods by the node they are nominated to.
+#[derive(Clone, Debug, Default)]
+pub struct Nominator {
+    by_node: FxHashMap<String, Vec<Arc<PodInfo>>>,
+    node_of: FxHashMap<String, String>,
+}
+
+impl Nominator {
+    /// The pods nominated to a node, oldest first.
+    pub fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.by_node.get(node).into_iter().flatten()
+    }
+
+    /// The node a pod is nominated to.
+    pub fn node_of(&self, uid: &str) -> Option<&str> {
+        self.node_of.get(uid).map(String::as_str)
+    }
+
+    /// Nominates a pod: to the node a preemption chose, or to the one its status names.
+    pub fn add(&mut self, pod: &Arc<PodInfo>, nomination: &Nomination) {
+        self.remove(pod.uid());
+        let node = match nomination {
+            Nomination::Override(node) => node,
+            Nomination::Keep => &pod.status.nominated_node_name,
+        };
+        if node.is_empty() || pod.is_assigned() {
+            return;
+        }
+        self.node_of.insert(pod.uid().to_owned(), node.clone());
+        self.by_node.entry(node.clone()).or_default().push(pod.clone());
+    }
+
+    /// Takes over a new version of a pod; a nomination only this process knows of survives.
+    pub fn update(&mut self, old: &PodInfo, new: &Arc<PodInfo>) {
+        let kept = match (old.is_nominated(), new.is_nominated()) {
+            (false, false) => self.node_of.get(old.uid()).cloned(),
+            _ => None,
+        };
+        self.remove(old.uid());
+        self.add(new, &kept.map_or(Nomination::Keep, Nomination::Override));
+    }
+
+    /// Withdraws a nomination.
+    pub fn remove(&mut self, uid: &str) {
+        let Some(node) = self.node_of.remove(uid) else { return };
+        if let Some(pods) = self.by_node.get_mut(&node) {
+            pods.retain(|pod| pod.uid() != uid);
+            if pods.is_empty() {
+                self.by_node.remove(&node);
+            }
+        }
+    }
+}
