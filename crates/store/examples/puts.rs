@@ -26,6 +26,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let started = Instant::now();
         let reopened = LogStore::open_folder(&path)?;
         println!("      reopened {} revisions in {:?}", reopened.recovery().revision, started.elapsed());
+        let started = Instant::now();
+        let range = block_on(reopened.range("/registry/pods/", "/registry/pods0", None, 5000))?;
+        println!(
+            "      read {} entries, counted {} more in {:?}",
+            range.entries.len(),
+            range.remaining,
+            started.elapsed()
+        );
     }
     Ok(())
 }

@@ -134,8 +134,8 @@ impl Compactor {
         }
     }
 
-    /// Writes a snapshot once the segments it replaces are larger than itself, so that all snapshots together
-    /// cost no more writing than the log did.
+    /// Writes a snapshot once the segments it replaces are larger than the last one, so that all snapshots together
+    /// cost about as much writing as the log did, not more.
     fn shrink(&self, files: &Files) -> io::Result<()> {
         let oldest = self.engine.index().oldest();
         let listed = files.disk.list()?;
