@@ -9,9 +9,13 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use bayplan_model::api::Resource;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use rustc_hash::FxHashMap;
+use serde::de::DeserializeOwned;
 
+use crate::consistency::is_older;
+use crate::namespace::Namespace;
 use crate::pod::Pod;
 use crate::requests;
+use crate::service_account::{ConfigMap, ROOT_CA_CONFIG_MAP};
 use crate::workload::{Deployment, ReplicaSet};
 
 /// An object of which nobody reads more than its metadata.
@@ -25,6 +29,16 @@ pub struct Metadata {
 impl HasMeta for Metadata {
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
+    }
+}
+
+impl Kind {
+    /// Which of the resource's objects are of interest, as a field selector.
+    pub fn field_selector(self) -> String {
+        match self {
+            Kind::RootCa => format!("metadata.name={ROOT_CA_CONFIG_MAP}"),
+            _ => String::new(),
+        }
     }
 }
 
@@ -97,7 +111,9 @@ impl<T: HasMeta> Store<T> {
 
     /// Notes a version that carried no object: a bookmark, or the end of a list.
     pub fn bookmark(&mut self, version: &str) {
-        version.clone_into(&mut self.version);
+        if !is_older(version, &self.version) {
+            version.clone_into(&mut self.version);
+        }
     }
 
     /// Keeps the newest state of an object.
@@ -148,6 +164,24 @@ impl<T: HasMeta> Store<T> {
     }
 }
 
+/// What a watch said of an object.
+#[derive(Clone, Debug)]
+pub enum Sighting<T> {
+    /// It is there, in this state.
+    Present(Arc<T>),
+    /// It is gone; this is its last known state.
+    Absent(Arc<T>),
+}
+
+/// Tells the cache of a sighting; answers what changed by it.
+pub type Feed<T> = fn(&Cache, Sighting<T>) -> Option<Change>;
+
+/// Someone who needs to know the type behind a [`Kind`], to start a watch for example.
+pub trait Visitor {
+    /// Called with the type of the kind's objects.
+    fn visit<T: HasMeta + DeserializeOwned + Send + Sync + 'static>(&mut self, kind: Kind, feed: Feed<T>);
+}
+
 /// Declares the kinds the control loops watch: the enum of kinds, the cache with a store for each, and the change
 /// that one of them saw.
 macro_rules! kinds {
@@ -159,6 +193,22 @@ macro_rules! kinds {
         impl Kind {
             /// Every kind.
             pub const ALL: &'static [Kind] = &[$(Kind::$kind,)*];
+
+            /// Calls the visitor with the type of this kind's objects, and with the way to tell the cache about them.
+            pub fn visit(self, visitor: &mut impl Visitor) {
+                match self {
+                    $(Kind::$kind => visitor.visit::<$object>(self, |cache, sighting| match sighting {
+                        Sighting::Present(object) => {
+                            let mut store = cache.$field.write().unwrap_or_else(PoisonError::into_inner);
+                            Some(Change::$kind(store.set(object)))
+                        }
+                        Sighting::Absent(object) => {
+                            let meta = object.meta();
+                            cache.remove(self::Kind::$kind, &meta.namespace, &meta.name, &meta.resource_version)
+                        }
+                    }),)*
+                }
+            }
 
             /// The resource to list and watch.
             pub fn resource(self) -> Resource {
@@ -222,4 +272,10 @@ kinds! {
     ReplicaSet(ReplicaSet) replica_sets = requests::REPLICA_SETS;
     /// Deployments.
     Deployment(Deployment) deployments = requests::DEPLOYMENTS;
+    /// Namespaces.
+    Namespace(Namespace) namespaces = requests::NAMESPACES;
+    /// Service accounts.
+    ServiceAccount(Metadata) service_accounts = requests::SERVICE_ACCOUNTS;
+    /// The ConfigMaps that hold the cluster's certificate authority.
+    RootCa(ConfigMap) root_cas = requests::CONFIG_MAPS;
 }

@@ -62,7 +62,7 @@ fn raise(highest: &mut String, version: &str) {
 }
 
 /// Versions are compared as decimal numbers of any length; what is not one cannot be compared, and is never older.
-fn is_older(version: &str, than: &str) -> bool {
+pub(crate) fn is_older(version: &str, than: &str) -> bool {
     let comparable = |v: &str| !v.starts_with('0') && !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit());
     comparable(version) && comparable(than) && (version.len(), version) < (than.len(), than)
 }

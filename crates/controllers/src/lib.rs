@@ -18,13 +18,17 @@ pub mod claim;
 pub mod consistency;
 pub mod controller;
 pub mod deployment;
+pub mod discovery;
 pub mod error;
 pub mod expectations;
+pub mod garbage_collector;
+pub mod namespace;
 pub mod pod;
 pub mod pod_control;
 pub mod replicaset;
 pub mod requests;
 pub mod selector;
+pub mod service_account;
 pub mod workload;
 
 pub use controller::{Context, Controller, Next, Wakeup};

@@ -14,6 +14,13 @@ pub const REPLICA_SETS: Resource = Resource::new("apps", "v1", "replicasets");
 /// `apps/v1/deployments`.
 pub const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments");
 
+/// `v1/namespaces`.
+pub const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
+/// `v1/serviceaccounts`.
+pub const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts");
+/// `v1/configmaps`.
+pub const CONFIG_MAPS: Resource = Resource::new("", "v1", "configmaps");
+
 /// Reads the latest state of an object.
 pub async fn get<T: DeserializeOwned>(
     api: &dyn Api,

@@ -187,6 +187,7 @@ impl Controller for DeploymentController {
             Change::Deployment(delta) => self.observe_deployment(delta),
             Change::ReplicaSet(delta) => self.observe_replica_set(delta),
             Change::Pod(delta) => self.observe_pod(delta),
+            _ => Vec::new(),
         }
     }
 

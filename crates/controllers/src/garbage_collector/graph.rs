@@ -1,0 +1,370 @@
+//! Who owns whom, as far as the watches have told: a graph of UIDs.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use bayplan_model::meta::{ObjectMeta, OwnerReference};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The finalizer of foreground deletion.
+pub const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of orphaning deletion.
+pub const ORPHAN: &str = "orphan";
+
+/// How many owners known to be absent are remembered, so that a thousand dependents of one do not ask for it a thousand
+/// times.
+const ABSENT_OWNERS_MAX: usize = 500;
+
+/// Which object a node stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity {
+    /// Kind.
+    pub kind: String,
+    /// Group and version.
+    pub api_version: String,
+    /// Namespace, empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID.
+    pub uid: String,
+}
+
+impl Identity {
+    /// The owner a reference speaks of, seen from an object of this namespace.
+    pub fn of_owner(owner: &OwnerReference, namespace: &str) -> Self {
+        Identity {
+            kind: owner.kind.clone(),
+            api_version: owner.api_version.clone(),
+            namespace: namespace.into(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        }
+    }
+
+    /// Whether a reference from an object of this namespace means this object.
+    fn is_meant_by(&self, owner: &OwnerReference, namespace: &str) -> bool {
+        owner.uid == self.uid
+            && owner.kind == self.kind
+            && owner.api_version == self.api_version
+            && owner.name == self.name
+            && (self.namespace.is_empty() || self.namespace == namespace)
+    }
+}
+
+/// An object, or an owner nobody has seen yet.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Which object.
+    pub identity: Identity,
+    /// Its owners.
+    pub owners: Vec<OwnerReference>,
+    /// The UIDs of the objects that name it as an owner.
+    pub dependents: BTreeSet<String>,
+    /// It waits for its dependents to be gone.
+    pub deleting_dependents: bool,
+    /// It waits for its dependents to be orphaned.
+    pub orphaning: bool,
+    /// Its deletion has begun.
+    pub being_deleted: bool,
+    /// Known only from references to it.
+    pub is_virtual: bool,
+}
+
+/// What is to be done about a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Task {
+    /// See whether it must go, or may.
+    Delete(String),
+    /// Take it out of its dependents' references.
+    Orphan(String),
+}
+
+/// The graph.
+#[derive(Debug, Default)]
+pub struct Graph {
+    nodes: FxHashMap<String, Node>,
+    absent: Absent,
+}
+
+#[derive(Debug, Default)]
+struct Absent {
+    known: FxHashSet<Identity>,
+    order: VecDeque<Identity>,
+}
+
+impl Absent {
+    fn insert(&mut self, identity: Identity) {
+        if !self.known.insert(identity.clone()) {
+            return;
+        }
+        self.order.push_back(identity);
+        if self.order.len() > ABSENT_OWNERS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+impl Graph {
+    /// One node.
+    pub fn node(&self, uid: &str) -> Option<&Node> {
+        self.nodes.get(uid)
+    }
+
+    /// Whether this owner is known not to be there.
+    pub fn is_absent(&self, identity: &Identity) -> bool {
+        self.absent.known.contains(identity)
+    }
+
+    /// Remembers that this owner is not there.
+    pub fn set_absent(&mut self, identity: Identity) {
+        self.absent.insert(identity);
+    }
+
+    /// The dependents that a foreground deletion of the node waits for: UID, and whether it waits itself.
+    pub fn blocking_dependents(&self, uid: &str) -> Vec<(String, bool)> {
+        let blocks = |node: &Node| node.owners.iter().any(|o| o.uid == uid && o.block_owner_deletion == Some(true));
+        let dependents = self.nodes.get(uid).into_iter().flat_map(|node| &node.dependents);
+        let nodes = dependents.filter_map(|dependent| Some((dependent, self.nodes.get(dependent)?)));
+        nodes.filter(|(_, node)| blocks(node)).map(|(uid, node)| (uid.clone(), node.deleting_dependents)).collect()
+    }
+
+    /// A watch has seen the object, new or changed.
+    pub fn present(&mut self, api_version: &str, kind: &str, meta: &ObjectMeta) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        let uid = &meta.uid;
+        let identity = Identity {
+            kind: kind.into(),
+            api_version: api_version.into(),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: uid.clone(),
+        };
+        let being_deleted = meta.deletion_timestamp.is_some();
+        let has = |finalizer: &str| being_deleted && meta.finalizers.iter().any(|f| f == finalizer);
+        let known = self.nodes.get(uid).cloned();
+        if let Some(node) = known.as_ref().filter(|node| node.is_virtual && node.identity != identity) {
+            // The references that led here spoke of something else: let each of those dependents be looked at.
+            tasks.extend(self.dependents_not_meaning(node, &identity).into_iter().map(Task::Delete));
+        }
+        let old = known.unwrap_or_default();
+        self.relink(uid, &meta.namespace, &old.owners, &meta.owner_references, &mut tasks);
+        let node = self.nodes.entry(uid.clone()).or_default();
+        *node = Node {
+            identity,
+            owners: meta.owner_references.clone(),
+            dependents: old.dependents,
+            being_deleted: being_deleted || old.being_deleted,
+            deleting_dependents: has(FOREGROUND) || old.deleting_dependents,
+            orphaning: has(ORPHAN),
+            is_virtual: false,
+        };
+        if node.orphaning && !old.orphaning {
+            tasks.push(Task::Orphan(uid.clone()));
+        }
+        if has(FOREGROUND) && !old.deleting_dependents {
+            tasks.extend(node.dependents.iter().cloned().map(Task::Delete));
+            tasks.push(Task::Delete(uid.clone()));
+        }
+        tasks
+    }
+
+    /// Follows a change of owner references.
+    fn relink(
+        &mut self,
+        uid: &str,
+        namespace: &str,
+        old: &[OwnerReference],
+        new: &[OwnerReference],
+        tasks: &mut Vec<Task>,
+    ) {
+        let blocking = |owner: &OwnerReference| owner.block_owner_deletion == Some(true);
+        for was in old {
+            let is = new.iter().find(|owner| owner.uid == was.uid);
+            if blocking(was) && !is.is_some_and(blocking) && self.nodes.contains_key(&was.uid) {
+                tasks.push(Task::Delete(was.uid.clone()));
+            }
+            if is.is_none()
+                && let Some(owner) = self.nodes.get_mut(&was.uid)
+            {
+                owner.dependents.remove(uid);
+            }
+        }
+        for owner in new {
+            match self.nodes.get_mut(&owner.uid) {
+                Some(node) => {
+                    node.dependents.insert(uid.into());
+                    if !old.contains(owner) && !node.identity.is_meant_by(owner, namespace) {
+                        tasks.push(Task::Delete(uid.into()));
+                    }
+                }
+                None => {
+                    let node = Node {
+                        identity: Identity::of_owner(owner, namespace),
+                        dependents: BTreeSet::from([uid.to_owned()]),
+                        is_virtual: true,
+                        ..Node::default()
+                    };
+                    self.nodes.insert(owner.uid.clone(), node);
+                    tasks.push(Task::Delete(owner.uid.clone()));
+                }
+            }
+        }
+    }
+
+    /// A watch has seen the object go.
+    pub fn gone(&mut self, uid: &str) -> Vec<Task> {
+        let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
+        let mut tasks = Vec::new();
+        if !node.dependents.is_empty() {
+            self.absent.insert(node.identity);
+            tasks.extend(node.dependents.into_iter().map(Task::Delete));
+        }
+        for owner in &node.owners {
+            if let Some(owner_node) = self.nodes.get_mut(&owner.uid) {
+                owner_node.dependents.remove(uid);
+                if owner_node.deleting_dependents {
+                    tasks.push(Task::Delete(owner.uid.clone()));
+                }
+            }
+        }
+        tasks
+    }
+
+    /// A live read did not find the object under these coordinates, though no watch has said that it went.
+    pub fn missing(&mut self, identity: &Identity) -> Vec<Task> {
+        let Some(node) = self.nodes.get(&identity.uid) else { return Vec::new() };
+        let others = self.dependents_not_meaning(node, identity);
+        let same = node.identity == *identity;
+        if (node.is_virtual && others.is_empty()) || (!node.is_virtual && same) {
+            return self.gone(&identity.uid);
+        }
+        let mut tasks: Vec<Task> =
+            node.dependents.iter().filter(|uid| !others.contains(uid)).cloned().map(Task::Delete).collect();
+        if node.is_virtual && same {
+            let next = self.next_identity(&identity.uid, identity, &others);
+            if let (Some(next), Some(node)) = (next, self.nodes.get_mut(&identity.uid)) {
+                node.identity = next;
+                tasks.push(Task::Delete(identity.uid.clone()));
+            }
+        }
+        self.absent.insert(identity.clone());
+        tasks
+    }
+
+    /// The next coordinates under which some dependent names the owner, in a fixed order, wrapping around.
+    fn next_identity(&self, uid: &str, after: &Identity, dependents: &[String]) -> Option<Identity> {
+        let mut candidates = BTreeSet::new();
+        for dependent in dependents.iter().filter_map(|uid| self.nodes.get(uid)) {
+            let owners = dependent.owners.iter().filter(|owner| owner.uid == uid);
+            candidates.extend(owners.map(|owner| Identity::of_owner(owner, &dependent.identity.namespace)));
+        }
+        candidates.iter().find(|candidate| *candidate > after).or(candidates.first()).cloned()
+    }
+
+    fn dependents_not_meaning(&self, node: &Node, identity: &Identity) -> Vec<String> {
+        let means = |dependent: &Node| {
+            let namespace = &dependent.identity.namespace;
+            dependent.owners.iter().any(|owner| identity.is_meant_by(owner, namespace))
+        };
+        let dependents = node.dependents.iter().filter(|uid| !self.nodes.get(*uid).is_some_and(means));
+        dependents.cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(uid: &str, owners: &[(&str, bool)]) -> ObjectMeta {
+        let owner = |(uid, blocking): &(&str, bool)| OwnerReference {
+            api_version: "v1".into(),
+            kind: "Thing".into(),
+            name: (*uid).into(),
+            uid: (*uid).into(),
+            controller: None,
+            block_owner_deletion: Some(*blocking),
+        };
+        ObjectMeta {
+            name: uid.into(),
+            namespace: "ns".into(),
+            uid: uid.into(),
+            owner_references: owners.iter().map(owner).collect(),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn delete(uid: &str) -> Task {
+        Task::Delete(uid.into())
+    }
+
+    #[test]
+    fn an_unseen_owner_is_asked_for_and_its_loss_wakes_the_dependents() {
+        let mut graph = Graph::default();
+        assert_eq!(graph.present("v1", "Thing", &meta("child", &[("owner", true)])), [delete("owner")]);
+        assert!(graph.node("owner").unwrap().is_virtual);
+        let identity = graph.node("owner").unwrap().identity.clone();
+        assert_eq!(graph.missing(&identity), [delete("child")]);
+        assert!(graph.is_absent(&identity) && graph.node("owner").is_none());
+    }
+
+    #[test]
+    fn a_seen_owner_that_goes_wakes_the_dependents() {
+        let mut graph = Graph::default();
+        assert_eq!(graph.present("v1", "Thing", &meta("owner", &[])), []);
+        assert_eq!(graph.present("v1", "Thing", &meta("child", &[("owner", true)])), []);
+        assert_eq!(graph.gone("owner"), [delete("child")]);
+    }
+
+    #[test]
+    fn foreground_deletion_wakes_dependents_then_the_owner_as_they_go() {
+        let mut graph = Graph::default();
+        graph.present("v1", "Thing", &meta("owner", &[]));
+        graph.present("v1", "Thing", &meta("child", &[("owner", true)]));
+        let mut deleting = meta("owner", &[]);
+        deleting.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+        deleting.finalizers = vec![FOREGROUND.into()];
+        assert_eq!(graph.present("v1", "Thing", &deleting), [delete("child"), delete("owner")]);
+        assert_eq!(graph.present("v1", "Thing", &deleting), [], "told once");
+        assert_eq!(graph.blocking_dependents("owner"), [("child".to_owned(), false)]);
+        assert_eq!(graph.gone("child"), [delete("owner")]);
+    }
+
+    #[test]
+    fn orphaning_is_asked_for_once() {
+        let mut graph = Graph::default();
+        let mut deleting = meta("owner", &[]);
+        deleting.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+        deleting.finalizers = vec![ORPHAN.into()];
+        assert_eq!(graph.present("v1", "Thing", &deleting), [Task::Orphan("owner".into())]);
+        assert_eq!(graph.present("v1", "Thing", &deleting), []);
+    }
+
+    #[test]
+    fn references_that_stop_blocking_wake_the_owner() {
+        let mut graph = Graph::default();
+        graph.present("v1", "Thing", &meta("owner", &[]));
+        graph.present("v1", "Thing", &meta("child", &[("owner", true)]));
+        assert_eq!(graph.present("v1", "Thing", &meta("child", &[("owner", false)])), [delete("owner")]);
+        assert_eq!(graph.present("v1", "Thing", &meta("child", &[])), []);
+        assert!(graph.node("owner").unwrap().dependents.is_empty());
+    }
+
+    #[test]
+    fn a_dependent_that_means_another_namespace_is_looked_at() {
+        let mut graph = Graph::default();
+        let mut elsewhere = meta("owner", &[]);
+        elsewhere.namespace = "other".into();
+        graph.present("v1", "Thing", &elsewhere);
+        assert_eq!(graph.present("v1", "Thing", &meta("child", &[("owner", true)])), [delete("child")]);
+    }
+
+    #[test]
+    fn absent_owners_are_remembered_within_bounds() {
+        let mut graph = Graph::default();
+        let identity = |n: usize| Identity { uid: n.to_string(), ..Identity::default() };
+        (0..=ABSENT_OWNERS_MAX).for_each(|n| graph.set_absent(identity(n)));
+        assert!(!graph.is_absent(&identity(0)) && graph.is_absent(&identity(ABSENT_OWNERS_MAX)));
+    }
+}
