@@ -1,1 +1,3 @@
-//! (in the making)
+//! The shell that drives the scheduler, the controllers and the simulated nodes against an API server.
+
+pub mod controllers;

@@ -1,0 +1,202 @@
+//! Runs the control loops: shared watches into one cache, a work queue and workers for each loop.
+//!
+//! ```text
+//!   informers ─▶ cache ─▶ observe ─▶ queue ─▶ workers ─▶ sync ─▶ API server
+//!   discovery (every 30 s) ─▶ monitors ─▶ garbage collector's graph
+//! ```
+
+mod discovery;
+mod monitors;
+mod workers;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_client::informer::{self, Change as Told};
+use bayplan_client::{Client, EventRecorder, Informer, Scope, WorkQueue};
+use bayplan_controllers::Controller;
+use bayplan_controllers::cache::{Cache, Change, Feed, Kind, Sighting, Visitor};
+use bayplan_controllers::deployment::DeploymentController;
+use bayplan_controllers::discovery::Resources;
+use bayplan_controllers::garbage_collector::GarbageCollector;
+use bayplan_controllers::namespace::NamespaceController;
+use bayplan_controllers::replicaset::ReplicaSetController;
+use bayplan_controllers::service_account::{RootCaPublisher, ServiceAccountController};
+use bayplan_model::meta::HasMeta;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Which control loops run, and what they need to know.
+#[derive(Clone, Debug)]
+pub struct ControllersConfig {
+    /// Upstream's `--controllers`: `*` for all, `name` for one, `-name` for all but one.
+    pub controllers: Vec<String>,
+    /// The certificates pods recognise the API server by, as PEM; without them nothing is published.
+    pub root_ca: Option<String>,
+    /// How long the namespace controller waits before it empties a namespace; upstream's 5 s when absent.
+    pub namespace_delay: Option<Duration>,
+}
+
+impl Default for ControllersConfig {
+    fn default() -> Self {
+        ControllersConfig { controllers: vec!["*".into()], root_ca: None, namespace_delay: None }
+    }
+}
+
+impl ControllersConfig {
+    /// Whether the loop of this name is asked for.
+    fn runs(&self, name: &str) -> bool {
+        let says = |text: &str| self.controllers.iter().any(|known| known == text);
+        says(name) || (says("*") && !says(&format!("-{name}")))
+    }
+}
+
+/// One control loop with its queue.
+#[derive(Clone)]
+struct Loop {
+    controller: Arc<dyn Controller>,
+    queue: WorkQueue<String>,
+}
+
+impl Loop {
+    fn new(controller: Arc<dyn Controller>) -> Self {
+        Loop { controller, queue: WorkQueue::default() }
+    }
+
+    fn observe(&self, change: &Change) {
+        for wakeup in self.controller.observe(change) {
+            self.queue.add_after(wakeup.key, wakeup.after);
+        }
+    }
+}
+
+/// Runs the control loops until `shutdown` says true; what is being reconciled then is finished first.
+pub async fn run_controllers(client: Client, config: ControllersConfig, mut shutdown: watch::Receiver<bool>) {
+    let cache = Arc::new(Cache::default());
+    let resources = Resources::default();
+    let collector = Arc::new(GarbageCollector::new(resources.clone()));
+    let loops = assemble(&cache, &resources, &collector, &config);
+    let informers = start_informers(&client, &cache, &loops);
+    let synced = async {
+        for informer in &informers {
+            informer.synced().await;
+        }
+    };
+    tokio::select! {
+        () = synced => {}
+        _ = shutdown.wait_for(|stop| *stop) => return,
+    }
+    let mut running = JoinSet::new();
+    for each in loops.iter().filter(|each| each.controller.name() != collector.name()) {
+        spawn_workers(&mut running, each, &client);
+    }
+    let collecting = loops.iter().find(|each| each.controller.name() == collector.name());
+    let monitor = monitors::keep(&client, &resources, collecting.map(|each| (collector, each.queue.clone())));
+    let collect = async {
+        let started = monitor.started.notified();
+        started.await;
+    };
+    let mut collect_workers = JoinSet::new();
+    tokio::select! {
+        () = collect => {}
+        _ = shutdown.wait_for(|stop| *stop) => {}
+    }
+    if let Some(each) = collecting {
+        spawn_workers(&mut collect_workers, each, &client);
+    }
+    // The sender is gone only when the process is about to be.
+    let _ = shutdown.wait_for(|stop| *stop).await;
+    for each in &loops {
+        each.queue.shut_down();
+    }
+    drop((informers, monitor));
+    while running.join_next().await.is_some() {}
+    while collect_workers.join_next().await.is_some() {}
+}
+
+fn spawn_workers(running: &mut JoinSet<()>, each: &Loop, client: &Client) {
+    let recorder = EventRecorder::core(client, each.controller.component());
+    for _ in 0..each.controller.workers() {
+        running.spawn(workers::work(each.clone(), client.clone(), recorder.clone()));
+    }
+}
+
+/// The loops that are asked for.
+fn assemble(
+    cache: &Arc<Cache>,
+    resources: &Resources,
+    collector: &Arc<GarbageCollector>,
+    config: &ControllersConfig,
+) -> Vec<Loop> {
+    let mut namespaces = NamespaceController::new(cache.clone(), resources.clone());
+    if let Some(delay) = config.namespace_delay {
+        namespaces = namespaces.with_delay(delay);
+    }
+    let mut all: Vec<Arc<dyn Controller>> = vec![
+        Arc::new(DeploymentController::new(cache.clone())),
+        Arc::new(ReplicaSetController::new(cache.clone())),
+        Arc::new(namespaces),
+        Arc::new(ServiceAccountController::new(cache.clone())),
+        collector.clone(),
+    ];
+    if let Some(ca) = &config.root_ca {
+        all.push(Arc::new(RootCaPublisher::new(cache.clone(), ca.clone())));
+    }
+    all.into_iter().filter(|controller| config.runs(controller.name())).map(Loop::new).collect()
+}
+
+/// One watch for each kind that some loop wants.
+fn start_informers(client: &Client, cache: &Arc<Cache>, loops: &[Loop]) -> Vec<informer::Handle> {
+    let kinds: BTreeSet<Kind> = loops.iter().flat_map(|each| each.controller.watches()).copied().collect();
+    let mut starter = Starter { client, cache, loops, handles: Vec::new() };
+    for kind in kinds {
+        kind.visit(&mut starter);
+    }
+    starter.handles
+}
+
+struct Starter<'a> {
+    client: &'a Client,
+    cache: &'a Arc<Cache>,
+    loops: &'a [Loop],
+    handles: Vec<informer::Handle>,
+}
+
+impl Visitor for Starter<'_> {
+    fn visit<T: HasMeta + DeserializeOwned + Send + Sync + 'static>(&mut self, kind: Kind, feed: Feed<T>) {
+        let scope = Scope::all(&kind.resource()).fields(&kind.field_selector());
+        let mut informer = Informer::<T>::new(self.client, scope);
+        let wants = |each: &&Loop| each.controller.watches().contains(&kind);
+        let interested: Vec<Loop> = self.loops.iter().filter(wants).cloned().collect();
+        let cache = self.cache.clone();
+        informer.on_change(move |told| {
+            let sighting = match told {
+                Told::Added(object) | Told::Updated { new: object, .. } => Sighting::Present(object.clone()),
+                Told::Deleted(object) => Sighting::Absent(object.clone()),
+                Told::Synced => return,
+            };
+            if let Some(change) = feed(&cache, sighting) {
+                interested.iter().for_each(|each| each.observe(&change));
+            }
+        });
+        self.handles.push(informer.spawn());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_chosen_as_upstreams_flag_does() {
+        let cases: [(&[&str], bool); 5] =
+            [(&["*"], true), (&["*", "-a"], false), (&["a"], true), (&["b"], false), (&["-a"], false)];
+        for (controllers, runs) in cases {
+            let controllers = controllers.iter().map(ToString::to_string).collect();
+            let config = ControllersConfig { controllers, ..ControllersConfig::default() };
+            assert_eq!(config.runs("a"), runs, "{:?}", config.controllers);
+        }
+    }
+}

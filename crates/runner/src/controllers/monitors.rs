@@ -1,0 +1,114 @@
+//! Keeps the list of served resources fresh, and a metadata watch on each resource that is collected.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_client::informer::{Change as Told, Handle, Partial};
+use bayplan_client::{Client, Informer, Scope, WorkQueue};
+use bayplan_controllers::discovery::{ApiResource, Resources};
+use bayplan_controllers::garbage_collector::GarbageCollector;
+use bayplan_model::api::Resource;
+use futures::future::join_all;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::discovery::discover;
+
+/// How often the server is asked what it serves.
+const REFRESH: Duration = Duration::from_secs(30);
+
+/// How soon it is asked again after a failure.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long collecting waits for the first watches before it starts regardless.
+const INITIAL_SYNC_MAX: Duration = Duration::from_secs(30);
+
+/// The running task; dropping it stops the watches.
+pub(super) struct Monitors {
+    /// Rung once, when the graph is complete enough to collect by.
+    pub(super) started: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Monitors {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Starts to keep the resources and, if there is a collector, its watches.
+pub(super) fn keep(
+    client: &Client,
+    resources: &Resources,
+    collector: Option<(Arc<GarbageCollector>, WorkQueue<String>)>,
+) -> Monitors {
+    let started = Arc::new(Notify::new());
+    let (client, resources, ring) = (client.clone(), resources.clone(), started.clone());
+    let task = tokio::spawn(async move {
+        let mut watches: HashMap<Resource, Handle> = HashMap::new();
+        let mut first = true;
+        loop {
+            let wait = match discover(&client).await {
+                Ok(found) => {
+                    if resources.replace(found)
+                        && let Some((collector, queue)) = &collector
+                    {
+                        follow(&client, &resources, collector, queue, &mut watches);
+                    }
+                    if std::mem::take(&mut first) {
+                        let synced = join_all(watches.values().map(Handle::synced));
+                        // A watch that cannot start must not keep all the others from being collected.
+                        let _ = tokio::time::timeout(INITIAL_SYNC_MAX, synced).await;
+                        ring.notify_one();
+                    }
+                    REFRESH
+                }
+                Err(error) => {
+                    tracing::warn!("{error}");
+                    RETRY
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    });
+    Monitors { started, task }
+}
+
+/// Starts a watch on each new resource and ends those on resources that are gone.
+fn follow(
+    client: &Client,
+    resources: &Resources,
+    collector: &Arc<GarbageCollector>,
+    queue: &WorkQueue<String>,
+    watches: &mut HashMap<Resource, Handle>,
+) {
+    let all = resources.all();
+    let collected: Vec<&ApiResource> = all.iter().filter(|resource| GarbageCollector::collects(resource)).collect();
+    watches.retain(|watched, _| collected.iter().any(|resource| resource.resource == *watched));
+    for resource in collected {
+        watches.entry(resource.resource.clone()).or_insert_with(|| watch(client, resource, collector, queue));
+    }
+}
+
+fn watch(
+    client: &Client,
+    resource: &ApiResource,
+    collector: &Arc<GarbageCollector>,
+    queue: &WorkQueue<String>,
+) -> Handle {
+    let mut informer = Informer::<Partial>::new(client, Scope::all(&resource.resource).metadata_only());
+    let (collector, queue) = (collector.clone(), queue.clone());
+    let (api_version, kind) = (resource.api_version(), resource.kind.clone());
+    informer.on_change(move |told| {
+        let (object, gone) = match told {
+            Told::Added(object) | Told::Updated { new: object, .. } => (object, false),
+            Told::Deleted(object) => (object, true),
+            Told::Synced => return,
+        };
+        for wakeup in collector.observe_object(&api_version, &kind, &object.metadata, gone) {
+            queue.add_after(wakeup.key, wakeup.after);
+        }
+    });
+    informer.spawn()
+}
