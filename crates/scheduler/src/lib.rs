@@ -8,10 +8,14 @@
 //!
 //! Plugins implement [`framework::Plugin`]; a [`profile::Profile`] is the plugins of one `schedulerName` in their order.
 
+pub mod bind;
 pub mod cluster;
 pub mod config;
 pub mod cycle;
+pub mod effect;
 pub mod framework;
+mod judge;
 pub mod plugins;
 pub mod profile;
 pub mod queue;
+pub mod scheduler;

@@ -1,0 +1,70 @@
+//! The plugins as the queue asks them: PreEnqueue, queueing hints and the order of pods.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::cluster::{Cluster, PodInfo};
+use crate::framework::{Changed, ClusterEvent, Cycle, Hint, PluginName, Points, Status};
+use crate::profile::Profile;
+use crate::queue::{Happening, Judge, QueuedPod, Requeue};
+
+/// Asks the profiles' plugins about pods in the queue.
+pub(crate) struct Profiles<'a> {
+    pub(crate) profiles: &'a [Arc<Profile>],
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) now: Timestamp,
+}
+
+impl Profiles<'_> {
+    fn of(&self, pod: &PodInfo) -> Option<&Profile> {
+        self.profiles.iter().find(|profile| profile.name == pod.spec.scheduler_name).map(|profile| &**profile)
+    }
+
+    fn cycle<'a>(&'a self, pod: &'a PodInfo) -> Cycle<'a> {
+        Cycle { pod, cluster: self.cluster, now: self.now }
+    }
+}
+
+impl Judge for Profiles<'_> {
+    fn pre_enqueue(&self, pod: &PodInfo, first: Option<PluginName>) -> Status {
+        let Some(profile) = self.of(pod) else { return Status::SUCCESS };
+        let mut plugins: Vec<_> = profile.at(Points::PRE_ENQUEUE).iter().map(|&at| profile.plugin(at)).collect();
+        plugins.sort_by_key(|plugin| Some(plugin.name()) != first);
+        let mut answers = plugins.into_iter().map(|plugin| plugin.pre_enqueue(&self.cycle(pod)));
+        answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS)
+    }
+
+    fn requeue(&self, pod: &QueuedPod, happening: &Happening) -> Requeue {
+        let Some(profile) = self.of(&pod.info) else { return Requeue::Skip };
+        let changed = Changed { old: happening.old.as_ref(), new: happening.new.as_ref() };
+        let mut best = Requeue::Skip;
+        for name in pod.unschedulable_plugins.iter().chain(&pod.pending_plugins) {
+            let Some((plugin, registrations)) = profile.registrations(name) else { continue };
+            for registration in registrations.iter().filter(|r| r.event.covers(&happening.event)) {
+                let cycle = self.cycle(&pod.info);
+                let worth = !registration.asks
+                    // A plugin that cannot tell does not keep the pod waiting.
+                    || plugin.hint(&cycle, &happening.event, &changed).unwrap_or(Hint::Queue) == Hint::Queue;
+                if worth {
+                    let pending = pod.pending_plugins.contains(name);
+                    best = best.max(if pending { Requeue::Now } else { Requeue::AfterBackoff });
+                }
+            }
+        }
+        best
+    }
+
+    fn anyone_listens(&self, event: &ClusterEvent) -> bool {
+        self.profiles.iter().any(|profile| profile.all_registrations().any(|r| r.event.covers(event)))
+    }
+
+    fn listens(&self, pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool {
+        let registrations = self.of(pod).and_then(|profile| profile.registrations(plugin));
+        registrations.is_some_and(|(_, list)| list.iter().any(|r| r.event.covers(event)))
+    }
+
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        self.profiles.first().is_some_and(|profile| profile.queue_sort().less(a, b))
+    }
+}

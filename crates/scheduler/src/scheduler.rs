@@ -1,0 +1,453 @@
+//! The scheduler: owns queue and cluster, takes events in, gives effects out.
+
+mod events;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::api::EventType;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::bind::{BindOutcome, Binding};
+use crate::cluster::{Cluster, Object, PodInfo};
+use crate::config::Configuration;
+use crate::cycle::filter::Search;
+use crate::cycle::fit_error::Diagnosis;
+use crate::cycle::preempt::Preemption;
+use crate::cycle::select::TieBreak;
+use crate::cycle::{Attempt, Decision};
+use crate::effect::{Effect, StatusUpdate, event};
+use crate::framework::{
+    ClusterEvent, Code, Cycle, CycleStates, EventResource, Nomination, PluginName, Points, Registry, Status, action,
+};
+use crate::judge::Profiles;
+use crate::profile::{self, Profile};
+use crate::queue::{Backoff, Happening, Place, Queue, QueuedPod};
+
+/// Longest wait on Permit, whatever a plugin asks for.
+const PERMIT_TIMEOUT_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Why a scheduler cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A profile is wrong.
+    #[error("initializing profiles: creating profile for scheduler name {name}: {error}")]
+    Profile {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        #[source]
+        error: profile::Error,
+    },
+    /// Profiles order the queue differently.
+    #[error("initializing profiles: different queue sort plugins for profile {name:?}: {own:?}, first: {first:?}")]
+    QueueSort {
+        /// The profile.
+        name: String,
+        /// Its plugin.
+        own: PluginName,
+        /// The first profile's plugin.
+        first: PluginName,
+    },
+}
+
+/// Something the scheduler is told.
+pub enum Input {
+    /// An object was added or changed.
+    Upsert(Object),
+    /// An object is gone; this is its last known version.
+    Delete(Object),
+    /// A binding cycle ended.
+    Bound(Box<BindOutcome>),
+    /// An eviction ended.
+    Preempted {
+        /// The pod it was for.
+        uid: String,
+        /// Whether all victims are on their way.
+        result: Result<(), String>,
+    },
+}
+
+/// A placed pod that Permit plugins hold back.
+struct Waiting {
+    binding: Binding,
+    /// Who holds it back, and until when.
+    holders: Vec<(PluginName, Timestamp, Duration)>,
+}
+
+/// Queue, cluster and profiles under one owner.
+pub struct Scheduler {
+    profiles: Vec<Arc<Profile>>,
+    queue: Queue,
+    cluster: Cluster,
+    ties: TieBreak,
+    percentage: Option<i32>,
+    next_start: usize,
+    waiting: BTreeMap<String, Waiting>,
+    /// UIDs of pods whose binding cycle runs.
+    binding: BTreeSet<String>,
+    effects: Vec<Effect>,
+}
+
+impl Scheduler {
+    /// Builds a scheduler without any object.
+    pub fn new(configuration: &Configuration, registry: &Registry, ties: TieBreak) -> Result<Self, Error> {
+        let mut profiles: Vec<Arc<Profile>> = Vec::new();
+        for config in &configuration.profiles {
+            let name = config.scheduler_name.clone().unwrap_or_default();
+            let profile = Profile::build(config, registry).map_err(|error| Error::Profile { name, error })?;
+            if let Some(first) = profiles.first()
+                && first.queue_sort().name() != profile.queue_sort().name()
+            {
+                let (own, first) = (profile.queue_sort().name(), first.queue_sort().name());
+                return Err(Error::QueueSort { name: profile.name.clone(), own, first });
+            }
+            profiles.push(Arc::new(profile));
+        }
+        let backoff = Backoff {
+            initial: SignedDuration::from_secs(configuration.pod_initial_backoff_seconds),
+            max: SignedDuration::from_secs(configuration.pod_max_backoff_seconds),
+        };
+        Ok(Scheduler {
+            profiles,
+            queue: Queue::new(backoff),
+            cluster: Cluster::new(),
+            ties,
+            percentage: configuration.percentage_of_nodes_to_score.filter(|percentage| *percentage > 0),
+            next_start: 0,
+            waiting: BTreeMap::new(),
+            binding: BTreeSet::new(),
+            effects: Vec::new(),
+        })
+    }
+
+    /// What is known of the cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The pods that wait for a node.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The profile of this `schedulerName`.
+    pub fn profile(&self, name: &str) -> Option<&Arc<Profile>> {
+        self.profiles.iter().find(|profile| profile.name == name)
+    }
+
+    /// True for a pod that was placed and waits for Permit.
+    pub fn is_waiting(&self, uid: &str) -> bool {
+        self.waiting.contains_key(uid)
+    }
+
+    /// True for a pod whose binding cycle runs.
+    pub fn is_binding(&self, uid: &str) -> bool {
+        self.binding.contains(uid)
+    }
+
+    /// What is to be done outside, oldest first.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Takes an event in.
+    pub fn handle(&mut self, input: Input, now: Timestamp) {
+        match input {
+            Input::Upsert(object) => self.upsert(object, now),
+            Input::Delete(object) => self.delete(object, now),
+            Input::Bound(outcome) => self.bound(*outcome, now),
+            Input::Preempted { uid, result } => self.preempted(&uid, result.is_err(), now),
+        }
+    }
+
+    /// Runs timers: backoffs, the flush of pods that nothing woke, and waits on Permit.
+    pub fn tick(&mut self, now: Timestamp) {
+        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.tick(now, &judge);
+        let expired: Vec<(String, Status)> = self
+            .waiting
+            .iter()
+            .filter_map(|(uid, waiting)| {
+                let (plugin, _, timeout) = waiting.holders.iter().find(|(_, deadline, _)| *deadline <= now)?;
+                let text = format!("rejected due to timeout after waiting {timeout:?} at plugin {plugin}");
+                Some((uid.clone(), Status::unschedulable(text).by(plugin)))
+            })
+            .collect();
+        for (uid, status) in expired {
+            self.end_waiting(&uid, status, now);
+        }
+    }
+
+    /// When [`Scheduler::tick`] has something to do next.
+    pub fn next_tick(&self) -> Option<Timestamp> {
+        let permits = self.waiting.values().flat_map(|w| w.holders.iter().map(|(_, deadline, _)| *deadline));
+        self.queue.next_tick().into_iter().chain(permits).min()
+    }
+
+    /// A Permit plugin lets a waiting pod go; the last one starts the binding.
+    pub fn allow(&mut self, uid: &str, plugin: PluginName) {
+        let Some(waiting) = self.waiting.get_mut(uid) else { return };
+        waiting.holders.retain(|(holder, ..)| *holder != plugin);
+        if waiting.holders.is_empty()
+            && let Some(waiting) = self.waiting.remove(uid)
+        {
+            self.start_binding(waiting.binding);
+        }
+    }
+
+    /// A Permit plugin rejects a waiting pod.
+    pub fn reject(&mut self, uid: &str, plugin: PluginName, reason: String, now: Timestamp) {
+        self.end_waiting(uid, Status::unschedulable(reason).by(plugin), now);
+    }
+
+    /// Makes pods ready to be tried at once.
+    pub fn activate(&mut self, uids: &[String], now: Timestamp) {
+        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.activate(uids, now, &judge);
+    }
+
+    /// Tries the next pod; false when none is ready.
+    pub fn schedule_one(&mut self, now: Timestamp) -> bool {
+        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+        let Some(pod) = self.queue.pop(&judge) else { return false };
+        let uid = pod.info.uid().to_owned();
+        let Some(profile) = self.profile(&pod.info.spec.scheduler_name).cloned() else {
+            self.queue.done(&uid);
+            return true;
+        };
+        if pod.info.is_terminating() {
+            let note = format!("skip schedule deleting pod: {}", pod.info.key());
+            let told = event(&pod.info, EventType::Warning, "FailedScheduling", "Scheduling", note);
+            self.effects.push(Effect::Record(told));
+            self.queue.done(&uid);
+        } else if self.cluster.placed(&uid).is_some() {
+            self.queue.done(&uid);
+        } else {
+            self.attempt(profile, pod, now);
+        }
+        true
+    }
+
+    fn attempt(&mut self, profile: Arc<Profile>, pod: QueuedPod, now: Timestamp) {
+        let search = Search { start: self.next_start, percentage: profile.percentage.or(self.percentage) };
+        let info = pod.info.clone();
+        let mut attempt = Attempt::new(&profile, &self.cluster, &self.queue.nominator, &info, now);
+        let (decision, evaluated) = attempt.decide(search, &mut self.ties);
+        let states = attempt.states;
+        self.next_start = (self.next_start + evaluated) % self.cluster.node_count().max(1);
+        match decision {
+            Decision::Node(node) => self.place(Arc::clone(&profile), pod, node, states, now),
+            Decision::NoNodes => {
+                let status = Status::unresolvable("no nodes available to schedule pods");
+                self.fail(pod, Failure::of(status), now);
+            }
+            Decision::Failed(status) => self.fail(pod, Failure::of(status), now),
+            Decision::Unfit(unfit) => {
+                let unfit = *unfit;
+                let preemption = unfit.preemption.and_then(|preemption| self.begin_preemption(preemption, now));
+                self.fail(pod, Failure::unfit(unfit.diagnosis, unfit.nomination), now);
+                self.effects.extend(preemption.map(Effect::Preempt));
+            }
+        }
+    }
+
+    /// Assume, Reserve, Permit.
+    fn place(&mut self, profile: Arc<Profile>, pod: QueuedPod, node: String, states: CycleStates, now: Timestamp) {
+        let assumed = Arc::new(pod.info.assumed_on(&node));
+        if let Err(error) = self.cluster.assume(assumed.clone()) {
+            return self.fail(pod, Failure::of(Status::error(error.to_string())), now);
+        }
+        self.queue.nominator.remove(pod.info.uid());
+        let mut binding = Binding { profile, pod, assumed, node, states };
+        let status = self.reserve(&mut binding);
+        if !status.is_success() {
+            return self.undo(binding, status, now);
+        }
+        match self.permit(&mut binding, now) {
+            Err(status) => self.undo(binding, status, now),
+            Ok(holders) if holders.is_empty() => self.start_binding(binding),
+            Ok(holders) => {
+                let nominate = StatusUpdate::nominate(&binding.pod.info, &binding.node);
+                self.effects.push(Effect::UpdateStatus(nominate));
+                self.waiting.insert(binding.pod.info.uid().to_owned(), Waiting { binding, holders });
+            }
+        }
+    }
+
+    fn reserve(&mut self, binding: &mut Binding) -> Status {
+        for &plugin in binding.profile.at(Points::RESERVE) {
+            let state = binding.states.get_mut(plugin);
+            let status = state.reserve(&mut self.cluster, &binding.assumed, &binding.node);
+            if !status.is_success() {
+                return named("Reserve", status);
+            }
+        }
+        Status::SUCCESS
+    }
+
+    /// Runs Permit; who makes the pod wait is returned with the deadline.
+    fn permit(&self, binding: &mut Binding, now: Timestamp) -> Result<Vec<(PluginName, Timestamp, Duration)>, Status> {
+        let mut holders = Vec::new();
+        for &plugin in binding.profile.at(Points::PERMIT) {
+            let cycle = Cycle { pod: &binding.assumed, cluster: &self.cluster, now };
+            let answer = binding.states.get_mut(plugin).permit(&cycle, &binding.node);
+            match answer.status.code {
+                Code::Success => {}
+                Code::Wait => {
+                    let timeout = answer.timeout.min(PERMIT_TIMEOUT_MAX);
+                    let deadline = now.saturating_add(timeout).unwrap_or(now);
+                    holders.push((answer.status.plugin, deadline, timeout));
+                }
+                _ => return Err(named("Permit", answer.status)),
+            }
+        }
+        Ok(holders)
+    }
+
+    fn start_binding(&mut self, binding: Binding) {
+        let uid = binding.pod.info.uid();
+        self.queue.done(uid);
+        self.binding.insert(uid.to_owned());
+        self.effects.push(Effect::Bind(Box::new(binding)));
+    }
+
+    /// Takes an assumed pod off its node and back into the queue.
+    fn undo(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
+        for &plugin in binding.profile.at(Points::RESERVE).iter().rev() {
+            let state = binding.states.get_mut(plugin);
+            state.unreserve(&mut self.cluster, &binding.assumed, &binding.node);
+        }
+        self.cluster.forget(binding.assumed.uid());
+        let failure = match status.is_rejected() {
+            true => Failure::unfit(Diagnosis::of_one(&binding.node, status), Nomination::Override(String::new())),
+            false => Failure::of(status),
+        };
+        let uid = binding.pod.info.uid().to_owned();
+        let freed = Happening {
+            event: ClusterEvent::new(EventResource::AssignedPod, action::DELETE),
+            old: Some(Object::Pod(binding.assumed.pod.clone())),
+            new: None,
+        };
+        // A pod that was turned down does not wake itself; one whose binding broke backs off anyway.
+        self.fail(binding.pod, failure, now);
+        self.happen(&freed, &|pod| pod.uid() != uid, now);
+    }
+
+    fn bound(&mut self, outcome: BindOutcome, now: Timestamp) {
+        self.binding.remove(outcome.uid());
+        if !outcome.status.is_success() {
+            self.undo(outcome.binding, outcome.status, now);
+        }
+    }
+
+    fn end_waiting(&mut self, uid: &str, status: Status, now: Timestamp) {
+        if let Some(waiting) = self.waiting.remove(uid) {
+            self.undo(waiting.binding, status, now);
+        }
+    }
+
+    /// Turns waiting victims away in memory; what is left to evict through the API is returned.
+    fn begin_preemption(&mut self, mut preemption: Preemption, now: Timestamp) -> Option<Preemption> {
+        for victim in &preemption.victims {
+            if self.waiting.contains_key(victim.uid()) {
+                self.end_waiting(victim.uid(), Status::error("preempted"), now);
+                let by = preemption.preemptor.uid();
+                let note = format!("Preempted by pod {by} on node {} (in kube-scheduler memory).", preemption.node);
+                let told = event(victim, EventType::Normal, "Preempted", "Preempting", note);
+                self.effects.push(Effect::Record(told));
+            }
+        }
+        let cluster = &self.cluster;
+        preemption.victims.retain(|v| !v.is_terminating() && cluster.placed(v.uid()).is_some());
+        if preemption.victims.is_empty() {
+            return None;
+        }
+        self.cluster.preempting.insert(preemption.preemptor.uid().to_owned());
+        Some(preemption)
+    }
+
+    fn preempted(&mut self, uid: &str, failed: bool, now: Timestamp) {
+        self.cluster.preempting.remove(uid);
+        if failed || self.queue.place(uid) == Some(Place::Gated) {
+            self.activate(&[uid.to_owned()], now);
+        }
+    }
+
+    /// A pod could not be placed: back into the queue, and tell the user.
+    fn fail(&mut self, mut pod: QueuedPod, failure: Failure, now: Timestamp) {
+        let meta = &pod.info.metadata;
+        let uid = meta.uid.clone();
+        let current = self.cluster.objects.pods.get(&meta.namespace, &meta.name).cloned();
+        let Some(current) = current.filter(|now| now.metadata.uid == uid && !now.is_assigned()) else {
+            return self.queue.done(&uid);
+        };
+        if current.metadata.resource_version != meta.resource_version {
+            pod.info = Arc::new(PodInfo::new(current));
+        }
+        let info = pod.info.clone();
+        pod.unschedulable_plugins = failure.unschedulable_plugins;
+        pod.pending_plugins = failure.pending_plugins;
+        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.add_unschedulable(pod, now, &judge);
+        self.queue.nominator.add(&info, &failure.nomination);
+        let told = event(&info, EventType::Warning, "FailedScheduling", "Scheduling", failure.message.clone());
+        self.effects.push(Effect::Record(told));
+        let nominated = match &failure.nomination {
+            Nomination::Keep => None,
+            Nomination::Override(node) => Some(node.as_str()),
+        };
+        let why = (failure.reason, failure.message.as_str());
+        let update = StatusUpdate::of(&info, "PodScheduled", "False", why, nominated, now);
+        self.effects.extend(update.map(Effect::UpdateStatus));
+    }
+
+    /// Something happened that may let rejected pods fit.
+    fn happen(&mut self, happening: &Happening, may: &dyn Fn(&PodInfo) -> bool, now: Timestamp) {
+        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.move_all(happening, may, now, &judge);
+    }
+}
+
+/// Rejections pass through; errors say which plugin failed where.
+fn named(point: &str, status: Status) -> Status {
+    if status.is_rejected() {
+        return status;
+    }
+    let name = status.plugin;
+    Status::error(format!("running {point} plugin {name:?}: {status}")).by(name)
+}
+
+/// Why a pod goes back into the queue.
+struct Failure {
+    reason: &'static str,
+    message: String,
+    nomination: Nomination,
+    unschedulable_plugins: BTreeSet<PluginName>,
+    pending_plugins: BTreeSet<PluginName>,
+}
+
+impl Failure {
+    fn of(status: Status) -> Self {
+        Failure {
+            reason: if status.is_rejected() { "Unschedulable" } else { "SchedulerError" },
+            message: status.message(),
+            nomination: Nomination::Override(String::new()),
+            unschedulable_plugins: BTreeSet::new(),
+            pending_plugins: BTreeSet::new(),
+        }
+    }
+
+    fn unfit(diagnosis: Diagnosis, nomination: Nomination) -> Self {
+        Failure {
+            reason: "Unschedulable",
+            message: diagnosis.message(),
+            nomination,
+            unschedulable_plugins: diagnosis.unschedulable_plugins,
+            pending_plugins: diagnosis.pending_plugins,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Objects that come, change and go: what each means for the cluster and for the queue.
+
+use std::sync::Arc;
+
+use bayplan_model::node::Node;
+use bayplan_model::pod::Pod;
+use jiff::Timestamp;
+
+use super::Scheduler;
+use crate::cluster::{Object, PodInfo};
+use crate::framework::event::{node_updates, pod_updates};
+use crate::framework::{ClusterEvent, EventResource, Status, action};
+use crate::judge::Profiles;
+use crate::queue::Happening;
+
+fn anyone(_: &PodInfo) -> bool {
+    true
+}
+
+impl Scheduler {
+    pub(super) fn upsert(&mut self, object: Object, now: Timestamp) {
+        match object {
+            Object::Pod(pod) if pod.is_terminal() => self.delete_pod(&pod, now),
+            Object::Pod(pod) => self.upsert_pod(pod, now),
+            Object::Node(node) => self.upsert_node(node, now),
+            other => {
+                let old = self.cluster.objects.store(&other);
+                let Some(resource) = other.event_resource() else { return };
+                let kind = if old.is_some() { action::UPDATE } else { action::ADD };
+                let event = ClusterEvent::new(resource, kind);
+                self.happen(&Happening { event, old, new: Some(other) }, &anyone, now);
+            }
+        }
+    }
+
+    pub(super) fn delete(&mut self, object: Object, now: Timestamp) {
+        match object {
+            Object::Pod(pod) => self.delete_pod(&pod, now),
+            Object::Node(node) => self.delete_node(&node, now),
+            other => {
+                let Some(old) = self.cluster.objects.remove(&other) else { return };
+                let Some(resource) = old.event_resource() else { return };
+                let event = ClusterEvent::new(resource, action::DELETE);
+                self.happen(&Happening { event, old: Some(old), new: None }, &anyone, now);
+            }
+        }
+    }
+
+    fn upsert_node(&mut self, node: Arc<Node>, now: Timestamp) {
+        let old = self.cluster.set_node(node.clone());
+        let events = match &old {
+            None => vec![ClusterEvent::new(EventResource::Node, action::ADD)],
+            Some(old) => node_updates(old, &node),
+        };
+        for event in events {
+            let (old, new) = (old.clone().map(Object::Node), Some(Object::Node(node.clone())));
+            self.happen(&Happening { event, old, new }, &anyone, now);
+        }
+    }
+
+    fn delete_node(&mut self, node: &Arc<Node>, now: Timestamp) {
+        // Hints look at the cluster as it was: the event comes first.
+        let event = ClusterEvent::new(EventResource::Node, action::DELETE);
+        self.happen(&Happening { event, old: Some(Object::Node(node.clone())), new: None }, &anyone, now);
+        self.cluster.remove_node(&node.metadata.name);
+    }
+
+    fn upsert_pod(&mut self, pod: Arc<Pod>, now: Timestamp) {
+        let meta = &pod.metadata;
+        let old = self.cluster.objects.pods.get(&meta.namespace, &meta.name).cloned();
+        if let Some(other) = old.as_ref().filter(|old| old.metadata.uid != meta.uid) {
+            // The deletion of a former pod of the same name was missed.
+            self.delete_pod(other, now);
+            return self.upsert_pod(pod, now);
+        }
+        self.cluster.objects.store(&Object::Pod(pod.clone()));
+        if pod.is_assigned() {
+            self.upsert_assigned(old, pod, now);
+        } else if self.profile(&pod.spec.scheduler_name).is_some() {
+            self.upsert_pending(old, pod, now);
+        }
+    }
+
+    fn upsert_assigned(&mut self, old: Option<Arc<Pod>>, pod: Arc<Pod>, now: Timestamp) {
+        self.cluster.set_pod(Arc::new(PodInfo::new(pod.clone())));
+        let was_assigned = old.as_ref().filter(|old| old.is_assigned());
+        let (events, before) = match was_assigned {
+            Some(old) => (pod_updates(old, &pod), Some(Object::Pod(old.clone()))),
+            None => {
+                let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+                self.queue.delete(&pod.metadata.uid, &judge);
+                (vec![ClusterEvent::new(EventResource::AssignedPod, action::ADD)], None)
+            }
+        };
+        for event in events {
+            let new = Some(Object::Pod(pod.clone()));
+            self.happen(&Happening { event, old: before.clone(), new }, &anyone, now);
+        }
+    }
+
+    fn upsert_pending(&mut self, old: Option<Arc<Pod>>, pod: Arc<Pod>, now: Timestamp) {
+        let Some(old) = old else {
+            let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+            return self.queue.add(Arc::new(PodInfo::new(pod)), now, &judge);
+        };
+        if old.metadata.resource_version == pod.metadata.resource_version && !pod.metadata.resource_version.is_empty() {
+            return;
+        }
+        if self.cluster.is_assumed(&pod.metadata.uid) {
+            if pod.is_terminating() && !old.is_terminating() {
+                self.assumed_pod_deleted(&pod, now);
+            }
+            return;
+        }
+        let (before, after) = (PodInfo::new(old.clone()), Arc::new(PodInfo::new(pod.clone())));
+        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.update(&before, &after, now, &judge);
+        if old.is_nominated() && old.status.nominated_node_name != pod.status.nominated_node_name {
+            self.room_freed(&old, old.priority(), now);
+        }
+    }
+
+    fn delete_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+        let Some(Object::Pod(last)) = self.cluster.objects.remove(&Object::Pod(pod.clone())) else { return };
+        let uid = last.metadata.uid.clone();
+        if last.is_assigned() {
+            self.cluster.remove_pod(&uid);
+            return self.room_freed(&last, i32::MAX, now);
+        }
+        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.delete(&uid, &judge);
+        if self.cluster.is_assumed(&uid) {
+            self.assumed_pod_deleted(&last, now);
+        } else if last.is_nominated() {
+            self.room_freed(&last, last.priority(), now);
+        }
+    }
+
+    /// A pod that was given a node is deleted before it is bound: its room is free again at once.
+    fn assumed_pod_deleted(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+        let uid = &pod.metadata.uid;
+        if self.is_waiting(uid) {
+            self.end_waiting(uid, Status::unschedulable("removed"), now);
+        } else {
+            self.cluster.forget(uid);
+        }
+        self.room_freed(pod, i32::MAX, now);
+    }
+
+    /// Tells pods of at most this priority that a pod left (or will not come to) a node.
+    fn room_freed(&mut self, pod: &Arc<Pod>, priority: i32, now: Timestamp) {
+        let event = ClusterEvent::new(EventResource::AssignedPod, action::DELETE);
+        let happening = Happening { event, old: Some(Object::Pod(pod.clone())), new: None };
+        self.happen(&happening, &|waiting| waiting.priority() <= priority, now);
+    }
+}
