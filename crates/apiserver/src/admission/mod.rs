@@ -1,8 +1,28 @@
 //! What the cluster says about a write: the admission plugins, in upstream's order.
+//!
+//! ```text
+//!   decoded, defaulted object ─▶ admit (may change it) ─▶ strategy, validation ─▶ validate (may only refuse) ─▶ store
+//! ```
+
+use bayplan_model::status::Status;
+use serde_json::Value;
 
 use crate::registry::Objects;
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
+use crate::status_errors;
 use crate::user::User;
+
+mod limit_ranger;
+mod namespace_lifecycle;
+mod node;
+mod pod_resources;
+mod priority;
+mod resource_quota;
+mod runtime_class;
+mod service_account;
+mod storage;
+mod tolerations;
+mod topology_labels;
 
 /// What a write does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,3 +54,135 @@ pub struct AdmissionContext<'a> {
     /// The other objects.
     pub objects: &'a dyn Objects,
 }
+
+/// Which of the plugins that lean on a controller are on; the others always are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plugins {
+    /// `ServiceAccount`: pods get an account and its token. Needs the controller that makes the accounts.
+    pub service_account: bool,
+    /// `TaintNodesByCondition`: nodes start unschedulable. Needs the node lifecycle controller.
+    pub taint_nodes_by_condition: bool,
+    /// `StorageObjectInUseProtection`: volumes and claims get finalizers. Needs the controllers that remove them.
+    pub storage_object_in_use_protection: bool,
+}
+
+impl Default for Plugins {
+    /// What can work without controllers that do not exist yet.
+    fn default() -> Self {
+        Plugins { service_account: true, taint_nodes_by_condition: false, storage_object_in_use_protection: false }
+    }
+}
+
+impl Plugins {
+    /// The plugins that may change the object, before validation. A deletion has no object: give it `Null`.
+    pub async fn admit(
+        &self,
+        context: &AdmissionContext<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        namespace_lifecycle::admit(context, object).await?;
+        limit_ranger::admit(context, object).await?;
+        if self.service_account {
+            service_account::admit(context, object).await?;
+        }
+        if self.taint_nodes_by_condition {
+            node::admit(context, object);
+        }
+        priority::admit(context, object, old).await?;
+        tolerations::admit(context, object);
+        storage::admit_class(context, object).await?;
+        if self.storage_object_in_use_protection {
+            storage::admit_finalizer(context, object);
+        }
+        runtime_class::admit(context, object).await?;
+        topology_labels::admit(context, object).await
+    }
+
+    /// The plugins that may only refuse, after validation. A deletion has no object: give it `Null`.
+    pub async fn validate(
+        &self,
+        context: &AdmissionContext<'_>,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        limit_ranger::validate(context, object).await?;
+        priority::validate(context, object).await?;
+        storage::validate_resize(context, object, old).await?;
+        runtime_class::validate(context, object).await?;
+        resource_quota::validate(context, object, old).await
+    }
+}
+
+impl AdmissionContext<'_> {
+    /// Whether the write is to this core resource itself, not to one of its subresources.
+    fn is(&self, group: &str, plural: &str) -> bool {
+        self.subresource.is_empty() && self.resource.group == group && self.resource.plural == plural
+    }
+
+    fn is_new(&self, group: &str, plural: &str) -> bool {
+        self.operation == Operation::Create && self.is(group, plural)
+    }
+
+    /// The 403 that refuses the write. A name that is yet to be generated is shown by its prefix.
+    fn refuse(&self, object: &Value, why: impl std::fmt::Display) -> Status {
+        let given = |pointer| text(object, pointer);
+        let name = [self.name, given("/metadata/name"), given("/metadata/generateName"), "Unknown"]
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or_default();
+        status_errors::forbidden(self.resource, name, why)
+    }
+}
+
+/// A resource admission reads.
+fn row(group: &str, plural: &str) -> Result<&'static Resource, Status> {
+    resources::find(group, "v1", plural)
+        .ok_or_else(|| status_errors::internal(format!("{plural} are needed for admission, but not served")))
+}
+
+/// The text at a JSON pointer, empty when there is none.
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The elements of the list at a JSON pointer.
+fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The list `object[key]`, made when it is missing; `None` when `object` is no object or the field no list.
+fn list_mut<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
+    let field = object.as_object_mut()?.entry(key).or_insert(Value::Null);
+    if field.is_null() {
+        *field = Value::Array(Vec::new());
+    }
+    field.as_array_mut()
+}
+
+/// The map `object[key]`, made when it is missing; `None` when `object` is no object or the field no map.
+fn map_mut<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
+    let field = object.as_object_mut()?.entry(key).or_insert(Value::Null);
+    if field.is_null() {
+        *field = Value::Object(serde_json::Map::new());
+    }
+    field.as_object_mut()
+}
+
+/// Several errors as upstream prints an aggregate: without repetitions, in brackets when more than one remains.
+fn aggregate(errors: Vec<String>) -> Option<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    match distinct.len() {
+        0 => None,
+        1 => distinct.pop(),
+        _ => Some(format!("[{}]", distinct.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

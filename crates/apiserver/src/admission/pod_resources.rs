@@ -1,0 +1,77 @@
+//! What a pod asks for in total: its containers together, and its init containers one after the other.
+
+use std::collections::BTreeMap;
+
+use bayplan_model::quantity::Quantity;
+use serde_json::Value;
+
+use super::list;
+
+/// Amounts by resource name.
+pub(super) type Amounts = BTreeMap<String, Quantity>;
+
+/// Reads a resource list; what cannot be read is left out, validation names it.
+pub(super) fn amounts(value: &Value) -> Amounts {
+    let entries = value.as_object().into_iter().flatten();
+    entries.filter_map(|(name, value)| Some((name.clone(), quantity(value)?))).collect()
+}
+
+fn quantity(value: &Value) -> Option<Quantity> {
+    match value {
+        Value::String(text) => Quantity::parse(text).ok(),
+        Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
+        _ => None,
+    }
+}
+
+/// The pod's total of `requests` or `limits`, overhead included. Sidecars run beside everything that follows them;
+/// amounts stated for the pod as a whole take the place of the containers' sum.
+pub(super) fn pod_totals(pod: &Value, part: &str) -> Amounts {
+    let of = |container: &Value| amounts(&container["resources"][part]);
+    let mut total = Amounts::new();
+    list(pod, "/spec/containers").for_each(|container| add(&mut total, &of(container)));
+    let mut sidecars = Amounts::new();
+    let mut peak = Amounts::new();
+    for container in list(pod, "/spec/initContainers") {
+        let mut during = of(container);
+        if container["restartPolicy"] == "Always" {
+            add(&mut sidecars, &during);
+            during.clone_from(&sidecars);
+        } else {
+            add(&mut during, &sidecars);
+        }
+        raise(&mut peak, &during);
+    }
+    add(&mut total, &sidecars);
+    raise(&mut total, &peak);
+    if let Some(stated) = pod.pointer("/spec/resources") {
+        total.extend(amounts(&stated[part]));
+    }
+    if let Some(overhead) = pod.pointer("/spec/overhead") {
+        // Overhead counts against a limit only where there is one.
+        let overhead = amounts(overhead).into_iter().filter(|(name, _)| part == "requests" || total.contains_key(name));
+        let overhead: Amounts = overhead.collect();
+        add(&mut total, &overhead);
+    }
+    total
+}
+
+/// Adds amounts to a sum.
+pub(super) fn add(sum: &mut Amounts, amounts: &Amounts) {
+    for (name, amount) in amounts {
+        match sum.get_mut(name) {
+            Some(sum) => sum.add(amount),
+            None => {
+                sum.insert(name.clone(), amount.clone());
+            }
+        }
+    }
+}
+
+fn raise(peak: &mut Amounts, amounts: &Amounts) {
+    for (name, amount) in amounts {
+        if peak.get(name).is_none_or(|known| known < amount) {
+            peak.insert(name.clone(), amount.clone());
+        }
+    }
+}

@@ -1,0 +1,273 @@
+use serde_json::json;
+
+use super::*;
+use crate::serviceaccounts::tests::Fixture;
+
+/// A write in namespace `ns`, judged by all plugins.
+struct Write<'a> {
+    operation: Operation,
+    group: &'a str,
+    plural: &'a str,
+    subresource: &'a str,
+    name: &'a str,
+}
+
+const NEW_POD: Write<'static> =
+    Write { operation: Operation::Create, group: "", plural: "pods", subresource: "", name: "" };
+
+async fn judge(world: &Fixture, write: &Write<'_>, object: Value, old: Option<Value>) -> Result<Value, String> {
+    let resource = resources::find(write.group, "v1", write.plural).unwrap();
+    let user = User::new("admin", [""; 0]);
+    let context = AdmissionContext {
+        operation: write.operation,
+        resource,
+        subresource: write.subresource,
+        namespace: if resource.namespaced() { "ns" } else { "" },
+        name: write.name,
+        user: &user,
+        dry_run: false,
+        objects: world,
+    };
+    let plugins = Plugins { storage_object_in_use_protection: true, ..Plugins::default() };
+    let mut object = object;
+    let say = |status: Status| format!("{} {}", status.code, status.message);
+    plugins.admit(&context, &mut object, old.as_ref()).await.map_err(say)?;
+    plugins.validate(&context, &object, old.as_ref()).await.map_err(say)?;
+    Ok(object)
+}
+
+fn world(more: &[(&str, Value)]) -> Fixture {
+    let world = Fixture::with(&[
+        ("namespaces", json!({"metadata": {"name": "ns"}, "status": {"phase": "Active"}})),
+        ("serviceaccounts", json!({"metadata": {"name": "default", "namespace": "ns"}})),
+    ]);
+    more.iter().for_each(|(plural, object)| world.put(plural, object.clone()));
+    world
+}
+
+fn pod(spec: Value) -> Value {
+    let mut pod =
+        json!({"metadata": {"name": "p", "namespace": "ns"}, "spec": {"automountServiceAccountToken": false}});
+    pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    pod
+}
+
+#[tokio::test]
+async fn a_plain_pod_gets_account_priority_and_tolerations() {
+    let container = json!({"name": "c"});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}});
+    let pod = judge(&world(&[]), &NEW_POD, pod, None).await.unwrap();
+    let spec = &pod["spec"];
+    assert_eq!((&spec["priority"], &spec["preemptionPolicy"]), (&json!(0), &json!("PreemptLowerPriority")));
+    assert_eq!((&spec["serviceAccountName"], &spec["serviceAccount"]), (&json!("default"), &json!("default")));
+    assert_eq!(spec["tolerations"].as_array().unwrap().len(), 2);
+    let volume = spec["volumes"][0]["name"].as_str().unwrap();
+    assert!(volume.starts_with("kube-api-access-") && volume.len() == 21, "{volume}");
+    assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], volume);
+}
+
+#[tokio::test]
+async fn refusals_are_worded_as_upstream() {
+    let class = |name: &str, more: Value| {
+        let mut class = json!({"metadata": {"name": name}, "value": 50});
+        class.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        ("priorityclasses", class)
+    };
+    let limits = json!({"metadata": {"name": "l", "namespace": "ns"}, "spec": {"limits": [
+        {"type": "Container", "min": {"cpu": "10m"}, "max": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "10"},
+         "default": {"cpu": "500m"}, "defaultRequest": {"cpu": "100m"}}]}});
+    let quota = json!({"metadata": {"name": "q", "namespace": "ns"},
+        "status": {"hard": {"pods": "3"}, "used": {"pods": "3"}}});
+    let cases: Vec<(Fixture, Value, &str)> = vec![
+        (Fixture::default(), pod(json!({})), "404 namespaces \"ns\" not found"),
+        (
+            world(&[("namespaces", json!({"metadata": {"name": "ns"}, "status": {"phase": "Terminating"}}))]),
+            pod(json!({})),
+            "403 pods \"p\" is forbidden: unable to create new content in namespace ns because it is being terminated",
+        ),
+        (
+            world(&[]),
+            pod(json!({"serviceAccountName": "robot"})),
+            "403 pods \"p\" is forbidden: error looking up service account ns/robot: serviceaccount \"robot\" not found",
+        ),
+        (
+            world(&[]),
+            pod(json!({"priorityClassName": "nope"})),
+            "403 pods \"p\" is forbidden: no PriorityClass with name nope was found",
+        ),
+        (
+            world(&[class("hi", json!({}))]),
+            pod(json!({"priorityClassName": "hi", "priority": 7})),
+            "403 pods \"p\" is forbidden: the integer value of priority (7) must not be provided in pod spec; priority \
+             admission controller computed 50 from the given PriorityClass name",
+        ),
+        (
+            world(&[class("never", json!({"preemptionPolicy": "Never"}))]),
+            pod(json!({"priorityClassName": "never", "preemptionPolicy": "PreemptLowerPriority"})),
+            "403 pods \"p\" is forbidden: the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided \
+             in pod spec; priority admission controller computed Never from the given PriorityClass name",
+        ),
+        (
+            world(&[("limitranges", limits.clone())]),
+            pod(
+                json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "3"}, "requests": {"cpu": "3"}}}]}),
+            ),
+            "403 pods \"p\" is forbidden: maximum cpu usage per Container is 2, but limit is 3",
+        ),
+        (
+            world(&[("limitranges", limits)]),
+            pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1m"}}}]})),
+            "403 pods \"p\" is forbidden: [minimum cpu usage per Container is 10m, but request is 1m, cpu max limit to \
+             request ratio per Container is 10, but provided ratio is 500.000000]",
+        ),
+        (
+            world(&[("resourcequotas", quota)]),
+            pod(json!({})),
+            "403 pods \"p\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3",
+        ),
+        (
+            world(&[]),
+            pod(json!({"runtimeClassName": "kata"})),
+            "403 pods \"p\" is forbidden: pod rejected: RuntimeClass \"kata\" not found",
+        ),
+    ];
+    for (world, pod, expected) in cases {
+        assert_eq!(judge(&world, &NEW_POD, pod, None).await.unwrap_err(), expected);
+    }
+}
+
+#[tokio::test]
+async fn limits_fill_in_defaults_and_say_so() {
+    let limits = json!({"metadata": {"name": "l", "namespace": "ns"}, "spec": {"limits": [
+        {"type": "Container", "default": {"cpu": "500m", "memory": "256Mi"}, "defaultRequest": {"cpu": "100m", "memory": "256Mi"}}]}});
+    let containers = json!([{"name": "c"}]);
+    let pod = judge(&world(&[("limitranges", limits)]), &NEW_POD, pod(json!({"containers": containers})), None).await;
+    let pod = pod.unwrap();
+    assert_eq!(
+        pod["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
+        "LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for container c"
+    );
+    assert_eq!(
+        pod["spec"]["containers"][0]["resources"],
+        json!({"limits": {"cpu": "500m", "memory": "256Mi"}, "requests": {"cpu": "100m", "memory": "256Mi"}})
+    );
+}
+
+#[tokio::test]
+async fn a_quota_is_charged_and_demands_what_it_limits() {
+    let quota = |used: &str| {
+        json!({"metadata": {"name": "q", "namespace": "ns"}, "status": {
+            "hard": {"pods": "3", "requests.cpu": "1"}, "used": {"pods": "2", "requests.cpu": used}}})
+    };
+    let asking = |cpu: &str| pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}));
+    let world = world(&[("resourcequotas", quota("300m"))]);
+    judge(&world, &NEW_POD, asking("100m"), None).await.unwrap();
+    let used = world.one("resourcequotas", "ns", "q").unwrap()["status"]["used"].clone();
+    assert_eq!(used, json!({"pods": "3", "requests.cpu": "400m"}));
+    world.put("resourcequotas", quota("300m"));
+    let refusal = judge(&world, &NEW_POD, asking("800m"), None).await.unwrap_err();
+    assert!(refusal.ends_with(
+        "exceeded quota: q, requested: requests.cpu=800m, used: requests.cpu=300m, limited: requests.cpu=1"
+    ));
+    let silent = judge(&world, &NEW_POD, pod(json!({"containers": [{"name": "c"}]})), None).await.unwrap_err();
+    assert!(silent.ends_with("failed quota: q: must specify requests.cpu for: c"), "{silent}");
+    let inert = json!({"metadata": {"name": "q", "namespace": "ns"}, "spec": {"hard": {"pods": "0"}}, "status": {}});
+    world.put("resourcequotas", inert);
+    judge(&world, &NEW_POD, asking("1"), None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_binding_takes_over_the_nodes_topology() {
+    let labels = json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r", "other": "o"});
+    let world = world(&[("nodes", json!({"metadata": {"name": "n", "labels": labels}}))]);
+    let write = Write { subresource: "binding", name: "p", ..NEW_POD };
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    let binding = judge(&world, &write, binding, None).await.unwrap();
+    assert_eq!(
+        binding["metadata"]["labels"],
+        json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"})
+    );
+    let elsewhere = json!({"metadata": {"name": "p"}, "target": {"name": "unknown"}});
+    assert_eq!(judge(&world, &write, elsewhere.clone(), None).await.unwrap(), elsewhere);
+}
+
+#[tokio::test]
+async fn claims_get_the_newest_default_class_and_a_finalizer() {
+    let class = |name: &str, created: &str| {
+        let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+        let metadata = json!({"name": name, "creationTimestamp": created, "annotations": annotations});
+        ("storageclasses", json!({"metadata": metadata}))
+    };
+    let world = world(&[class("old", "2020-01-01T00:00:00Z"), class("new", "2021-01-01T00:00:00Z")]);
+    let write = Write { plural: "persistentvolumeclaims", ..NEW_POD };
+    let claim = judge(&world, &write, json!({"metadata": {"name": "c"}, "spec": {}}), None).await.unwrap();
+    assert_eq!(claim["spec"]["storageClassName"], "new");
+    assert_eq!(claim["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
+    let none = judge(&world, &write, json!({"metadata": {"name": "c"}, "spec": {"storageClassName": ""}}), None).await;
+    assert_eq!(none.unwrap()["spec"]["storageClassName"], "");
+
+    let sized = |size: &str| json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "new", "resources": {"requests": {"storage": size}}}, "status": {"phase": "Bound"}});
+    let update = Write { operation: Operation::Update, plural: "persistentvolumeclaims", name: "c", ..NEW_POD };
+    let refusal = judge(&world, &update, sized("2Gi"), Some(sized("1Gi"))).await.unwrap_err();
+    assert!(refusal.contains("only dynamically provisioned pvc can be resized"), "{refusal}");
+    judge(&world, &update, sized("1Gi"), Some(sized("2Gi"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_the_cluster_needs_cannot_be_deleted() {
+    let world = world(&[]);
+    let delete = |group, plural, name| Write { operation: Operation::Delete, group, plural, subresource: "", name };
+    for (write, expected) in [
+        (
+            delete("", "namespaces", "kube-system"),
+            Some("403 namespaces \"kube-system\" is forbidden: this namespace may not be deleted"),
+        ),
+        (
+            delete("scheduling.k8s.io", "priorityclasses", "system-node-critical"),
+            Some(
+                "403 priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority \
+                 class and cannot be deleted",
+            ),
+        ),
+        (delete("", "namespaces", "ns"), None),
+        (delete("", "pods", "p"), None),
+    ] {
+        assert_eq!(judge(&world, &write, Value::Null, None).await.err().as_deref(), expected);
+    }
+}
+
+#[tokio::test]
+async fn there_is_one_default_priority_class() {
+    let default = json!({"metadata": {"name": "def"}, "globalDefault": true, "value": 50});
+    let world = world(&[("priorityclasses", default.clone())]);
+    let named = judge(&world, &NEW_POD, pod(json!({})), None).await.unwrap();
+    assert_eq!((&named["spec"]["priority"], &named["spec"]["priorityClassName"]), (&json!(50), &json!("def")));
+    let write = Write { group: "scheduling.k8s.io", plural: "priorityclasses", ..NEW_POD };
+    let second = json!({"metadata": {"name": "def2"}, "globalDefault": true, "value": 60});
+    assert_eq!(
+        judge(&world, &write, second, None).await.unwrap_err(),
+        "403 priorityclasses.scheduling.k8s.io \"def2\" is forbidden: PriorityClass def is already marked as default. \
+         Only one default can exist"
+    );
+    judge(&world, &Write { operation: Operation::Update, ..write }, default, None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_runtime_class_gives_overhead_and_scheduling() {
+    let class = json!({"metadata": {"name": "kata"}, "overhead": {"podFixed": {"cpu": "250m"}},
+        "scheduling": {"nodeSelector": {"kata": "yes"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}});
+    let world = world(&[("runtimeclasses", class)]);
+    let admitted = judge(&world, &NEW_POD, pod(json!({"runtimeClassName": "kata"})), None).await.unwrap();
+    assert_eq!(admitted["spec"]["overhead"], json!({"cpu": "250m"}));
+    assert_eq!(admitted["spec"]["nodeSelector"], json!({"kata": "yes"}));
+    assert_eq!(admitted["spec"]["tolerations"].as_array().unwrap().len(), 3);
+    let other = pod(json!({"runtimeClassName": "kata", "nodeSelector": {"kata": "no"}}));
+    assert!(
+        judge(&world, &NEW_POD, other, None)
+            .await
+            .unwrap_err()
+            .contains("conflict: runtimeClass.scheduling.nodeSelector[kata] = yes")
+    );
+    let alone = pod(json!({"overhead": {"cpu": "1"}}));
+    assert!(judge(&world, &NEW_POD, alone, None).await.unwrap_err().contains("Pod Overhead set without"));
+}
