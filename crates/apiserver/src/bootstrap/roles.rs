@@ -1,0 +1,435 @@
+//! The roles and bindings every cluster starts with.
+//!
+//! Each system component has its role; `admin`, `edit` and `view` are for people. The control loops of
+//! `bayplan controller-manager` work under the one user `system:kube-controller-manager`, so the roles of its loops
+//! are bound to that user beside the service accounts that upstream's per-loop credentials use.
+
+use bayplan_model::status::Status;
+use serde_json::{Value, json};
+
+use super::{AUTOUPDATE, Seed, Upkeep, seed};
+use crate::authz::policy::{GROUP, Rule};
+
+const READ: &str = "get,list,watch";
+const WRITE: &str = "create,delete,deletecollection,patch,update";
+const ALL: &str = "create,delete,deletecollection,get,list,patch,update,watch";
+const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
+const SCHEDULER: &str = "system:kube-scheduler";
+
+/// Verbs, API groups and resources, each separated by commas; a fourth part limits to names.
+type Row = (&'static str, &'static str, &'static str);
+
+/// A cluster role about resources.
+struct ClusterRole {
+    name: &'static str,
+    rows: &'static [Row],
+}
+
+/// Leader election by one lease.
+const fn lease_of(name: &'static str) -> (&'static str, &'static str) {
+    ("get,list,update,watch", name)
+}
+
+const EVENTS: Row = ("create,patch,update", ",events.k8s.io", "events");
+const REVIEWS: [Row; 2] =
+    [("create", "authentication.k8s.io", "tokenreviews"), ("create", "authorization.k8s.io", "subjectaccessreviews")];
+
+const VIEW: &[Row] = &[
+    (
+        READ,
+        "",
+        "configmaps,endpoints,persistentvolumeclaims,persistentvolumeclaims/status,pods,replicationcontrollers,\
+         replicationcontrollers/scale,serviceaccounts,services,services/status",
+    ),
+    (
+        READ,
+        "",
+        "bindings,events,limitranges,namespaces/status,pods/log,pods/status,replicationcontrollers/status,\
+         resourcequotas,resourcequotas/status",
+    ),
+    (READ, "", "namespaces"),
+    (READ, "discovery.k8s.io", "endpointslices"),
+    (
+        READ,
+        "apps",
+        "controllerrevisions,daemonsets,daemonsets/status,deployments,deployments/scale,deployments/status,replicasets,\
+         replicasets/scale,replicasets/status,statefulsets,statefulsets/scale,statefulsets/status",
+    ),
+    (READ, "autoscaling", "horizontalpodautoscalers,horizontalpodautoscalers/status"),
+    (READ, "batch", "cronjobs,cronjobs/status,jobs,jobs/status"),
+    (READ, "policy", "poddisruptionbudgets,poddisruptionbudgets/status"),
+    (READ, "networking.k8s.io", "ingresses,ingresses/status,networkpolicies"),
+    (READ, "resource.k8s.io", "resourceclaims,resourceclaims/status,resourceclaimtemplates"),
+];
+const EDIT: &[Row] = &[
+    (READ, "", "pods/attach,pods/exec,pods/portforward,pods/proxy,secrets,services/proxy"),
+    ("impersonate", "", "serviceaccounts"),
+    (WRITE, "", "pods,pods/attach,pods/exec,pods/portforward,pods/proxy"),
+    ("create", "", "pods/eviction"),
+    (
+        WRITE,
+        "",
+        "configmaps,events,persistentvolumeclaims,replicationcontrollers,replicationcontrollers/scale,secrets,\
+         serviceaccounts,services,services/proxy",
+    ),
+    ("create", "", "serviceaccounts/token"),
+    (
+        WRITE,
+        "apps",
+        "daemonsets,deployments,deployments/rollback,deployments/scale,replicasets,replicasets/scale,statefulsets,\
+         statefulsets/scale",
+    ),
+    (WRITE, "autoscaling", "horizontalpodautoscalers"),
+    (WRITE, "batch", "cronjobs,jobs"),
+    (WRITE, "policy", "poddisruptionbudgets"),
+    (WRITE, "networking.k8s.io", "ingresses,networkpolicies"),
+    (ALL, "coordination.k8s.io", "leases"),
+    (WRITE, "resource.k8s.io", "resourceclaims,resourceclaimtemplates"),
+];
+const ADMIN: &[Row] = &[
+    ("create", "authorization.k8s.io", "localsubjectaccessreviews"),
+    (ALL, "rbac.authorization.k8s.io", "rolebindings,roles"),
+];
+
+const ROLES: &[ClusterRole] = &[
+    ClusterRole { name: "system:aggregate-to-admin", rows: ADMIN },
+    ClusterRole { name: "system:aggregate-to-edit", rows: EDIT },
+    ClusterRole { name: "system:aggregate-to-view", rows: VIEW },
+    ClusterRole {
+        name: "system:basic-user",
+        rows: &[
+            ("create", "authorization.k8s.io", "selfsubjectaccessreviews,selfsubjectrulesreviews"),
+            ("create", "authentication.k8s.io", "selfsubjectreviews"),
+        ],
+    },
+    ClusterRole { name: "system:auth-delegator", rows: &REVIEWS },
+    ClusterRole {
+        name: SCHEDULER,
+        rows: &[
+            EVENTS,
+            ("create", "coordination.k8s.io", "leases"),
+            (ALL, "coordination.k8s.io", "leasecandidates"),
+            (READ, "", "nodes"),
+            ("delete,get,list,watch", "", "pods"),
+            ("create", "", "bindings,pods/binding"),
+            ("patch,update", "", "pods/status"),
+            (READ, "", "replicationcontrollers,services"),
+            (READ, "apps,extensions", "replicasets"),
+            (READ, "apps", "statefulsets"),
+            (READ, "policy", "poddisruptionbudgets"),
+            (READ, "", "persistentvolumeclaims,persistentvolumes"),
+            REVIEWS[0],
+            REVIEWS[1],
+            (READ, "storage.k8s.io", "csinodes"),
+            (READ, "", "namespaces"),
+            (READ, "storage.k8s.io", "csidrivers,csistoragecapacities,volumeattachments"),
+            (READ, "resource.k8s.io", "deviceclasses,resourceslices"),
+            ("create,delete,get,list,patch,update,watch", "resource.k8s.io", "resourceclaims"),
+            ("get,list,patch,update,watch", "resource.k8s.io", "resourceclaims/status"),
+            ("patch,update", "resource.k8s.io", "resourceclaims/binding"),
+            ("update", "", "pods/finalizers"),
+        ],
+    },
+    ClusterRole {
+        name: "system:volume-scheduler",
+        rows: &[
+            ("get,list,patch,update,watch", "", "persistentvolumes"),
+            (READ, "storage.k8s.io", "storageclasses"),
+            ("get,list,patch,update,watch", "", "persistentvolumeclaims"),
+        ],
+    },
+    ClusterRole {
+        name: CONTROLLER_MANAGER,
+        rows: &[
+            EVENTS,
+            ("create", "coordination.k8s.io", "leases"),
+            ("create,delete,get,update", "", "secrets"),
+            ("create,get,update", "", "serviceaccounts"),
+            ("get", "", "configmaps,namespaces"),
+            REVIEWS[0],
+            REVIEWS[1],
+            ("list,watch", "*", "*"),
+            ("create", "", "serviceaccounts/token"),
+        ],
+    },
+    ClusterRole {
+        name: "system:node",
+        rows: &[
+            REVIEWS[0],
+            ("create", "authorization.k8s.io", "localsubjectaccessreviews,subjectaccessreviews"),
+            (READ, "", "services"),
+            ("create,get,list,watch", "", "nodes"),
+            ("patch,update", "", "nodes/status"),
+            ("patch,update", "", "nodes"),
+            ("create,patch,update", "", "events"),
+            (READ, "", "pods"),
+            ("create,delete", "", "pods"),
+            ("patch,update", "", "pods/status"),
+            ("create", "", "pods/eviction"),
+            (READ, "", "configmaps,secrets"),
+            ("get", "", "persistentvolumeclaims,persistentvolumes"),
+            ("create", "", "serviceaccounts/token"),
+            ("get", "storage.k8s.io", "volumeattachments"),
+            ("create,delete,get,patch,update", "coordination.k8s.io", "leases"),
+            ("create,delete,get,list,patch,update,watch", "storage.k8s.io", "csinodes"),
+            (READ, "storage.k8s.io", "csidrivers"),
+            (READ, "node.k8s.io", "runtimeclasses"),
+            ("get", "resource.k8s.io", "resourceclaims"),
+            ("deletecollection,list,watch", "resource.k8s.io", "resourceslices"),
+            ("create,get,patch,update,delete", "resource.k8s.io", "resourceslices"),
+        ],
+    },
+    ClusterRole {
+        name: "system:node-proxier",
+        rows: &[
+            ("list,watch", "", "endpoints,services"),
+            (READ, "", "nodes"),
+            EVENTS,
+            ("list,watch", "discovery.k8s.io", "endpointslices"),
+        ],
+    },
+];
+
+/// The roles of control loops, named `system:controller:<loop>`.
+const CONTROLLERS: &[ClusterRole] = &[
+    ClusterRole {
+        name: "deployment-controller",
+        rows: &[
+            ("get,list,update,watch", "apps,extensions", "deployments"),
+            ("update", "apps,extensions", "deployments/status"),
+            ("update", "apps,extensions", "deployments/finalizers"),
+            ("create,delete,get,list,patch,update,watch", "apps,extensions", "replicasets"),
+            ("get,list,update,watch", "", "pods"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "replicaset-controller",
+        rows: &[
+            ("get,list,update,watch", "apps,extensions", "replicasets"),
+            ("update", "apps,extensions", "replicasets/status"),
+            ("update", "apps,extensions", "replicasets/finalizers"),
+            ("create,delete,list,patch,watch", "", "pods"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "generic-garbage-collector",
+        rows: &[("delete,get,list,patch,update,watch", "*", "*"), EVENTS],
+    },
+    ClusterRole {
+        name: "namespace-controller",
+        rows: &[
+            ("delete,get,list,watch", "", "namespaces"),
+            ("update", "", "namespaces/finalize,namespaces/status"),
+            ("delete,deletecollection,get,list,watch", "*", "*"),
+        ],
+    },
+    ClusterRole { name: "service-account-controller", rows: &[("create", "", "serviceaccounts"), EVENTS] },
+];
+
+const DISCOVERY_PATHS: &[&str] = &[
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/healthz",
+    "/livez",
+    "/openapi",
+    "/openapi/*",
+    "/readyz",
+    "/version",
+    "/version/",
+];
+const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
+const MONITORING_PATHS: &[&str] =
+    &["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz", "/readyz/*"];
+const ISSUER_PATHS: &[&str] =
+    &["/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"];
+
+/// Every role and binding.
+pub(super) fn seeds(aggregate: bool) -> Result<Vec<Seed>, Status> {
+    let mut seeds = Vec::new();
+    for role in cluster_roles() {
+        seeds.push(cluster_role(&role.0, role.1, json!({}))?);
+    }
+    for (name, label, rows) in [
+        ("admin", "admin", [ADMIN, EDIT, VIEW].concat()),
+        ("edit", "edit", [EDIT, VIEW].concat()),
+        ("view", "view", VIEW.to_vec()),
+    ] {
+        let rules = if aggregate { rules(&rows) } else { Vec::new() };
+        let mut seed = cluster_role(name, rules, labels_of(name))?;
+        let selector = json!({"matchLabels": {format!("rbac.authorization.k8s.io/aggregate-to-{label}"): "true"}});
+        seed.object["aggregationRule"] = json!({"clusterRoleSelectors": [selector]});
+        seeds.push(seed);
+    }
+    seeds.extend(cluster_role_bindings()?);
+    seeds.extend(namespaced()?);
+    Ok(seeds)
+}
+
+/// A person's role is itself part of the next greater one.
+fn labels_of(name: &str) -> Value {
+    match name {
+        "edit" => json!({"rbac.authorization.k8s.io/aggregate-to-admin": "true"}),
+        "view" => json!({"rbac.authorization.k8s.io/aggregate-to-edit": "true"}),
+        _ => json!({}),
+    }
+}
+
+fn cluster_roles() -> Vec<(String, Vec<Rule>)> {
+    let everything = Rule { api_groups: words("*"), resources: words("*"), verbs: words("*"), ..Rule::default() };
+    let mut all = vec![
+        ("cluster-admin".to_owned(), vec![everything, paths("*", &["*"])]),
+        ("system:discovery".to_owned(), vec![paths("get", DISCOVERY_PATHS)]),
+        ("system:public-info-viewer".to_owned(), vec![paths("get", PUBLIC_PATHS)]),
+        (
+            "system:monitoring".to_owned(),
+            [vec![paths("get", MONITORING_PATHS)], rules(&[("get", "", "nodes/metrics")])].concat(),
+        ),
+        ("system:service-account-issuer-discovery".to_owned(), vec![paths("get", ISSUER_PATHS)]),
+    ];
+    for role in ROLES {
+        let mut rules = rules(role.rows);
+        if let Some((verbs, lease)) = match role.name {
+            SCHEDULER => Some(lease_of("kube-scheduler")),
+            CONTROLLER_MANAGER => Some(lease_of("kube-controller-manager")),
+            _ => None,
+        } {
+            rules.push(Rule {
+                verbs: words(verbs),
+                api_groups: words("coordination.k8s.io"),
+                resources: words("leases"),
+                resource_names: words(lease),
+                ..Rule::default()
+            });
+        }
+        all.push((role.name.to_owned(), rules));
+    }
+    all.extend(CONTROLLERS.iter().map(|role| (format!("system:controller:{}", role.name), rules(role.rows))));
+    all
+}
+
+fn words(list: &str) -> Vec<String> {
+    list.split(',').map(|word| word.trim().to_owned()).collect()
+}
+
+fn rules(rows: &[Row]) -> Vec<Rule> {
+    let rule = |(verbs, groups, resources): &Row| Rule {
+        verbs: words(verbs),
+        api_groups: words(groups),
+        resources: words(resources),
+        ..Rule::default()
+    };
+    rows.iter().map(rule).collect()
+}
+
+fn paths(verbs: &str, paths: &[&str]) -> Rule {
+    Rule {
+        verbs: words(verbs),
+        non_resource_urls: paths.iter().map(|path| (*path).to_owned()).collect(),
+        ..Rule::default()
+    }
+}
+
+fn metadata(name: &str, mut labels: Value) -> Value {
+    labels["kubernetes.io/bootstrapping"] = "rbac-defaults".into();
+    if let Some(to) = name.strip_prefix("system:aggregate-to-") {
+        labels[format!("rbac.authorization.k8s.io/aggregate-to-{to}")] = "true".into();
+    }
+    json!({"name": name, "labels": labels, "annotations": {AUTOUPDATE: "true"}})
+}
+
+fn cluster_role(name: &str, rules: Vec<Rule>, labels: Value) -> Result<Seed, Status> {
+    // Without aggregation the stored form of "no rules" is null, as upstream's.
+    let rules = if rules.is_empty() { Value::Null } else { json!(rules) };
+    let object = json!({"metadata": metadata(name, labels), "rules": rules});
+    seed(GROUP, "clusterroles", "", Upkeep::Rules, object)
+}
+
+fn user(name: &str) -> Value {
+    json!({"kind": "User", "apiGroup": GROUP, "name": name})
+}
+
+fn group(name: &str) -> Value {
+    json!({"kind": "Group", "apiGroup": GROUP, "name": name})
+}
+
+fn account(name: &str) -> Value {
+    json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"})
+}
+
+fn cluster_role_bindings() -> Result<Vec<Seed>, Status> {
+    let authenticated = || group("system:authenticated");
+    let mut bindings: Vec<(String, Vec<Value>)> = [
+        ("cluster-admin", vec![group("system:masters")]),
+        ("system:basic-user", vec![authenticated()]),
+        ("system:discovery", vec![authenticated()]),
+        ("system:public-info-viewer", vec![authenticated(), group("system:unauthenticated")]),
+        ("system:monitoring", vec![group("system:monitoring")]),
+        ("system:service-account-issuer-discovery", vec![group("system:serviceaccounts")]),
+        (SCHEDULER, vec![user(SCHEDULER)]),
+        ("system:volume-scheduler", vec![user(SCHEDULER)]),
+        (CONTROLLER_MANAGER, vec![user(CONTROLLER_MANAGER)]),
+        ("system:node-proxier", vec![user("system:kube-proxy")]),
+    ]
+    .map(|(name, subjects)| (name.to_owned(), subjects))
+    .into();
+    bindings.extend(
+        CONTROLLERS.iter().map(|role| {
+            (format!("system:controller:{}", role.name), vec![account(role.name), user(CONTROLLER_MANAGER)])
+        }),
+    );
+    let make = |(name, subjects): (String, Vec<Value>)| {
+        let object = json!({
+            "metadata": metadata(&name, json!({})),
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": subjects,
+        });
+        seed(GROUP, "clusterrolebindings", "", Upkeep::Subjects, object)
+    };
+    bindings.into_iter().map(make).collect()
+}
+
+/// Leader election and the published authority, in `kube-system`.
+fn namespaced() -> Result<Vec<Seed>, Status> {
+    let one = |verbs: &str, name: &str| Rule {
+        verbs: words(verbs),
+        api_groups: words(""),
+        resources: words("configmaps"),
+        resource_names: words(name),
+        ..Rule::default()
+    };
+    let locking = |name: &str| {
+        let watch =
+            Rule { verbs: words("watch"), api_groups: words(""), resources: words("configmaps"), ..Rule::default() };
+        vec![watch, one("get,update", name)]
+    };
+    let both = || vec![user(CONTROLLER_MANAGER), user(SCHEDULER)];
+    let roles = [
+        ("extension-apiserver-authentication-reader", vec![one(READ, "extension-apiserver-authentication")], both()),
+        (
+            "system::leader-locking-kube-controller-manager",
+            locking("kube-controller-manager"),
+            vec![user(CONTROLLER_MANAGER), account("kube-controller-manager")],
+        ),
+        (
+            "system::leader-locking-kube-scheduler",
+            locking("kube-scheduler"),
+            vec![user(SCHEDULER), account("kube-scheduler")],
+        ),
+    ];
+    let mut seeds = Vec::new();
+    for (name, rules, subjects) in roles {
+        let role = json!({"metadata": metadata(name, json!({})), "rules": rules});
+        seeds.push(seed(GROUP, "roles", "kube-system", Upkeep::Rules, role)?);
+        let binding = json!({
+            "metadata": metadata(if name.starts_with("ext") { "system::extension-apiserver-authentication-reader" } else { name }, json!({})),
+            "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name},
+            "subjects": subjects,
+        });
+        seeds.push(seed(GROUP, "rolebindings", "kube-system", Upkeep::Subjects, binding)?);
+    }
+    Ok(seeds)
+}

@@ -1,0 +1,137 @@
+use super::*;
+use crate::authz::policy::Policy;
+use crate::authz::{Action, Attributes, rbac};
+use crate::serviceaccounts::tests::Fixture;
+use crate::user::User;
+
+fn options() -> Options {
+    Options {
+        service_address: [10, 96, 0, 1].into(),
+        advertise_address: [127, 0, 0, 1].into(),
+        advertise_port: 6443,
+        client_authority: "CA".into(),
+        aggregate_roles: true,
+    }
+}
+
+#[tokio::test]
+async fn a_second_start_writes_nothing() {
+    let objects = Fixture::default();
+    let first = ensure(&objects, &options()).await.unwrap();
+    assert_eq!(first, objects.objects.lock().unwrap().len());
+    assert_eq!(ensure(&objects, &options()).await.unwrap(), 0);
+    for (plural, namespace, name) in [
+        ("namespaces", "", "kube-node-lease"),
+        ("priorityclasses", "", "system-node-critical"),
+        ("clusterroles", "", "cluster-admin"),
+        ("roles", "kube-system", "extension-apiserver-authentication-reader"),
+        ("services", "default", "kubernetes"),
+        ("endpoints", "default", "kubernetes"),
+        ("configmaps", "kube-system", "extension-apiserver-authentication"),
+    ] {
+        assert!(objects.one(plural, namespace, name).is_some(), "{plural} {name}");
+    }
+}
+
+#[tokio::test]
+async fn a_start_mends_what_is_ours_and_keeps_what_is_not() {
+    let objects = Fixture::default();
+    ensure(&objects, &options()).await.unwrap();
+    let edit = |plural: &str, namespace: &str, name: &str, change: &dyn Fn(&mut Value)| {
+        let mut object = Value::clone(&objects.one(plural, namespace, name).unwrap());
+        change(&mut object);
+        objects.put(plural, object);
+    };
+    let own = json!({"verbs": ["use"], "apiGroups": ["x"], "resources": ["y"]});
+    edit("clusterroles", "", "system:basic-user", &|role| role["rules"] = json!([own]));
+    edit("clusterroles", "", "system:discovery", &|role| {
+        role["rules"] = json!([]);
+        role["metadata"]["annotations"][AUTOUPDATE] = "false".into();
+    });
+    edit("clusterrolebindings", "", "system:discovery", &|binding| binding["subjects"] = json!([]));
+    edit("namespaces", "", "default", &|namespace| namespace["metadata"]["labels"]["mine"] = "1".into());
+    let moved = Options { advertise_port: 7443, ..options() };
+    // The service, its endpoints and their slice, one role and one binding.
+    assert_eq!(ensure(&objects, &moved).await.unwrap(), 5);
+    let role = objects.one("clusterroles", "", "system:basic-user").unwrap();
+    assert_eq!((role["rules"].as_array().unwrap().len(), &role["rules"][0]), (3, &own));
+    assert_eq!(objects.one("clusterroles", "", "system:discovery").unwrap()["rules"], json!([]));
+    let endpoints = objects.one("endpoints", "default", "kubernetes").unwrap();
+    assert_eq!(endpoints["subsets"][0]["ports"][0]["port"], 7443);
+}
+
+/// The policy that the bootstrap objects make.
+async fn policy() -> Policy {
+    let objects = Fixture::default();
+    ensure(&objects, &options()).await.unwrap();
+    let mut policy = Policy::default();
+    for ((plural, namespace, name), object) in objects.objects.lock().unwrap().iter() {
+        let (namespace, name, value) = (namespace.clone(), name.clone(), Value::clone(object));
+        match plural.as_str() {
+            "clusterroles" => _ = policy.cluster_roles.insert(name, serde_json::from_value(value).unwrap()),
+            "clusterrolebindings" => {
+                _ = policy.cluster_role_bindings.insert(name, serde_json::from_value(value).unwrap())
+            }
+            "roles" => {
+                _ = policy.roles.entry(namespace).or_default().insert(name, serde_json::from_value(value).unwrap())
+            }
+            "rolebindings" => {
+                _ = policy
+                    .role_bindings
+                    .entry(namespace)
+                    .or_default()
+                    .insert(name, serde_json::from_value(value).unwrap());
+            }
+            _ => {}
+        }
+    }
+    policy
+}
+
+#[tokio::test]
+async fn components_may_do_their_work_and_no_more() {
+    let policy = policy().await;
+    let scheduler = User::new("system:kube-scheduler", [""; 0]);
+    let manager = User::new("system:kube-controller-manager", [""; 0]);
+    let anybody = User::new("alice", ["devs"]);
+    for (user, verb, group, resource, subresource, name, expected) in [
+        (&scheduler, "create", "", "pods", "binding", "p", true),
+        (&scheduler, "watch", "apps", "replicasets", "", "", true),
+        (&scheduler, "watch", "storage.k8s.io", "storageclasses", "", "", true),
+        (&scheduler, "update", "coordination.k8s.io", "leases", "", "kube-scheduler", true),
+        (&scheduler, "update", "coordination.k8s.io", "leases", "", "other", false),
+        (&scheduler, "create", "", "pods", "", "", false),
+        (&manager, "create", "", "pods", "", "", true),
+        (&manager, "update", "apps", "deployments", "status", "d", true),
+        (&manager, "deletecollection", "batch", "jobs", "", "", true),
+        (&manager, "update", "", "namespaces", "finalize", "n", true),
+        (&manager, "create", "", "events", "", "", true),
+        (&manager, "create", "", "nodes", "", "", false),
+        (&anybody, "create", "authorization.k8s.io", "selfsubjectaccessreviews", "", "", true),
+        (&anybody, "list", "", "pods", "", "", false),
+    ] {
+        let action = Action::Resource { group, resource, subresource, name, namespace: "kube-system" };
+        let decision = rbac::authorize(&policy, &Attributes { user, verb, action });
+        assert_eq!(decision.allowed, expected, "{} {verb} {resource}/{subresource} {name}", user.name);
+    }
+    let nobody = crate::authn::anonymous();
+    for (user, path, expected) in
+        [(&nobody, "/healthz", true), (&nobody, "/api", false), (&anybody, "/openapi/v3", true)]
+    {
+        let decision = rbac::authorize(&policy, &Attributes { user, verb: "get", action: Action::Path(path) });
+        assert_eq!(decision.allowed, expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn greater_roles_hold_all_of_the_lesser_ones() {
+    let policy = policy().await;
+    let rules = |name: &str| policy.cluster_roles[name].rules.clone();
+    for (greater, lesser) in
+        [("cluster-admin", "admin"), ("admin", "edit"), ("edit", "view"), ("view", "system:aggregate-to-view")]
+    {
+        let held = rules(greater);
+        let missing = uncovered(&held.iter().collect::<Vec<_>>(), &rules(lesser));
+        assert!(missing.is_empty() && !rules(lesser).is_empty(), "{greater} lacks {missing:?}");
+    }
+}
