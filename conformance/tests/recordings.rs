@@ -25,6 +25,11 @@ fn all_equal(name: &str, at_least: usize) {
 }
 
 #[test]
+fn every_recorded_rbac_decision_is_equal() {
+    all_equal("rbac", 600);
+}
+
+#[test]
 fn every_recorded_selector_is_equal() {
     all_equal("selectors", 1498);
 }

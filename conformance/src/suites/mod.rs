@@ -1,6 +1,7 @@
 //! The suites, one module each.
 
 mod controllers;
+mod rbac;
 mod selectors;
 mod strategic_merge;
 
@@ -46,6 +47,7 @@ pub struct Suite {
 /// Every suite there is.
 pub const SUITES: &[Suite] = &[
     Suite { name: "controllers", check: controllers::check },
+    Suite { name: "rbac", check: rbac::check },
     Suite { name: "selectors", check: selectors::check },
     Suite { name: "strategic-merge", check: strategic_merge::check },
 ];
