@@ -1,5 +1,7 @@
 //! Simulated nodes under virtual time, against a small world that applies what they ask for.
 
+#![allow(clippy::unwrap_used)] // A test's helpers are tests too.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
