@@ -18,6 +18,7 @@ mod node;
 mod pod_resources;
 mod priority;
 mod resource_quota;
+mod role_escalation;
 mod runtime_class;
 mod service_account;
 mod storage;
@@ -96,7 +97,8 @@ impl Plugins {
             storage::admit_finalizer(context, object);
         }
         runtime_class::admit(context, object).await?;
-        topology_labels::admit(context, object).await
+        topology_labels::admit(context, object).await?;
+        role_escalation::admit(context, object, old).await
     }
 
     /// The plugins that may only refuse, after validation. A deletion has no object: give it `Null`.

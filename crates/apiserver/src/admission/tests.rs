@@ -16,15 +16,24 @@ const NEW_POD: Write<'static> =
     Write { operation: Operation::Create, group: "", plural: "pods", subresource: "", name: "" };
 
 async fn judge(world: &Fixture, write: &Write<'_>, object: Value, old: Option<Value>) -> Result<Value, String> {
+    judge_as(&User::new("alice", ["devs"]), world, write, object, old).await
+}
+
+async fn judge_as(
+    user: &User,
+    world: &Fixture,
+    write: &Write<'_>,
+    object: Value,
+    old: Option<Value>,
+) -> Result<Value, String> {
     let resource = resources::find(write.group, "v1", write.plural).unwrap();
-    let user = User::new("admin", [""; 0]);
     let context = AdmissionContext {
         operation: write.operation,
         resource,
         subresource: write.subresource,
         namespace: if resource.namespaced() { "ns" } else { "" },
         name: write.name,
-        user: &user,
+        user,
         dry_run: false,
         objects: world,
     };
@@ -270,4 +279,43 @@ async fn a_runtime_class_gives_overhead_and_scheduling() {
     );
     let alone = pod(json!({"overhead": {"cpu": "1"}}));
     assert!(judge(&world, &NEW_POD, alone, None).await.unwrap_err().contains("Pod Overhead set without"));
+}
+
+#[tokio::test]
+async fn nobody_grants_what_he_does_not_hold() {
+    let rbac = "rbac.authorization.k8s.io";
+    let role = |name: &str, resource: &str, verbs: &[&str]| {
+        json!({"metadata": {"name": name, "namespace": "ns"},
+            "rules": [{"apiGroups": [""], "resources": [resource], "verbs": verbs}]})
+    };
+    let binding = |kind: &str, name: &str| {
+        json!({"metadata": {"name": "b", "namespace": "ns"}, "subjects": [{"kind": "User", "name": "alice"}],
+            "roleRef": {"apiGroup": rbac, "kind": kind, "name": name}})
+    };
+    let mut secrets = role("secrets", "secrets", &["get"]);
+    secrets["metadata"] = json!({"name": "secrets"});
+    let world = world(&[
+        ("roles", role("pods", "pods", &["get", "list"])),
+        ("rolebindings", binding("Role", "pods")),
+        ("clusterroles", secrets),
+    ]);
+    let roles = Write { group: rbac, plural: "roles", ..NEW_POD };
+    let bindings = Write { group: rbac, plural: "rolebindings", ..NEW_POD };
+    judge(&world, &roles, role("fine", "pods", &["get"]), None).await.unwrap();
+    assert_eq!(
+        judge(&world, &roles, role("grab", "secrets", &["get", "list"]), None).await.unwrap_err(),
+        "403 roles.rbac.authorization.k8s.io \"grab\" is forbidden: user \"alice\" (groups=[\"devs\" \"system:authenticated\"]) \
+         is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\" \"list\"]}"
+    );
+    judge(&world, &bindings, binding("Role", "pods"), None).await.unwrap();
+    assert!(judge(&world, &bindings, binding("ClusterRole", "secrets"), None).await.unwrap_err().starts_with("403 "));
+    assert_eq!(
+        judge(&world, &bindings, binding("ClusterRole", "nope"), None).await.unwrap_err(),
+        "404 clusterroles.rbac.authorization.k8s.io \"nope\" not found"
+    );
+    let unchanged = role("grab", "secrets", &["get"]);
+    let update = Write { operation: Operation::Update, name: "grab", ..roles };
+    judge(&world, &update, unchanged.clone(), Some(unchanged.clone())).await.unwrap();
+    let master = User::new("admin", ["system:masters"]);
+    judge_as(&master, &world, &update, unchanged, None).await.unwrap();
 }
