@@ -3,7 +3,7 @@
 use crate::meta::ObjectMeta;
 use crate::resources::ResourceList;
 use crate::taint::Taint;
-use crate::view::views;
+use crate::view::{has_meta, views};
 
 /// The label every node carries with its own name.
 pub const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
@@ -15,6 +15,8 @@ pub const LABEL_REGION: &str = "topology.kubernetes.io/region";
 pub const LABEL_ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 /// The former label of a node's region.
 pub const LABEL_REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
+
+has_meta!(Node);
 
 views! {
     /// A Node, without the parts only a kubelet needs.

@@ -6,7 +6,9 @@ use crate::affinity::{Affinity, TopologySpreadConstraint};
 use crate::meta::{Map, ObjectMeta};
 use crate::resources::{ResourceList, ResourceRequirements};
 use crate::taint::Toleration;
-use crate::view::views;
+use crate::view::{has_meta, views};
+
+has_meta!(Pod);
 
 views! {
     /// A Pod, without the parts only a kubelet needs.

@@ -6,10 +6,20 @@ use crate::meta::ObjectMeta;
 use crate::pod::{AwsElasticBlockStore, AzureDisk, AzureFile, GcePersistentDisk, VolumeId, VsphereVolume};
 use crate::quantity::Quantity;
 use crate::resources::{ResourceList, ResourceRequirements};
-use crate::view::views;
+use crate::view::{has_meta, views};
 
 /// The annotation that named a claim's class before the field existed.
 pub const BETA_STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+has_meta!(
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    CsiNode,
+    CsiDriver,
+    CsiStorageCapacity,
+    VolumeAttachment
+);
 
 views! {
     /// A PersistentVolume.

@@ -25,3 +25,15 @@ macro_rules! views {
     )*};
 }
 pub(crate) use views;
+
+/// Lets informers key views by their metadata.
+macro_rules! has_meta {
+    ($($name:ident),*) => {$(
+        impl crate::meta::HasMeta for $name {
+            fn meta(&self) -> &crate::meta::ObjectMeta {
+                &self.metadata
+            }
+        }
+    )*};
+}
+pub(crate) use has_meta;

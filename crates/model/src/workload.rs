@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::label_selector::LabelSelector;
 use crate::meta::{Map, ObjectMeta};
-use crate::view::views;
+use crate::view::{has_meta, views};
+
+has_meta!(Namespace, Service, ReplicationController, Controller, PodDisruptionBudget);
 
 views! {
     /// A Namespace; only its labels matter to placement.

@@ -1,3 +1,4 @@
 //! The shell that drives the scheduler, the controllers and the simulated nodes against an API server.
 
 pub mod controllers;
+pub mod scheduler;
