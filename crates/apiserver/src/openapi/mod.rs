@@ -25,18 +25,18 @@ mod v2;
 mod v3;
 
 const JSON: &str = "application/json";
-/// What kubectl up to 1.26 or so asks for.
+/// What kubectl up to 1.26 or so asks for. It is no valid media type, and clients that ask for it cannot read it in an
+/// answer: they get the later name.
 const V2_PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// The same under its later name, which is a valid media type.
+/// The same under its later name.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 const V2_PATH: &str = "/openapi/v2";
 const V3_PATH: &str = "/openapi/v3";
 
 static V2_JSON: LazyLock<Document> = LazyLock::new(|| Document::new(JSON, &v2::document()));
-static V2_BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| protobuf::encode(&v2::document()));
-static V2_PROTO_OLD: LazyLock<Document> = LazyLock::new(|| Document::encoded(V2_PROTOBUF_OLD, V2_BYTES.clone()));
-static V2_PROTO: LazyLock<Document> = LazyLock::new(|| Document::encoded(V2_PROTOBUF, V2_BYTES.clone()));
+static V2_PROTO: LazyLock<Document> =
+    LazyLock::new(|| Document::encoded(V2_PROTOBUF, protobuf::encode(&v2::document())));
 /// By path below [`V3_PATH`]: `api/v1`, `apis/apps/v1`.
 static V3: LazyLock<BTreeMap<String, Document>> = LazyLock::new(|| {
     let mut documents = BTreeMap::new();
@@ -74,8 +74,7 @@ fn v2_for(headers: &HeaderMap) -> &'static Document {
     let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     for clause in accept.flat_map(|value| value.split(',')) {
         match clause.split(';').next().unwrap_or_default().trim() {
-            V2_PROTOBUF_OLD => return &V2_PROTO_OLD,
-            V2_PROTOBUF => return &V2_PROTO,
+            V2_PROTOBUF_OLD | V2_PROTOBUF => return &V2_PROTO,
             JSON | "application/*" | "*/*" => return &V2_JSON,
             _ => {}
         }

@@ -78,7 +78,7 @@ fn every_served_kind_has_operations() {
 fn v2_comes_in_the_form_and_encoding_the_client_accepts() {
     for (accept, expected) in [
         ("application/json", JSON),
-        (V2_PROTOBUF_OLD, V2_PROTOBUF_OLD),
+        (V2_PROTOBUF_OLD, V2_PROTOBUF),
         ("application/com.github.proto-openapi.spec.v2.v1.0+protobuf,application/json", V2_PROTOBUF),
     ] {
         let mut headers = HeaderMap::new();
