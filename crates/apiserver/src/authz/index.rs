@@ -241,4 +241,23 @@ mod tests {
         index.seen[Kind::Roles as usize].send_replace(7);
         index.caught_up("roles", 7).await;
     }
+
+    #[tokio::test]
+    async fn an_acknowledged_write_is_seen_by_the_next_request() {
+        let store: Arc<dyn Store> = Arc::new(bayplan_store::LogStore::in_memory().unwrap());
+        let index = Arc::new(Index::default());
+        index.load(&*store).await.unwrap();
+        let following = tokio::spawn(index.clone().follow(store.clone()));
+        for round in 0..20 {
+            let key = format!("/registry/clusterroles/c{round}");
+            let value = format!(r#"{{"metadata":{{"name":"c{round}"}}}}"#);
+            let revision = store.create(&key, value.into()).await.unwrap();
+            index.caught_up("clusterroles", revision).await;
+            assert!(index.policy().cluster_roles.contains_key(&format!("c{round}")));
+            let revision = store.delete(&key, revision).await.unwrap();
+            index.caught_up("clusterroles", revision).await;
+            assert!(index.policy().cluster_roles.is_empty());
+        }
+        following.abort();
+    }
 }
