@@ -73,12 +73,10 @@ impl RequestInfo {
             info.verb = Cow::Borrowed("watch");
         }
         let mut parts: Vec<String> = parts.collect();
-        if parts.first().is_some_and(|p| p == "namespaces") {
-            if parts.len() > 1 {
-                info.namespace.clone_from(&parts[1]);
-                if parts.len() > 2 && !matches!(parts[2].as_str(), "status" | "finalize") {
-                    parts.drain(..2);
-                }
+        if parts.len() > 1 && parts[0] == "namespaces" {
+            info.namespace.clone_from(&parts[1]);
+            if parts.len() > 2 && !matches!(parts[2].as_str(), "status" | "finalize") {
+                parts.drain(..2);
             }
         }
         let mut parts = parts.into_iter();

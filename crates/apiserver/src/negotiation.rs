@@ -1,0 +1,190 @@
+//! What the client accepts, and answers rendered in that form.
+
+mod render;
+
+use bayplan_model::status::{Details, Status, reason};
+use http::HeaderMap;
+use http::header::{ACCEPT, USER_AGENT};
+
+use crate::request::{IncludeObject, Query};
+use crate::status_errors;
+
+pub(crate) use render::{TableMeta, render, status, table};
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// JSON or YAML.
+    pub media: Media,
+    /// Indented JSON.
+    pub pretty: bool,
+    /// What objects are turned into.
+    pub transform: Transform,
+}
+
+/// The encoding of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// `application/json`.
+    Json,
+    /// `application/yaml`.
+    Yaml,
+}
+
+/// What objects are turned into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transform {
+    /// Nothing else.
+    Object,
+    /// Their metadata.
+    Partial,
+    /// Rows of a table.
+    Table(IncludeObject),
+}
+
+impl Format {
+    /// Plain JSON.
+    pub const JSON: Format = Format { media: Media::Json, pretty: false, transform: Transform::Object };
+
+    /// Chooses the form of an answer.
+    pub fn negotiate(headers: &HeaderMap, query: &Query) -> Result<Format, Status> {
+        let pretty = wants_pretty(headers, query);
+        let accept = headers.get_all(ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",");
+        if accept.trim().is_empty() {
+            return Ok(Format { pretty, ..Format::JSON });
+        }
+        let clauses = clauses(&accept);
+        let mut known = false;
+        for clause in &clauses {
+            let Some(media) = clause.media() else { continue };
+            known = true;
+            if let Some(transform) = clause.transform(query)? {
+                return Ok(Format { media, pretty, transform });
+            }
+        }
+        if known {
+            return Err(status_errors::not_acceptable());
+        }
+        Err(unavailable("application/json, application/yaml, application/vnd.kubernetes.protobuf"))
+    }
+
+    /// The same form for a failure, which is never transformed.
+    pub fn for_status(headers: &HeaderMap, query: &Query) -> Format {
+        let plain = Format { pretty: wants_pretty(headers, query), ..Format::JSON };
+        let accept = headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let media = clauses(accept).iter().find_map(Clause::media).unwrap_or(Media::Json);
+        Format { media, ..plain }
+    }
+}
+
+/// 406 as the router words it, before any handler saw the request.
+pub(crate) fn unavailable(representations: &str) -> Status {
+    Status::failure(
+        406,
+        reason::NOT_ACCEPTABLE,
+        format!("406: Not Acceptable\n\nAvailable representations: {representations}"),
+    )
+    .with_details(Details::default())
+}
+
+fn wants_pretty(headers: &HeaderMap, query: &Query) -> bool {
+    if let Some(pretty) = query.get("pretty") {
+        return !matches!(pretty, "false" | "0");
+    }
+    // People with these agents read the answer themselves.
+    let agent = headers.get(USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
+}
+
+#[derive(Debug, Default)]
+struct Clause<'a> {
+    media_type: &'a str,
+    quality: f32,
+    kind: Option<&'a str>,
+    group: Option<&'a str>,
+    version: Option<&'a str>,
+}
+
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause<'_>> = accept
+        .split(',')
+        .filter(|text| !text.trim().is_empty())
+        .map(|text| {
+            let mut parts = text.split(';').map(str::trim);
+            let mut clause = Clause { media_type: parts.next().unwrap_or_default(), quality: 1.0, ..Clause::default() };
+            for part in parts {
+                match part.split_once('=') {
+                    Some(("q", quality)) => clause.quality = quality.parse().unwrap_or(0.0),
+                    Some(("as", kind)) => clause.kind = Some(kind),
+                    Some(("g", group)) => clause.group = Some(group),
+                    Some(("v", version)) => clause.version = Some(version),
+                    _ => {}
+                }
+            }
+            clause
+        })
+        .collect();
+    // Stable: equal qualities keep the client's order.
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    clauses
+}
+
+impl Clause<'_> {
+    /// The encoding asked for, if it can be produced. Protobuf answers are not made: clients that want them accept
+    /// JSON as well.
+    fn media(&self) -> Option<Media> {
+        match self.media_type {
+            "application/json" | "*/*" | "application/*" => Some(Media::Json),
+            "application/yaml" => Some(Media::Yaml),
+            _ => None,
+        }
+    }
+
+    /// The transformation asked for; `None` when it is not offered.
+    fn transform(&self, query: &Query) -> Result<Option<Transform>, Status> {
+        let Some(kind) = self.kind else { return Ok(Some(Transform::Object)) };
+        if self.group != Some("meta.k8s.io") || !matches!(self.version, Some("v1" | "v1beta1")) {
+            return Ok(None);
+        }
+        Ok(match kind {
+            "Table" => Some(Transform::Table(IncludeObject::parse(query)?)),
+            "PartialObjectMetadata" | "PartialObjectMetadataList" => Some(Transform::Partial),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_clause_that_can_be_produced_wins() {
+        let table = [
+            ("", Ok((Media::Json, Transform::Object))),
+            ("*/*", Ok((Media::Json, Transform::Object))),
+            ("application/vnd.kubernetes.protobuf, */*", Ok((Media::Json, Transform::Object))),
+            ("application/yaml", Ok((Media::Yaml, Transform::Object))),
+            ("application/json;q=0.1,application/yaml;q=0.9", Ok((Media::Yaml, Transform::Object))),
+            (
+                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+                Ok((Media::Json, Transform::Table(IncludeObject::Metadata))),
+            ),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Ok((Media::Json, Transform::Object))),
+            (
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+                Ok((Media::Json, Transform::Partial)),
+            ),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io", Err(406)),
+            ("application/xml", Err(406)),
+        ];
+        for (accept, expected) in table {
+            let mut headers = HeaderMap::new();
+            if !accept.is_empty() {
+                headers.insert(ACCEPT, accept.parse().unwrap());
+            }
+            let got = Format::negotiate(&headers, &Query::default());
+            assert_eq!(got.map(|f| (f.media, f.transform)).map_err(|s| s.code), expected, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Create.
+
+use bayplan_model::status::Status;
+use bayplan_store::WriteError;
+use serde_json::Value;
+
+use super::{Answer, Call, Registry, metadata};
+use crate::admission::Operation;
+use crate::resources::Resource;
+use crate::{status_errors, strategy, validation};
+
+/// Upstream gives up on a generated name after eight collisions.
+const GENERATE_ATTEMPTS: usize = 8;
+
+impl Registry {
+    /// Stores a new object. `object` is decoded and defaulted.
+    pub async fn create(&self, call: Call<'_>, mut object: Value) -> Result<Answer, Status> {
+        let mut warnings = Vec::new();
+        check_namespace(call.resource, call.namespace, &mut object)?;
+        metadata::wipe_system_fields(&mut object);
+        warnings.extend(metadata::deduplicate_owners(&mut object));
+        let name = metadata::text(&object, "name").to_owned();
+        self.plugins.admit(&self.admission(call, Operation::Create, &name), &mut object, None).await?;
+        let answer = self.create_admitted(call, object, 201).await?;
+        Ok(answer.with_warnings(warnings))
+    }
+
+    /// The part of a create behind mutating admission.
+    pub(super) async fn create_admitted(&self, call: Call<'_>, object: Value, code: u16) -> Result<Answer, Status> {
+        let generate = metadata::text(&object, "name").is_empty();
+        let prefix = metadata::text(&object, "generateName").to_owned();
+        for attempt in 1.. {
+            let mut candidate = object.clone();
+            if generate && !prefix.is_empty() {
+                let name = metadata::generate_name(&prefix);
+                metadata::of(&mut candidate).insert("name".to_owned(), Value::String(name));
+            }
+            match self.create_named(call, candidate, code).await {
+                Err(status) if generate && status.is("AlreadyExists") => {
+                    if attempt < GENERATE_ATTEMPTS {
+                        continue;
+                    }
+                    let name = status.details.map(|d| d.name).unwrap_or_default();
+                    return Err(status_errors::generated_name_exhausted(call.resource, &name));
+                }
+                other => return other,
+            }
+        }
+        unreachable!("the loop above only ends by returning")
+    }
+
+    async fn create_named(&self, call: Call<'_>, mut object: Value, code: u16) -> Result<Answer, Status> {
+        let strategy = strategy::of(call.resource);
+        let now = self.now();
+        metadata::fill_system_fields(&mut object, now);
+        metadata::of(&mut object).remove("generation");
+        strategy.prepare_for_create(&mut object, now);
+        let name = metadata::text(&object, "name").to_owned();
+        let errors = validation::create(call.resource, &object);
+        if !errors.is_empty() {
+            return Err(status_errors::invalid_object(call.resource, &name, &errors));
+        }
+        let warnings = strategy.warnings(&object, None);
+        self.plugins.validate(&self.admission(call, Operation::Create, &name), &object, None).await?;
+        if metadata::resource_version(&object).is_some() {
+            return Err(status_errors::plain("resourceVersion should not be set on objects to be created"));
+        }
+        let encoded = self.encode(call.resource, &object);
+        let key = Self::key(call.resource, call.namespace, &name);
+        let revision = if call.dry_run {
+            if let Some(found) = self.entry(&key).await? {
+                return Err(self.exists(call.resource, &name, &found));
+            }
+            None
+        } else {
+            match self.store.create(&key, encoded.bytes().clone()).await {
+                Ok(revision) => Some(revision),
+                Err(WriteError::Conflict { found: Some(found) }) => {
+                    return Err(self.exists(call.resource, &name, &found));
+                }
+                Err(error) => return Err(status_errors::write(error)),
+            }
+        };
+        let shown = super::conversion::view(call.resource, encoded)?;
+        Ok(Answer::object(code, call.resource, shown, revision).with_warnings(warnings))
+    }
+
+    fn exists(&self, resource: &'static Resource, name: &str, found: &bayplan_store::Entry) -> Status {
+        let terminating = self.decoded(resource, found).is_ok_and(|object| metadata::deleting(&object));
+        status_errors::already_exists(resource, name, terminating)
+    }
+}
+
+/// The namespace of the URL counts: a body without one gets it, a body with another is refused.
+pub(super) fn check_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
+    let metadata = metadata::of(object);
+    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    if !resource.namespaced() {
+        if !given.is_empty() {
+            return Err(status_errors::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    if given.is_empty() {
+        metadata.insert("namespace".to_owned(), Value::String(namespace.to_owned()));
+        return Ok(());
+    }
+    if given != namespace {
+        return Err(status_errors::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}

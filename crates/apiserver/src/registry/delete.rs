@@ -1,0 +1,297 @@
+//! Delete: grace, finalizers, and the removal itself.
+
+use bayplan_model::status::{Details, Status, reason};
+use bayplan_store::{Entry, WriteError};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{Answer, Call, Registry, metadata};
+use crate::admission::Operation;
+use crate::request::{DeleteOptions, ListOptions, Preconditions};
+use crate::strategy::{self, Strategy};
+use crate::{selection::Selection, status_errors};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// What a deletion does next.
+enum Step {
+    /// Nothing: the object is on its way out already.
+    Leave,
+    /// The object stays, marked.
+    Mark(Value),
+    /// The object goes; with a mark first when it leaves gracefully with no grace.
+    Remove { marked: Option<Value> },
+}
+
+impl Registry {
+    /// Deletes one object.
+    pub async fn delete(&self, call: Call<'_>, options: &DeleteOptions) -> Result<Answer, Status> {
+        let call = Call { dry_run: call.dry_run || options.dry_run, ..call };
+        let key = Self::key(call.resource, call.namespace, call.name);
+        let strategy = strategy::of(call.resource);
+        loop {
+            let entry = self.entry(&key).await?.ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
+            let old = self.decoded(call.resource, &entry)?;
+            check_delete_preconditions(&call, &options.preconditions, &old)?;
+            self.plugins
+                .admit(&self.admission(call, Operation::Delete, call.name), &mut Value::Null, Some(&old))
+                .await?;
+            self.plugins
+                .validate(&self.admission(call, Operation::Delete, call.name), &Value::Null, Some(&old))
+                .await?;
+            if call.resource.kind == "Namespace" && !namespace_finalized(&old) {
+                if let Some(answer) = self.terminate_namespace(call, &key, &entry, &old).await? {
+                    return Ok(answer);
+                }
+                continue;
+            }
+            let step = plan(strategy, &old, options, self.now());
+            if let Some(answer) = self.carry_out(call, &key, &entry, &old, step).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        call: Call<'_>,
+        key: &str,
+        entry: &Entry,
+        old: &Value,
+        step: Step,
+    ) -> Result<Option<Answer>, Status> {
+        match step {
+            Step::Leave => {
+                let shown = self.view(call.resource, entry)?;
+                Ok(Some(Answer::object(200, call.resource, shown, Some(entry.mod_revision))))
+            }
+            Step::Mark(marked) => {
+                let encoded = self.encode(call.resource, &marked);
+                let shown = super::conversion::view(call.resource, encoded.clone())?;
+                if call.dry_run || encoded.bytes() == &entry.value {
+                    return Ok(Some(Answer::object(200, call.resource, shown, Some(entry.mod_revision))));
+                }
+                match self.store.update(key, encoded.bytes().clone(), entry.mod_revision).await {
+                    Ok(revision) => Ok(Some(Answer::object(200, call.resource, shown, Some(revision)))),
+                    Err(WriteError::Conflict { .. }) => Ok(None),
+                    Err(error) => Err(status_errors::write(error)),
+                }
+            }
+            Step::Remove { marked } => self.remove(call, key, entry, old, marked).await,
+        }
+    }
+
+    async fn remove(
+        &self,
+        call: Call<'_>,
+        key: &str,
+        entry: &Entry,
+        old: &Value,
+        marked: Option<Value>,
+    ) -> Result<Option<Answer>, Status> {
+        let last = marked.as_ref().unwrap_or(old);
+        let encoded = self.encode(call.resource, last);
+        let mut revision = entry.mod_revision;
+        if !call.dry_run {
+            // Watchers of a graceful kind see the mark before the end.
+            if marked.is_some() && encoded.bytes() != &entry.value {
+                match self.store.update(key, encoded.bytes().clone(), revision).await {
+                    Ok(written) => revision = written,
+                    Err(WriteError::Conflict { .. }) => return Ok(None),
+                    Err(error) => return Err(status_errors::write(error)),
+                }
+            }
+            match self.store.delete(key, revision).await {
+                Ok(removed) => revision = removed,
+                Err(WriteError::Conflict { .. }) => return Ok(None),
+                Err(error) => return Err(status_errors::write(error)),
+            }
+        }
+        if strategy::of(call.resource).returns_object_on_delete() {
+            let shown = super::conversion::view(call.resource, encoded)?;
+            return Ok(Some(Answer::object(200, call.resource, shown, Some(revision))));
+        }
+        let details = Details {
+            name: call.name.to_owned(),
+            group: call.resource.group.to_owned(),
+            kind: call.resource.plural.to_owned(),
+            uid: metadata::text(old, "uid").to_owned(),
+            ..Details::default()
+        };
+        Ok(Some(Answer::status(200, status_errors::success(0, Some(details)))))
+    }
+
+    /// A namespace with finalizers in its spec is only marked; the namespace controller empties and finalizes it.
+    async fn terminate_namespace(
+        &self,
+        call: Call<'_>,
+        key: &str,
+        entry: &Entry,
+        old: &Value,
+    ) -> Result<Option<Answer>, Status> {
+        let step = if metadata::deleting(old) {
+            Step::Leave
+        } else {
+            let mut marked = old.clone();
+            metadata::of(&mut marked).insert("deletionTimestamp".to_owned(), json!(metadata::time(self.now())));
+            marked["status"]["phase"] = json!("Terminating");
+            Step::Mark(marked)
+        };
+        self.carry_out(call, key, entry, old, step).await
+    }
+
+    /// Deletes everything selected; answers with what was found.
+    pub async fn delete_collection(
+        &self,
+        call: Call<'_>,
+        list: &ListOptions,
+        options: &DeleteOptions,
+    ) -> Result<Answer, Status> {
+        let call = Call { dry_run: call.dry_run || options.dry_run, ..call };
+        let selection = Selection::parse(call.resource, &list.label_selector, &list.field_selector)?;
+        let found = self.list(call.resource, call.namespace, &selection, list).await?;
+        for item in &found.items {
+            let metadata = item.encoded.decode_metadata()?;
+            let name = metadata["name"].as_str().unwrap_or_default();
+            match self.delete(Call { name, ..call }, options).await {
+                Err(status) if status.is(reason::NOT_FOUND) => {}
+                Err(status) => return Err(status),
+                Ok(_) => {}
+            }
+        }
+        Ok(Answer { code: 200, body: super::Body::List(found), warnings: Vec::new() })
+    }
+}
+
+/// DELETE checks its preconditions with words of its own, and names the kind where others name the resource.
+pub(crate) fn check_delete_preconditions(
+    call: &Call<'_>,
+    preconditions: &Preconditions,
+    object: &Value,
+) -> Result<(), Status> {
+    let check = |what: &str, wanted: &Option<String>, found: &str, happened: &str| {
+        match wanted {
+        Some(wanted) if wanted != found => Err(Status::failure(
+            409,
+            reason::CONFLICT,
+            format!(
+                "Operation cannot be fulfilled on {} {:?}: the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {happened}",
+                qualified_kind(call),
+                call.name
+            ),
+        )
+        .with_details(Details {
+            name: call.name.to_owned(),
+            group: call.resource.group.to_owned(),
+            kind: call.resource.kind.to_owned(),
+            ..Details::default()
+        })),
+        _ => Ok(()),
+    }
+    };
+    let (uid, version) = (metadata::text(object, "uid"), metadata::text(object, "resourceVersion"));
+    check("UID", &preconditions.uid, uid, "deleted and then recreated")?;
+    check("ResourceVersion", &preconditions.resource_version, version, "modified")
+}
+
+fn qualified_kind(call: &Call<'_>) -> String {
+    if call.resource.group.is_empty() {
+        call.resource.kind.to_owned()
+    } else {
+        format!("{}.{}", call.resource.kind, call.resource.group)
+    }
+}
+
+fn namespace_finalized(namespace: &Value) -> bool {
+    namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty) && metadata::deleting(namespace)
+}
+
+fn plan(strategy: &dyn Strategy, old: &Value, options: &DeleteOptions, now: Timestamp) -> Step {
+    let mut marked = old.clone();
+    let mut period = None;
+    if strategy.graceful_deletion() {
+        match grace(old, options, now, &mut marked) {
+            Grace::Pending => return Step::Leave,
+            Grace::None => {}
+            Grace::Marked(seconds) => period = Some(seconds),
+        }
+    }
+    settle_finalizers(&mut marked, old, options);
+    let held = !metadata::finalizers(&marked).is_empty();
+    if period.is_some_and(|seconds| seconds > 0) {
+        return Step::Mark(marked);
+    }
+    if !held {
+        return Step::Remove { marked: period.map(|_| marked) };
+    }
+    if !metadata::deleting(&marked) {
+        let metadata = metadata::of(&mut marked);
+        metadata.insert("deletionTimestamp".to_owned(), json!(metadata::time(now)));
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+        metadata::bump_generation(&mut marked);
+    }
+    Step::Mark(marked)
+}
+
+enum Grace {
+    /// A longer or equal period already runs.
+    Pending,
+    /// No grace left to give: go on as for any other kind.
+    None,
+    /// The object carries a (new) period.
+    Marked(i64),
+}
+
+/// Upstream's `BeforeDelete` for the only graceful kind: pods.
+fn grace(old: &Value, options: &DeleteOptions, now: Timestamp, marked: &mut Value) -> Grace {
+    let requested = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    if let Some(ends) = old["metadata"]["deletionTimestamp"].as_str() {
+        let current = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+        if current == 0 {
+            return Grace::None;
+        }
+        let Some(period) = requested.filter(|seconds| *seconds < current) else { return Grace::Pending };
+        let ends = ends.parse::<Timestamp>().unwrap_or(now);
+        let started = ends - SignedDuration::from_secs(current);
+        let shortened = (started + SignedDuration::from_secs(period)).max(now);
+        return mark(marked, shortened, period);
+    }
+    let unscheduled = old["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    let finished = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let own = old["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let own = if own < 0 { 1 } else { own };
+    let period = if unscheduled || finished { 0 } else { requested.unwrap_or(own) };
+    metadata::bump_generation(marked);
+    mark(marked, now + SignedDuration::from_secs(period), period)
+}
+
+fn mark(object: &mut Value, ends: Timestamp, period: i64) -> Grace {
+    let metadata = metadata::of(object);
+    metadata.insert("deletionTimestamp".to_owned(), json!(metadata::time(ends)));
+    metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(period));
+    Grace::Marked(period)
+}
+
+/// The garbage collector's finalizers follow the options; without options an object keeps its own.
+fn settle_finalizers(object: &mut Value, old: &Value, options: &DeleteOptions) {
+    let own = metadata::finalizers(old);
+    let had = |finalizer: &str| own.iter().any(|f| f == finalizer);
+    let (orphan, foreground) = match (options.orphan_dependents, options.propagation_policy.as_deref()) {
+        (Some(orphan), _) => (orphan, false),
+        (None, Some("Orphan")) => (true, false),
+        (None, Some("Foreground")) => (false, true),
+        (None, Some(_)) => (false, false),
+        (None, None) => (had(ORPHAN), had(FOREGROUND)),
+    };
+    let mut finalizers: Vec<String> = own.iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).cloned().collect();
+    if orphan {
+        finalizers.push(ORPHAN.to_owned());
+    }
+    if foreground {
+        finalizers.push(FOREGROUND.to_owned());
+    }
+    if finalizers != own {
+        metadata::set_finalizers(object, finalizers);
+    }
+}

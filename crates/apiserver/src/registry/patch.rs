@@ -1,0 +1,131 @@
+//! Patch: a change described by its difference, computed anew whenever another writer was faster.
+
+use bayplan_model::schema::Schema;
+use bayplan_model::status::{Details, Status, reason};
+use bayplan_patch::{Fault, body, json_patch, merge_patch, strategic};
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{Answer, Call, Change, Registry};
+use crate::request::{FieldValidation, Preconditions};
+use crate::status_errors::{self, FieldError};
+use crate::{codec, codec::Kind, defaults};
+
+/// Which patch a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    /// RFC 6902.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// Kubernetes' own.
+    Strategic,
+}
+
+impl PatchKind {
+    /// Reads a content type. Server-side apply is not served.
+    pub fn parse(content_type: Option<&str>) -> Result<PatchKind, Status> {
+        let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match media {
+            "application/json-patch+json" => Ok(PatchKind::Json),
+            "application/merge-patch+json" => Ok(PatchKind::Merge),
+            "application/strategic-merge-patch+json" => Ok(PatchKind::Strategic),
+            _ => Err(Status::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type")
+                .with_details(Details::default())),
+        }
+    }
+}
+
+/// A patch whose form is known to be right.
+pub(crate) struct Patch {
+    kind: PatchKind,
+    body: Bytes,
+}
+
+impl Patch {
+    /// Reads a patch's body.
+    pub(crate) fn parse(kind: PatchKind, body: &[u8]) -> Result<Patch, Status> {
+        let patch = Patch { kind, body: Bytes::copy_from_slice(body) };
+        if let PatchKind::Strategic = kind {
+            patch.strategic()?;
+        }
+        Ok(patch)
+    }
+
+    fn strategic(&self) -> Result<Value, Status> {
+        body::object(&self.body).map_err(|error| status_errors::bad_request(format!("error decoding patch: {error}")))
+    }
+
+    /// Applies the patch to an object of a kind.
+    pub(crate) fn apply(&self, kind: Kind<'_>, object: &Value) -> Result<Value, Status> {
+        let object = object.clone();
+        match self.kind {
+            PatchKind::Json => json_patch::apply(object, &self.body).map_err(|e| failed(e.fault(), &e)),
+            PatchKind::Merge => merge_patch::apply(object, &self.body).map_err(|e| failed(e.fault(), &e)),
+            PatchKind::Strategic => {
+                let definition = Schema::get()
+                    .definition(kind.group, kind.version, kind.kind)
+                    .ok_or_else(|| status_errors::internal(format!("the type {} is not in the schema", kind.kind)))?;
+                strategic::apply(object, &self.strategic()?, definition).map_err(|e| failed(e.fault(), &e))
+            }
+        }
+    }
+}
+
+/// The answer to a patch that has no result.
+fn failed(fault: Fault, error: &dyn std::fmt::Display) -> Status {
+    match fault {
+        Fault::Undecodable => status_errors::bad_request(error.to_string()),
+        Fault::TooLarge => {
+            Status::failure(413, reason::REQUEST_ENTITY_TOO_LARGE, format!("Request entity too large: {error}"))
+        }
+        Fault::Inapplicable => {
+            Status::failure(422, reason::INVALID, "the server rejected our request due to an error in our request")
+                .with_details(Details::default())
+        }
+        Fault::Unclassified => status_errors::plain(error.to_string()),
+    }
+}
+
+impl Registry {
+    /// Patches an object through itself or its status.
+    pub async fn patch(
+        &self,
+        call: Call<'_>,
+        kind: PatchKind,
+        body: &[u8],
+        field_validation: FieldValidation,
+    ) -> Result<Answer, Status> {
+        let patch = Patch::parse(kind, body)?;
+        let mut warnings = Vec::new();
+        let resource = call.resource;
+        let mut compute = |old: &Value| {
+            let patched = patch.apply(Kind::of(resource), old)?;
+            let decoded = redecode(Kind::of(resource), call.name, patched, field_validation)?;
+            warnings = decoded.warnings;
+            let mut object = decoded.object;
+            defaults::apply(resource, &mut object);
+            Ok(object)
+        };
+        let answer = self.update(call, Change::Compute(&mut compute), Preconditions::default()).await?;
+        Ok(answer.with_warnings(warnings))
+    }
+}
+
+/// Reads a patched object as if it had been sent: unknown fields are dropped, wrong types are refused.
+pub(crate) fn redecode(
+    kind: Kind<'_>,
+    name: &str,
+    patched: Value,
+    field_validation: FieldValidation,
+) -> Result<codec::Decoded, Status> {
+    codec::canonical(kind, patched.clone(), field_validation).map_err(|status| {
+        if status.code != 400 {
+            return status;
+        }
+        let why = status.message.split_once(&format!("cannot be handled as a {}: ", kind.kind));
+        let why = why.map_or(status.message.as_str(), |(_, why)| why);
+        let shown = Value::String(patched.to_string());
+        status_errors::invalid(kind.group, kind.kind, name, &[FieldError::invalid("patch", shown, why)])
+    })
+}

@@ -1,0 +1,192 @@
+//! Update: whatever changes a stored object, in a compare-and-swap loop.
+
+use bayplan_model::status::Status;
+use bayplan_store::{Entry, WriteError};
+use serde_json::Value;
+
+use super::create::check_namespace;
+use super::{Answer, Call, Registry, check_preconditions, metadata};
+use crate::admission::Operation;
+use crate::request::Preconditions;
+use crate::status_errors::{self, FieldError};
+use crate::{strategy, validation};
+
+/// What an update makes of the stored object.
+pub enum Change<'a> {
+    /// The object is replaced by the body of a PUT, decoded and defaulted.
+    Replace(Value),
+    /// The new object is computed from the old one: patches. Called again whenever another writer was faster.
+    Compute(&'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send)),
+}
+
+impl Registry {
+    /// Replaces or patches an object through itself or its status.
+    pub async fn update(
+        &self,
+        call: Call<'_>,
+        mut change: Change<'_>,
+        mut preconditions: Preconditions,
+    ) -> Result<Answer, Status> {
+        let key = Self::key(call.resource, call.namespace, call.name);
+        let replaces = matches!(change, Change::Replace(_));
+        if let Change::Replace(object) = &mut change {
+            check_identity(&call, object)?;
+            let uid = metadata::text(object, "uid");
+            if !uid.is_empty() {
+                preconditions.uid = Some(uid.to_owned());
+            }
+        }
+        loop {
+            let Some(entry) = self.entry(&key).await? else {
+                return self.update_missing(call, change, &preconditions).await;
+            };
+            let old = self.decoded(call.resource, &entry)?;
+            check_preconditions(&call, &key, &preconditions, &old)?;
+            let mut new = match &mut change {
+                Change::Replace(object) => object.clone(),
+                Change::Compute(compute) => {
+                    let mut new = compute(&old)?;
+                    check_identity(&call, &mut new)?;
+                    new
+                }
+            };
+            if let Some(answer) = self.try_update(call, &key, &entry, &old, &mut new, replaces).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    async fn update_missing(
+        &self,
+        call: Call<'_>,
+        change: Change<'_>,
+        preconditions: &Preconditions,
+    ) -> Result<Answer, Status> {
+        let Change::Replace(mut object) = change else {
+            return Err(status_errors::not_found(call.resource, call.name));
+        };
+        if !call.subresource.is_empty() || !strategy::of(call.resource).allow_create_on_update() {
+            return Err(status_errors::not_found(call.resource, call.name));
+        }
+        if preconditions.uid.is_some() || metadata::resource_version(&object).is_some() {
+            return Err(status_errors::not_found(call.resource, call.name));
+        }
+        metadata::wipe_system_fields(&mut object);
+        self.plugins.admit(&self.admission(call, Operation::Create, call.name), &mut object, None).await?;
+        self.create_admitted(call, object, 201).await
+    }
+
+    /// One round: `None` when another writer was faster.
+    async fn try_update(
+        &self,
+        call: Call<'_>,
+        key: &str,
+        entry: &Entry,
+        old: &Value,
+        new: &mut Value,
+        replaces: bool,
+    ) -> Result<Option<Answer>, Status> {
+        let strategy = strategy::of(call.resource);
+        match metadata::resource_version(new) {
+            None if replaces && !strategy.allow_unconditional_update() => {
+                return Err(status_errors::invalid_object(
+                    call.resource,
+                    call.name,
+                    &[FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update")],
+                ));
+            }
+            None => {}
+            Some(version) if version == entry.mod_revision.to_string() => {}
+            Some(_) => return Err(status_errors::modified(call.resource, call.name)),
+        }
+        let version = Value::String(entry.mod_revision.to_string());
+        metadata::of(new).insert("resourceVersion".to_owned(), version);
+        let mut warnings = Vec::new();
+        warnings.extend(metadata::deduplicate_owners(new));
+        self.plugins.admit(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
+        metadata::restore_system_fields(new, old);
+        strategy.prepare_for_update(new, old, call.subresource, self.now());
+        let errors = validation::update(call.resource, call.subresource, new, old);
+        if !errors.is_empty() {
+            return Err(status_errors::invalid_object(call.resource, call.name, &errors));
+        }
+        warnings.extend(strategy.warnings(new, Some(old)));
+        self.plugins.validate(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
+        Ok(self.swap(call, key, entry, old, new).await?.map(|answer| answer.with_warnings(warnings)))
+    }
+
+    /// Changes an object in place without the rules of an update: what bindings do.
+    pub(crate) async fn change(
+        &self,
+        call: Call<'_>,
+        change: &mut (dyn FnMut(&mut Value) -> Result<(), Status> + Send),
+    ) -> Result<Answer, Status> {
+        let key = Self::key(call.resource, call.namespace, call.name);
+        loop {
+            let entry = self.entry(&key).await?.ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
+            let old = self.decoded(call.resource, &entry)?;
+            let mut new = old.clone();
+            change(&mut new)?;
+            if let Some(answer) = self.swap(call, &key, &entry, &old, &new).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Writes the new state over the old one: not at all when nothing changed, as a removal when nothing holds a
+    /// deleted object any more. `None` when another writer was faster.
+    pub(super) async fn swap(
+        &self,
+        call: Call<'_>,
+        key: &str,
+        entry: &Entry,
+        old: &Value,
+        new: &Value,
+    ) -> Result<Option<Answer>, Status> {
+        let encoded = self.encode(call.resource, new);
+        let answer = |revision| {
+            let shown = super::conversion::view(call.resource, encoded.clone())?;
+            Ok(Some(Answer::object(200, call.resource, shown, Some(revision))))
+        };
+        if deletion_complete(call.resource, old, new) {
+            if call.dry_run {
+                return answer(entry.mod_revision);
+            }
+            return match self.store.delete(key, entry.mod_revision).await {
+                Ok(_) => answer(entry.mod_revision),
+                Err(WriteError::Conflict { .. }) => Ok(None),
+                Err(error) => Err(status_errors::write(error)),
+            };
+        }
+        if call.dry_run || encoded.bytes() == &entry.value {
+            return answer(entry.mod_revision);
+        }
+        match self.store.update(key, encoded.bytes().clone(), entry.mod_revision).await {
+            Ok(revision) => answer(revision),
+            Err(WriteError::Conflict { .. }) => Ok(None),
+            Err(error) => Err(status_errors::write(error)),
+        }
+    }
+}
+
+/// Name and namespace of the body must be those of the URL.
+fn check_identity(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
+    let name = metadata::text(object, "name");
+    if name.is_empty() {
+        metadata::of(object).insert("name".to_owned(), Value::String(call.name.to_owned()));
+    } else if name != call.name {
+        return Err(status_errors::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name
+        )));
+    }
+    check_namespace(call.resource, call.namespace, object)
+}
+
+/// True when an object that was already being deleted has nothing left to wait for.
+fn deletion_complete(resource: &'static crate::resources::Resource, old: &Value, new: &Value) -> bool {
+    metadata::deleting(old)
+        && metadata::finalizers(new).is_empty()
+        && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && (resource.kind != "Namespace" || new["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))
+}

@@ -1,0 +1,253 @@
+//! The server: a listener with TLS, and the same path for callers in this process.
+//!
+//! ```text
+//!   TCP ─▶ TLS (client certificate) ─▶ HTTP/1.1 or HTTP/2 ─┐
+//!   InProcess { user } ────────────────────────────────────┴─▶ handler ─▶ authn ─▶ authz ─▶ verb ─▶ answer
+//! ```
+
+mod handler;
+mod health;
+mod housekeeping;
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bayplan_store::{ReadError, Store};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use jiff::Timestamp;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::admission::Plugins;
+use crate::authn::{Authenticator, StaticTokens, certificate};
+use crate::authz::{Authorizer, Index};
+use crate::bootstrap;
+use crate::registry::{Clock, Registry};
+use crate::serviceaccounts::{KeyError, Tokens};
+use crate::user::User;
+
+/// The first address of the service range: the `kubernetes` service.
+const SERVICE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// More connections than this wait in the listener's queue: each costs a task, buffers and a TLS session (about 64 KiB).
+const CONNECTIONS_MAX: usize = 10_000;
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long open connections may take to end when the server stops.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+
+/// The body of an answer.
+pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// What a server needs to know.
+pub struct Config {
+    /// Bearer tokens with a fixed identity.
+    pub static_tokens: StaticTokens,
+    /// The PKCS #8 PEM key service account tokens are signed with.
+    pub service_account_key: String,
+    /// Requests without credentials are answered as `system:anonymous` instead of refused.
+    pub anonymous: bool,
+    /// `host:port` clients reach the server at, for discovery.
+    pub address: String,
+    /// Which admission plugins are on.
+    pub plugins: Plugins,
+    /// What the first objects depend on.
+    pub bootstrap: bootstrap::Options,
+    /// Where time comes from.
+    pub clock: Clock,
+}
+
+impl Config {
+    /// A server at an address, with this key, the system's clock and nothing else.
+    pub fn new(service_account_key: impl Into<String>, address: SocketAddr) -> Config {
+        Config {
+            static_tokens: StaticTokens::default(),
+            service_account_key: service_account_key.into(),
+            anonymous: true,
+            address: address.to_string(),
+            plugins: Plugins::default(),
+            bootstrap: bootstrap::Options {
+                service_address: SERVICE_ADDRESS.into(),
+                advertise_address: address.ip(),
+                advertise_port: address.port(),
+                client_authority: String::new(),
+                aggregate_roles: true,
+            },
+            clock: Arc::new(Timestamp::now),
+        }
+    }
+}
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The service account key cannot be used.
+    #[error("the service account key cannot be used")]
+    Key(#[from] KeyError),
+    /// The store cannot be read.
+    #[error("the store cannot be read")]
+    Store(#[from] ReadError),
+    /// The objects every cluster has could not be created.
+    #[error("the first objects could not be created: {0}")]
+    Bootstrap(bayplan_model::status::Status),
+}
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) address: String,
+    pub(crate) stopping: watch::Sender<bool>,
+}
+
+/// An API server.
+#[derive(Clone)]
+pub struct ApiServer {
+    shared: Arc<Shared>,
+    tasks: Arc<tokio::sync::Mutex<JoinSet<()>>>,
+}
+
+impl ApiServer {
+    /// Starts a server over a store: feeds the watch caches, creates the objects every cluster has.
+    pub async fn new(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, Error> {
+        let tokens = Arc::new(Tokens::new(&config.service_account_key)?);
+        let registry = Arc::new(Registry::new(store.clone(), config.clock, config.plugins));
+        let index = Arc::new(Index::default());
+        let mut tasks = JoinSet::new();
+        for cache in registry.caches() {
+            tasks.spawn(cache.clone().feed(store.clone()));
+        }
+        bootstrap::ensure(&*registry, &config.bootstrap).await.map_err(Error::Bootstrap)?;
+        index.load(&*store).await?;
+        tasks.spawn(index.clone().follow(store.clone()));
+        tasks.spawn(housekeeping::expire_events(registry.clone()));
+        tasks.spawn(housekeeping::compact(store));
+        let shared = Shared {
+            registry,
+            authenticator: Authenticator::new(config.static_tokens, tokens.clone(), config.anonymous),
+            authorizer: Authorizer { index },
+            tokens,
+            address: config.address,
+            stopping: watch::channel(false).0,
+        };
+        Ok(ApiServer { shared: Arc::new(shared), tasks: Arc::new(tokio::sync::Mutex::new(tasks)) })
+    }
+
+    /// A way in for callers of this process, with the rights of `identity`: the same path as over the network.
+    pub fn service(&self, identity: User) -> InProcess {
+        InProcess { shared: self.shared.clone(), identity: Arc::new(identity) }
+    }
+
+    /// Answers connections until [`shutdown`](Self::shutdown).
+    pub async fn serve(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) {
+        let acceptor = TlsAcceptor::from(tls);
+        let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut stopping = self.shared.stopping.subscribe();
+        let mut connections = JoinSet::new();
+        loop {
+            let Ok(permit) = limit.clone().acquire_owned().await else { break };
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stopped(&mut stopping) => break,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let connection = serve_connection(self.shared.clone(), acceptor.clone(), stream);
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    // Out of file handles, most likely: give others the time to close some.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+            while connections.try_join_next().is_some() {}
+        }
+        let ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(SHUTDOWN_GRACE, ended).await.is_err() {
+            tracing::debug!("connections were closed at the end of the shutdown");
+        }
+    }
+
+    /// Stops: watches end, listeners close, background tasks are dropped.
+    pub async fn shutdown(&self) {
+        self.shared.stopping.send_replace(true);
+        self.tasks.lock().await.shutdown().await;
+    }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // A server that is gone has stopped too.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
+    // Small answers must not wait for more to send.
+    let _ = stream.set_nodelay(true);
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => return tracing::debug!("a TLS handshake took too long"),
+    };
+    let peer = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).and_then(|c| certificate::identify(c));
+    let peer = peer.map(Arc::new);
+    let mut stopping = shared.stopping.subscribe();
+    let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+        let (shared, peer) = (shared.clone(), peer.clone());
+        async move { Ok::<_, Infallible>(handler::handle(shared, peer, request).await) }
+    });
+    let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(1000);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopped(&mut stopping) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// A caller in this process: a tower service with a fixed identity.
+#[derive(Clone)]
+pub struct InProcess {
+    shared: Arc<Shared>,
+    identity: Arc<User>,
+}
+
+impl<B> tower::Service<Request<B>> for InProcess
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: std::fmt::Display,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (shared, identity) = (self.shared.clone(), self.identity.clone());
+        Box::pin(async move { Ok(handler::handle(shared, Some(identity), request).await) })
+    }
+}

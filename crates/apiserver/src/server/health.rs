@@ -1,0 +1,60 @@
+//! `/healthz`, `/livez`, `/readyz` and their single checks.
+
+use http::Response;
+
+use super::{ResponseBody, Shared, handler::text};
+use crate::request::Query;
+
+/// The checks, in the order upstream lists its own; the store answers to the name clients know.
+const CHECKS: &[&str] = &["ping", "log", "etcd"];
+const READY_CHECKS: &[&str] = &["ping", "log", "etcd", "shutdown"];
+
+/// Answers a health path, if it is one.
+pub(super) async fn answer(shared: &Shared, path: &str, query: &Query) -> Option<Response<ResponseBody>> {
+    let (endpoint, single) = match path.trim_matches('/').split_once('/') {
+        Some((endpoint, single)) => (endpoint, Some(single)),
+        None => (path.trim_matches('/'), None),
+    };
+    let checks = match endpoint {
+        "healthz" | "livez" => CHECKS,
+        "readyz" => READY_CHECKS,
+        _ => return None,
+    };
+    if let Some(single) = single {
+        let name = checks.iter().find(|name| **name == single)?;
+        return Some(match check(shared, name).await {
+            Ok(()) => text(200, "ok"),
+            Err(why) => text(500, &format!("internal server error: {why}\n")),
+        });
+    }
+    let mut report = String::new();
+    let mut healthy = true;
+    for name in checks {
+        if query.all("exclude").any(|excluded| excluded == *name) {
+            report.push_str(&format!("[+]{name} excluded: ok\n"));
+            continue;
+        }
+        match check(shared, name).await {
+            Ok(()) => report.push_str(&format!("[+]{name} ok\n")),
+            Err(_) => {
+                healthy = false;
+                report.push_str(&format!("[-]{name} failed: reason withheld\n"));
+            }
+        }
+    }
+    if !healthy {
+        return Some(text(500, &format!("{report}{endpoint} check failed\n")));
+    }
+    if query.get("verbose").is_some() {
+        return Some(text(200, &format!("{report}{endpoint} check passed\n")));
+    }
+    Some(text(200, "ok"))
+}
+
+async fn check(shared: &Shared, name: &str) -> Result<(), String> {
+    match name {
+        "etcd" => shared.registry.store().revision().await.map(|_| ()).map_err(|e| e.to_string()),
+        "shutdown" if *shared.stopping.borrow() => Err("process is shutting down".to_owned()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,9 @@
+//! The subresources that are more than a part of their object: binding, eviction, scale.
+
+mod binding;
+mod eviction;
+mod scale;
+
+pub(crate) use binding::bind;
+pub(crate) use eviction::evict;
+pub(crate) use scale::{get as get_scale, patch as patch_scale, update as update_scale};

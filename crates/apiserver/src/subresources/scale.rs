@@ -1,0 +1,133 @@
+//! `scale`: the replica count of a workload as an `autoscaling/v1` Scale.
+
+use bayplan_model::label_selector::{LabelSelector, Selector};
+use bayplan_model::status::Status;
+use serde_json::{Map, Value, json};
+
+use crate::codec::Kind;
+use crate::registry::patch::{Patch, redecode};
+use crate::registry::{Answer, Body, Call, Change, Objects, PatchKind, Registry, metadata};
+use crate::request::{FieldValidation, Preconditions};
+use crate::status_errors::{self, FieldError};
+
+const SCALE: Kind<'static> = Kind { group: "autoscaling", version: "v1", kind: "Scale" };
+
+/// Reads the scale.
+pub(crate) async fn get(registry: &Registry, call: Call<'_>) -> Result<Answer, Status> {
+    let object = Objects::get(registry, call.resource, call.namespace, call.name)
+        .await?
+        .ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
+    Ok(Answer::value(200, of(&object)))
+}
+
+/// The scale of a workload.
+fn of(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let mut shown = Map::new();
+    for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = metadata.get(key) {
+            shown.insert(key.to_owned(), value.clone());
+        }
+    }
+    let mut spec = json!({});
+    if let Some(replicas) = object["spec"]["replicas"].as_i64().filter(|r| *r != 0) {
+        spec["replicas"] = json!(replicas);
+    }
+    let mut status = json!({"replicas": object["status"]["replicas"].as_i64().unwrap_or(0)});
+    let selector = selector(&object["spec"]["selector"]);
+    if !selector.is_empty() {
+        status["selector"] = json!(selector);
+    }
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": spec, "status": status})
+}
+
+/// A selector as queries write it; replication controllers have a plain map.
+fn selector(selector: &Value) -> String {
+    let structured = selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
+    let selector = if structured { selector.clone() } else { json!({"matchLabels": selector}) };
+    let selector: Result<LabelSelector, _> = serde_json::from_value(selector);
+    selector.ok().and_then(|s| s.selector().ok()).map(|s: Selector| s.to_string()).unwrap_or_default()
+}
+
+/// Replaces the scale.
+pub(crate) async fn update(registry: &Registry, call: Call<'_>, scale: Value) -> Result<Answer, Status> {
+    let mut scale = scale;
+    check_identity(call, &mut scale)?;
+    let uid = Some(metadata::text(&scale, "uid").to_owned()).filter(|uid| !uid.is_empty());
+    let preconditions = Preconditions { uid, resource_version: None };
+    write(registry, call, preconditions, &mut |_| Ok(scale.clone())).await
+}
+
+/// Patches the scale.
+pub(crate) async fn patch(
+    registry: &Registry,
+    call: Call<'_>,
+    kind: PatchKind,
+    body: &[u8],
+    field_validation: FieldValidation,
+) -> Result<Answer, Status> {
+    let patch = Patch::parse(kind, body)?;
+    let mut warnings = Vec::new();
+    let mut compute = |current: &Value| {
+        let patched = patch.apply(SCALE, current)?;
+        let decoded = redecode(SCALE, call.name, patched, field_validation)?;
+        warnings = decoded.warnings;
+        let mut scale = decoded.object;
+        check_identity(call, &mut scale)?;
+        Ok(scale)
+    };
+    let answer = write(registry, call, Preconditions::default(), &mut compute).await?;
+    Ok(answer.with_warnings(warnings))
+}
+
+fn check_identity(call: Call<'_>, scale: &mut Value) -> Result<(), Status> {
+    let name = metadata::text(scale, "name");
+    if !name.is_empty() && name != call.name {
+        return Err(status_errors::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name
+        )));
+    }
+    let namespace = metadata::text(scale, "namespace");
+    if !namespace.is_empty() && namespace != call.namespace {
+        return Err(status_errors::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Writes the replica count of a computed scale into the workload, as an ordinary update of it.
+async fn write(
+    registry: &Registry,
+    call: Call<'_>,
+    preconditions: Preconditions,
+    compute: &mut (dyn FnMut(&Value) -> Result<Value, Status> + Send),
+) -> Result<Answer, Status> {
+    let mut change = |object: &Value| {
+        let scale = compute(&of(object))?;
+        let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+        if replicas < 0 {
+            return Err(status_errors::invalid(
+                SCALE.group,
+                SCALE.kind,
+                call.name,
+                &[FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0")],
+            ));
+        }
+        let mut changed = object.clone();
+        changed["spec"]["replicas"] = json!(replicas);
+        match metadata::resource_version(&scale) {
+            Some(version) => metadata::of(&mut changed).insert("resourceVersion".to_owned(), json!(version)),
+            None => metadata::of(&mut changed).remove("resourceVersion"),
+        };
+        Ok(changed)
+    };
+    // The workload's own rules apply: generation, validation, admission.
+    let of_workload = Call { subresource: "", ..call };
+    let answer = registry.update(of_workload, Change::Compute(&mut change), preconditions).await?;
+    let Body::Object(_, shown) = answer.body else {
+        return Err(status_errors::internal("an update answered without its object"));
+    };
+    Ok(Answer::value(200, of(&shown.encoded.decode(shown.revision)?)))
+}
