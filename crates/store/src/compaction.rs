@@ -185,3 +185,23 @@ fn replaced_segments(listed: &[FileInfo], oldest: Revision, tail: Revision) -> V
     segments.sort_unstable_by_key(|(first, _)| *first);
     segments.windows(2).filter(|pair| pair[1].0 <= oldest + 1).map(|pair| pair[0].1).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_replaced_when_its_last_record_is_and_it_is_not_the_tail() {
+        let listed = [2, 10, 20, 30].map(|first| FileInfo { name: segment::name(first), len: 1 });
+        // oldest, tail → how many of the first segments go
+        for (oldest, tail, replaced) in
+            [(1, 30, 0), (8, 30, 0), (9, 30, 1), (18, 30, 1), (19, 30, 2), (99, 30, 3), (99, 20, 2)]
+        {
+            let names: Vec<_> = replaced_segments(&listed, oldest, tail).iter().map(|file| &file.name).collect();
+            assert!(
+                names.iter().copied().eq(listed[..replaced].iter().map(|file| &file.name)),
+                "{oldest} {tail}: {names:?}"
+            );
+        }
+    }
+}

@@ -64,6 +64,27 @@ fn a_crash_at_any_operation_loses_nothing_acknowledged() {
 }
 
 #[test]
+fn what_is_shown_after_a_kill_survives_a_power_cut() {
+    for seed in workloads() {
+        for at in 1.. {
+            let disk = SimulatedDisk::new();
+            disk.crash_at(at);
+            let told = run_on(&disk, seed);
+            let crashed = disk.operations() >= at;
+            disk.only_the_process_died();
+            // The store is not closed before the power goes, for closing would sync.
+            let store = open(&disk).unwrap();
+            let shown = check(&store, &told).unwrap();
+            let after = Told { acknowledged: shown, ..told };
+            check_disk(&disk.reboot(Crash::LoseAll, at), &after, &format!("workload {seed}, killed at {at}"));
+            if !crashed {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn the_workload_reaches_snapshots_and_several_segments() {
     let (mut snapshots, mut rotations) = (0, 0);
     for seed in workloads() {

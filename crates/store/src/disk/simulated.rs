@@ -131,6 +131,11 @@ impl SimulatedDisk {
         self.state().crash_at = Some(operation);
     }
 
+    /// Takes the crash back: only the process died, and what was not synced is still in the page cache.
+    pub fn only_the_process_died(&self) {
+        self.state().crash_at = None;
+    }
+
     /// Lets one sync of a file fail, counted from 1.
     pub fn fail_sync(&self, sync: u64) {
         self.state().failing_syncs.insert(sync);
