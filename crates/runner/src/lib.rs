@@ -1,4 +1,5 @@
 //! The shell that drives the scheduler, the controllers and the simulated nodes against an API server.
 
 pub mod controllers;
+pub mod nodes;
 pub mod scheduler;

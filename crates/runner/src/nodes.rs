@@ -1,0 +1,196 @@
+//! The simulated nodes at work: one task feeds the fleet with watch events, answers and the time, and sends what it asks.
+//!
+//! ```text
+//!   informers (pods, nodes) ─┐
+//!   answers ─────────────────┼─▶ fleet ─▶ heartbeats first, then the rest ─▶ at most REQUESTS_MAX at once ─▶ API server
+//!   the clock ───────────────┘
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_client::{Change, Client, Informer, Scope};
+use bayplan_model::api::{Api, Request, Resource, Verb};
+use bayplan_model::status::{Status, reason};
+use bayplan_sim::fleet::Error;
+use bayplan_sim::{Effect, Event, Fleet, FleetConfig, NodeView, PodView, Ticket};
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+
+const PODS: Resource = Resource::new("", "v1", "pods");
+const NODES: Resource = Resource::new("", "v1", "nodes");
+
+/// Requests under way at once: enough to keep a server busy, few enough for one connection each.
+const REQUESTS_MAX: usize = 64;
+/// Changes an informer may be ahead of the fleet.
+const CHANGES_MAX: usize = 1024;
+/// A request that met an unwilling server is sent again after this, doubled each time,
+const RETRY_MIN: Duration = Duration::from_millis(200);
+/// but never later than this.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// A patch that lost against other writers is sent again this often.
+const CONFLICTS_MAX: u32 = 10;
+/// The wall clock may be set while we sleep; the fleet looks at it at least this often.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// Runs a fleet of simulated nodes until `shutdown` is done.
+pub async fn run_nodes(client: &Client, config: FleetConfig, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+    let mut fleet = Fleet::new(config)?;
+    let mut pods = Informer::<PodView>::new(client, Scope::all(&PODS).fields("spec.nodeName!="));
+    let mut nodes = Informer::<NodeView>::new(client, Scope::all(&NODES));
+    let (mut pod_changes, mut node_changes) = (pods.subscribe(CHANGES_MAX), nodes.subscribe(CHANGES_MAX));
+    let _running = (pods.spawn(), nodes.spawn());
+
+    let mut outgoing = Outgoing::new(client);
+    outgoing.add(fleet.start(Timestamp::now()));
+    tokio::pin!(shutdown);
+    loop {
+        outgoing.send();
+        let effects = tokio::select! {
+            () = &mut shutdown => return Ok(()),
+            Some(change) = pod_changes.recv() => handle(&mut fleet, pod_event(change)),
+            Some(change) = node_changes.recv() => handle(&mut fleet, node_event(change)),
+            Some((ticket, answer)) = outgoing.answer() => {
+                fleet.answered(&ticket, answer.as_ref().map(|()| ()), Timestamp::now())
+            }
+            () = sleep_until(fleet.next_deadline()) => fleet.tick(Timestamp::now()).0,
+        };
+        outgoing.add(effects);
+    }
+}
+
+fn handle(fleet: &mut Fleet, event: Option<Event>) -> Vec<Effect> {
+    event.map(|event| fleet.handle(event, Timestamp::now())).unwrap_or_default()
+}
+
+fn pod_event(change: Change<PodView>) -> Option<Event> {
+    match change {
+        Change::Added(pod) | Change::Updated { new: pod, .. } => Some(Event::Pod(pod)),
+        Change::Deleted(pod) => Some(Event::PodGone(pod)),
+        Change::Synced => None,
+    }
+}
+
+fn node_event(change: Change<NodeView>) -> Option<Event> {
+    match change {
+        Change::Added(node) | Change::Updated { new: node, .. } => Some(Event::Node(node)),
+        Change::Deleted(node) => Some(Event::NodeGone(node)),
+        Change::Synced => None,
+    }
+}
+
+async fn sleep_until(deadline: Option<Timestamp>) {
+    let left = deadline.map(|at| at.duration_since(Timestamp::now()));
+    // A deadline that has passed has a negative distance: no time is left.
+    let left = left.map_or(SLEEP_MAX, |left| Duration::try_from(left).unwrap_or(Duration::ZERO));
+    tokio::time::sleep(left.min(SLEEP_MAX)).await;
+}
+
+/// Requests waiting and under way. The fleet has at most one status and one removal per pod here, and a few per node.
+struct Outgoing {
+    api: Arc<dyn Api>,
+    heartbeats: VecDeque<Effect>,
+    others: VecDeque<Effect>,
+    under_way: JoinSet<(Ticket, Result<(), Status>)>,
+}
+
+impl Outgoing {
+    fn new(client: &Client) -> Self {
+        Outgoing {
+            api: Arc::new(client.clone()),
+            heartbeats: VecDeque::new(),
+            others: VecDeque::new(),
+            under_way: JoinSet::new(),
+        }
+    }
+
+    /// Heartbeats go first: a node must not look dead because many pods start.
+    fn add(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            let queue = if is_heartbeat(&effect.request) { &mut self.heartbeats } else { &mut self.others };
+            queue.push_back(effect);
+        }
+    }
+
+    fn send(&mut self) {
+        while self.under_way.len() < REQUESTS_MAX
+            && let Some(effect) = self.heartbeats.pop_front().or_else(|| self.others.pop_front())
+        {
+            self.under_way.spawn(deliver(Arc::clone(&self.api), effect));
+        }
+    }
+
+    /// The next final answer; `None` while nothing is under way.
+    async fn answer(&mut self) -> Option<(Ticket, Result<(), Status>)> {
+        self.under_way.join_next().await?.inspect_err(|error| tracing::error!("a request task ended: {error}")).ok()
+    }
+}
+
+fn is_heartbeat(request: &Request) -> bool {
+    request.resource.plural == "leases"
+}
+
+/// Sends a request until it is answered for good.
+async fn deliver(api: Arc<dyn Api>, effect: Effect) -> (Ticket, Result<(), Status>) {
+    let mut tries = 0;
+    loop {
+        let answer = api.call(effect.request.clone()).await.map(drop);
+        let Some(delay) = answer.as_ref().err().and_then(|status| retry_after(&effect.request, status, tries)) else {
+            if let Err(status) = &answer
+                && !matches!(&*status.reason, reason::NOT_FOUND | reason::ALREADY_EXISTS)
+            {
+                tracing::debug!(object = effect.request.name, code = status.code, "refused: {status}");
+            }
+            return (effect.ticket, answer);
+        };
+        tries += 1;
+        tokio::time::sleep(delay).await;
+    }
+}
+
+/// How long to wait before a refused request is worth another try, if it is.
+fn retry_after(request: &Request, status: &Status, tries: u32) -> Option<Duration> {
+    // A heartbeat that comes late is worth nothing; the next one is due soon.
+    if is_heartbeat(request) && status.code == 0 {
+        return None;
+    }
+    let conflict = status.is(reason::CONFLICT) && matches!(request.verb, Verb::Patch(..)) && tries < CONFLICTS_MAX;
+    let unwilling = matches!(status.code, 0 | 429 | 500..);
+    if !conflict && !unwilling {
+        return None;
+    }
+    let asked_for = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    let delay = RETRY_MIN.saturating_mul(1u32.checked_shl(tries).unwrap_or(u32::MAX)).min(RETRY_MAX);
+    let jittered = delay.mul_f64(1.0 + rand::random::<f64>());
+    Some(jittered.max(Duration::from_secs(asked_for.into()).min(RETRY_MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use bayplan_model::api::{DeleteOptions, PatchKind};
+
+    use super::*;
+
+    #[test]
+    fn only_what_may_succeed_later_is_sent_again() {
+        let leases = Resource::new("coordination.k8s.io", "v1", "leases");
+        let patch = Request::object(&PODS, "a", "b", Verb::Patch(PatchKind::Merge, Default::default()));
+        let delete = Request::object(&PODS, "a", "b", Verb::Delete(DeleteOptions::default()));
+        let renewal = Request::object(&leases, "a", "b", Verb::Patch(PatchKind::Merge, Default::default()));
+        for (request, code, reason, tries, again) in [
+            (&patch, 0, reason::SERVICE_UNAVAILABLE, 1000, true),
+            (&patch, 503, reason::SERVICE_UNAVAILABLE, 0, true),
+            (&patch, 429, reason::TOO_MANY_REQUESTS, 0, true),
+            (&patch, 409, reason::CONFLICT, 0, true),
+            (&patch, 409, reason::CONFLICT, CONFLICTS_MAX, false),
+            (&patch, 404, reason::NOT_FOUND, 0, false),
+            (&patch, 422, reason::INVALID, 0, false),
+            (&delete, 409, reason::CONFLICT, 0, false),
+            (&renewal, 0, reason::SERVICE_UNAVAILABLE, 0, false),
+        ] {
+            let status = Status::failure(code, reason, "");
+            assert_eq!(retry_after(request, &status, tries).is_some(), again, "{code} {reason} after {tries}");
+        }
+    }
+}
