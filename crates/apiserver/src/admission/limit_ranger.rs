@@ -8,7 +8,7 @@ use bayplan_model::status::Status;
 use serde_json::Value;
 
 use super::pod_resources::{Amounts, amounts, pod_totals};
-use super::{AdmissionContext, Operation, aggregate, list, map_mut, row, text};
+use super::{AdmissionContext, Operation, aggregate, elements_mut, list, map_mut, row, text};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
@@ -46,7 +46,7 @@ fn set_defaults(range: &Value, pod: &mut Value) {
     }
     let mut set = Vec::new();
     for (key, word) in [("containers", "container"), ("initContainers", "init container")] {
-        for container in pod["spec"][key].as_array_mut().into_iter().flatten() {
+        for container in elements_mut(&mut pod["spec"], key) {
             let name = text(container, "/name").to_owned();
             for (part, defaults, what) in [("requests", &requests, "request"), ("limits", &limits, "limit")] {
                 let filled = fill(container, part, defaults);

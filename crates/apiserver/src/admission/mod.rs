@@ -162,6 +162,11 @@ fn list_mut<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> 
     field.as_array_mut()
 }
 
+/// The elements of the list `object[key]`, if it is there; indexing for writing would leave a null behind.
+fn elements_mut<'a>(object: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+    object.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
 /// The map `object[key]`, made when it is missing; `None` when `object` is no object or the field no map.
 fn map_mut<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut serde_json::Map<String, Value>> {
     let field = object.as_object_mut()?.entry(key).or_insert(Value::Null);

@@ -7,7 +7,7 @@ use bayplan_model::status::Status;
 use rand::RngExt;
 use serde_json::{Value, json};
 
-use super::{AdmissionContext, list, list_mut, row, text};
+use super::{AdmissionContext, elements_mut, list, list_mut, row, text};
 
 const DEFAULT: &str = "default";
 const MIRROR_ANNOTATION: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
@@ -67,7 +67,7 @@ fn mount_token(spec: &mut Value) {
     let volume = volume.unwrap_or_else(|| format!("{VOLUME_PREFIX}{}", random_suffix()));
     let mut mounted = false;
     for key in ["initContainers", "containers"] {
-        for container in spec[key].as_array_mut().into_iter().flatten() {
+        for container in elements_mut(spec, key) {
             if list(container, "/volumeMounts").any(|mount| mount["mountPath"] == MOUNT_PATH) {
                 continue;
             }

@@ -73,6 +73,7 @@ async fn a_plain_pod_gets_account_priority_and_tolerations() {
     let volume = spec["volumes"][0]["name"].as_str().unwrap();
     assert!(volume.starts_with("kube-api-access-") && volume.len() == 21, "{volume}");
     assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], volume);
+    assert!(spec.get("initContainers").is_none(), "reading must not write");
 }
 
 #[tokio::test]
