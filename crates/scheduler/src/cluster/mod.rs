@@ -204,6 +204,22 @@ impl Cluster {
         }
     }
 
+    /// Stores an object of any kind, without telling anybody; pods that have ended are left out.
+    pub fn store(&mut self, object: Object) {
+        match object {
+            Object::Node(node) => drop(self.set_node(node)),
+            Object::Pod(pod) if pod.is_terminal() => {}
+            other => {
+                if let Object::Pod(pod) = &other
+                    && pod.is_assigned()
+                {
+                    self.set_pod(Arc::new(PodInfo::new(pod.clone())));
+                }
+                self.objects.store(&other);
+            }
+        }
+    }
+
     /// Puts a pod on a node before the API server knows.
     pub fn assume(&mut self, pod: Arc<PodInfo>) -> Result<(), Error> {
         if self.placed.contains_key(pod.uid()) {
