@@ -3,7 +3,7 @@
 //! Watch events reach the controllers one at a time, between any two reconciles, so their caches are as stale as a
 //! real one's; a crash forgets everything but the server.
 
-pub mod server;
+pub(crate) mod server;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,15 +45,15 @@ impl Recorder for Silent {
 }
 
 /// The world.
-pub struct World {
-    pub server: Server,
+pub(crate) struct World {
+    pub(crate) server: Server,
     now: Duration,
     process: Process,
     pending: VecDeque<Watch>,
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         World { server: Server::default(), now: Duration::ZERO, process: Process::start(), pending: VecDeque::new() }
     }
 
@@ -62,7 +62,7 @@ impl World {
     }
 
     /// Runs until nobody has anything left to do.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.pass_to(self.now);
         loop {
             self.pending.extend(self.server.take_watch_events());
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// Time passes, and every object is told again, as a resync does.
-    pub fn resync(&mut self, after: Duration) {
+    pub(crate) fn resync(&mut self, after: Duration) {
         self.now += after;
         self.pending = self.server.list();
         self.settle();
@@ -173,7 +173,7 @@ impl World {
     }
 
     /// What a user would call the outcome: no UIDs, versions, times or pod names.
-    pub fn outcome(&self) -> Value {
+    pub(crate) fn outcome(&self) -> Value {
         let owner_of = |pod: &Value| pod["metadata"]["ownerReferences"][0]["name"].as_str().unwrap_or("").to_owned();
         let mut pods = std::collections::BTreeMap::<String, usize>::new();
         for pod in self.server.pods() {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// What goes wrong at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// It takes effect, and the caller dies before it hears of it.
     CrashAfter,
     /// The caller dies before it takes effect.
@@ -26,11 +26,11 @@ pub enum Fault {
 
 /// One watch event; without an object, the object is gone.
 #[derive(Clone, Debug)]
-pub struct Watch {
-    pub plural: String,
-    pub name: String,
-    pub version: String,
-    pub object: Option<Value>,
+pub(crate) struct Watch {
+    pub(crate) plural: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) object: Option<Value>,
 }
 
 #[derive(Default)]
@@ -45,33 +45,33 @@ struct State {
 
 /// The server.
 #[derive(Default)]
-pub struct Server(Mutex<State>);
+pub(crate) struct Server(Mutex<State>);
 
 impl Server {
-    pub fn set_now(&self, now: Timestamp) {
+    pub(crate) fn set_now(&self, now: Timestamp) {
         self.0.lock().unwrap().now = now;
     }
 
     /// How many writes controllers have made.
-    pub fn writes(&self) -> usize {
+    pub(crate) fn writes(&self) -> usize {
         self.0.lock().unwrap().writes
     }
 
     /// Lets a fault happen at the nth write from the start, counted from 1.
-    pub fn plan(&self, write: usize, fault: Fault) {
+    pub(crate) fn plan(&self, write: usize, fault: Fault) {
         self.0.lock().unwrap().fault = Some((write, fault));
     }
 
     /// The watches of the dead process are gone with it.
-    pub fn restart(&self) {
+    pub(crate) fn restart(&self) {
         self.0.lock().unwrap().events.clear();
     }
 
-    pub fn take_watch_events(&self) -> VecDeque<Watch> {
+    pub(crate) fn take_watch_events(&self) -> VecDeque<Watch> {
         std::mem::take(&mut self.0.lock().unwrap().events)
     }
 
-    pub fn list(&self) -> VecDeque<Watch> {
+    pub(crate) fn list(&self) -> VecDeque<Watch> {
         let state = self.0.lock().unwrap();
         let event = |((plural, name), object): (&(String, String), &Value)| Watch {
             plural: plural.clone(),
@@ -82,22 +82,22 @@ impl Server {
         state.objects.iter().map(event).collect()
     }
 
-    pub fn objects(&self, plural: &str) -> Vec<Value> {
+    pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let state = self.0.lock().unwrap();
         state.objects.iter().filter(|((p, _), _)| p == plural).map(|(_, object)| object.clone()).collect()
     }
 
-    pub fn pods(&self) -> Vec<Value> {
+    pub(crate) fn pods(&self) -> Vec<Value> {
         self.objects("pods")
     }
 
     /// A write of the user or of a kubelet, to which nothing goes wrong.
-    pub fn put(&self, plural: &str, object: Value) {
+    pub(crate) fn put(&self, plural: &str, object: Value) {
         self.0.lock().unwrap().store(plural, object);
     }
 
     /// A change of the user.
-    pub fn edit(&self, plural: &str, name: &str, edit: impl FnOnce(&mut Value)) {
+    pub(crate) fn edit(&self, plural: &str, name: &str, edit: impl FnOnce(&mut Value)) {
         let mut state = self.0.lock().unwrap();
         let mut object = state.objects[&(plural.to_owned(), name.to_owned())].clone();
         edit(&mut object);
