@@ -145,7 +145,12 @@ impl ApiServer {
 
     /// A way in for callers of this process, with the rights of `identity`: the same path as over the network.
     pub fn service(&self, identity: User) -> InProcess {
-        InProcess { shared: self.shared.clone(), identity: Arc::new(identity) }
+        InProcess { shared: self.shared.clone(), identity: Some(Arc::new(identity)) }
+    }
+
+    /// The way in of a network peer without a certificate: requests bring their own credentials.
+    pub fn network_service(&self) -> InProcess {
+        InProcess { shared: self.shared.clone(), identity: None }
     }
 
     /// Answers connections until [`shutdown`](Self::shutdown).
@@ -226,11 +231,11 @@ async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: Tc
     }
 }
 
-/// A caller in this process: a tower service with a fixed identity.
+/// A caller in this process: a tower service with a fixed identity, or none.
 #[derive(Clone)]
 pub struct InProcess {
     shared: Arc<Shared>,
-    identity: Arc<User>,
+    identity: Option<Arc<User>>,
 }
 
 impl<B> tower::Service<Request<B>> for InProcess
@@ -248,6 +253,6 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (shared, identity) = (self.shared.clone(), self.identity.clone());
-        Box::pin(async move { Ok(handler::handle(shared, Some(identity), request).await) })
+        Box::pin(async move { Ok(handler::handle(shared, identity, request).await) })
     }
 }

@@ -65,6 +65,7 @@ impl Registry {
         if metadata::resource_version(&object).is_some() {
             return Err(status_errors::plain("resourceVersion should not be set on objects to be created"));
         }
+        let _allocated = self.allocate_service(&call, &mut object).await?;
         let encoded = self.encode(call.resource, &object);
         let key = Self::key(call.resource, call.namespace, &name);
         let revision = if call.dry_run {

@@ -72,9 +72,7 @@ pub fn restore_system_fields(object: &mut Value, old: &Value) {
     if metadata.get("uid").and_then(Value::as_str).unwrap_or_default().is_empty() {
         metadata.insert("uid".to_owned(), old["uid"].clone());
     }
-    if metadata.get("creationTimestamp").is_none_or(Value::is_null) {
-        metadata.insert("creationTimestamp".to_owned(), old["creationTimestamp"].clone());
-    }
+    metadata.insert("creationTimestamp".to_owned(), old["creationTimestamp"].clone());
     if let Some(deletion) = old.get("deletionTimestamp").filter(|d| !d.is_null()) {
         metadata.insert("deletionTimestamp".to_owned(), deletion.clone());
         if let Some(grace) = old.get("deletionGracePeriodSeconds") {

@@ -16,6 +16,7 @@ pub(crate) mod list;
 pub mod metadata;
 mod objects;
 pub(crate) mod patch;
+mod service_addresses;
 mod update;
 
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub struct Registry {
     caches: FxHashMap<&'static str, Arc<Cache>>,
     clock: Clock,
     plugins: Plugins,
+    /// Held while a service gets its addresses and is stored.
+    services: tokio::sync::Mutex<()>,
 }
 
 /// One call of a verb on an object or a collection: what it is about, and who makes it.
@@ -76,7 +79,7 @@ impl Registry {
             .filter(|r| r.stored() && std::ptr::eq(*r, r.storage()))
             .map(|r| (r.storage_prefix, Arc::new(Cache::new(r))))
             .collect();
-        Registry { store, caches, clock, plugins }
+        Registry { store, caches, clock, plugins, services: tokio::sync::Mutex::default() }
     }
 
     /// The store.

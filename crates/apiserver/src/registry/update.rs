@@ -89,8 +89,10 @@ impl Registry {
         let strategy = strategy::of(call.resource);
         match metadata::resource_version(new) {
             None if replaces && !strategy.allow_unconditional_update() => {
-                return Err(status_errors::invalid_object(
-                    call.resource,
+                // The one 422 that names the resource where others name the kind.
+                return Err(status_errors::invalid(
+                    call.resource.group,
+                    call.resource.plural,
                     call.name,
                     &[FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update")],
                 ));
@@ -112,6 +114,7 @@ impl Registry {
         }
         warnings.extend(strategy.warnings(new, Some(old)));
         self.plugins.validate(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
+        let _allocated = self.allocate_service(&call, new).await?;
         Ok(self.swap(call, key, entry, old, new).await?.map(|answer| answer.with_warnings(warnings)))
     }
 

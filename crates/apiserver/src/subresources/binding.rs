@@ -78,7 +78,6 @@ fn assign(name: &str, pod: &mut Value, binding: &Value, now: Timestamp) -> Resul
 
 /// Sets the condition PodScheduled to True.
 fn mark_scheduled(pod: &mut Value, now: Timestamp) {
-    let generation = pod["metadata"]["generation"].clone();
     if !pod["status"].is_object() {
         pod["status"] = json!({});
     }
@@ -101,12 +100,7 @@ fn mark_scheduled(pod: &mut Value, now: Timestamp) {
             }
             *condition = scheduled;
         }
-        None => {
-            if generation.is_i64() {
-                scheduled["observedGeneration"] = generation;
-            }
-            conditions.push(scheduled);
-        }
+        None => conditions.push(scheduled),
     }
 }
 

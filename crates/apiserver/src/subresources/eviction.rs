@@ -96,6 +96,7 @@ async fn spend(registry: &Registry, call: Call<'_>, budget: &Value) -> Result<()
     let now = metadata::time(registry.now());
     let mut take = |budget: &mut Value| {
         check(&name, budget)?;
+        let generation = budget["metadata"]["generation"].clone();
         let status = &mut budget["status"];
         let left = status["disruptionsAllowed"].as_i64().unwrap_or(0) - 1;
         status["disruptionsAllowed"] = json!(left);
@@ -104,7 +105,7 @@ async fn spend(registry: &Registry, call: Call<'_>, budget: &Value) -> Result<()
         }
         status["disruptedPods"][call.name] = json!(now);
         if left == 0 {
-            set_disruption_allowed(status, &now);
+            set_disruption_allowed(status, &now, generation);
         }
         Ok(())
     };
@@ -114,22 +115,16 @@ async fn spend(registry: &Registry, call: Call<'_>, budget: &Value) -> Result<()
     Objects::update(registry, resource, call.namespace, &name, &mut take).await.map(|_| ())
 }
 
-fn set_disruption_allowed(status: &mut Value, now: &str) {
+fn set_disruption_allowed(status: &mut Value, now: &str, generation: Value) {
     let condition = json!({
         "type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
-        "lastTransitionTime": now,
+        "lastTransitionTime": now, "observedGeneration": generation,
     });
     let Some(status) = status.as_object_mut() else { return };
     let conditions = status.entry("conditions").or_insert_with(|| json!([]));
     let Some(conditions) = conditions.as_array_mut() else { return };
     match conditions.iter_mut().find(|c| c["type"] == "DisruptionAllowed") {
-        Some(found) => {
-            let observed = found.get("observedGeneration").cloned();
-            *found = condition;
-            if let Some(observed) = observed {
-                found["observedGeneration"] = observed;
-            }
-        }
+        Some(found) => *found = condition,
         None => conditions.push(condition),
     }
 }
@@ -182,14 +177,12 @@ async fn mark_disrupted(registry: &Registry, call: Call<'_>, options: &mut Delet
     let now = metadata::time(registry.now());
     let mut mark = |pod: &mut Value| {
         crate::registry::check_delete_preconditions(&call, &preconditions, pod)?;
-        let generation = pod["metadata"]["generation"].clone();
         if !pod["status"]["conditions"].is_array() {
             pod["status"]["conditions"] = json!([]);
         }
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": now,
-            "observedGeneration": generation,
         });
         if let Some(conditions) = pod["status"]["conditions"].as_array_mut() {
             conditions.retain(|c| c["type"] != "DisruptionTarget");

@@ -1,0 +1,155 @@
+//! Cluster addresses and node ports of services: given out by the server, unique in the cluster.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+
+use bayplan_model::status::Status;
+use rand::RngExt;
+use serde_json::{Value, json};
+use tokio::sync::MutexGuard;
+
+use super::{Call, Objects, Registry, metadata};
+use crate::status_errors::{self, FieldError};
+
+/// The service range, 10.0.0.0/16: its first address is the `kubernetes` service.
+const RANGE_START: u32 = u32::from_be_bytes([10, 0, 0, 0]);
+const RANGE_SIZE: u32 = 1 << 16;
+const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
+/// Random tries before a systematic search.
+const TRIES: usize = 16;
+
+/// What other services hold.
+#[derive(Default)]
+struct Held {
+    addresses: HashSet<String>,
+    ports: HashSet<i64>,
+}
+
+impl Registry {
+    /// Gives a service its addresses and ports. The guard must live until the service is stored: two services never
+    /// get the same.
+    pub(super) async fn allocate_service<'a>(
+        &'a self,
+        call: &Call<'_>,
+        object: &mut Value,
+    ) -> Result<Option<MutexGuard<'a, ()>>, Status> {
+        if call.resource.plural != "services" || !call.subresource.is_empty() {
+            return Ok(None);
+        }
+        let guard = self.services.lock().await;
+        let (namespace, name) = (call.namespace, metadata::text(object, "name").to_owned());
+        let mut held = Held::default();
+        for other in Objects::list(self, call.resource, "").await? {
+            if metadata::text(&other, "namespace") != namespace || metadata::text(&other, "name") != name {
+                held.note(&other["spec"]);
+            }
+        }
+        allocate(object, &mut held).map_err(|error| status_errors::invalid_object(call.resource, &name, &[error]))?;
+        Ok(Some(guard))
+    }
+}
+
+impl Held {
+    fn note(&mut self, spec: &Value) {
+        let addresses = spec["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        self.addresses.extend(addresses.chain(spec["clusterIP"].as_str()).map(str::to_owned));
+        self.ports.extend(spec["healthCheckNodePort"].as_i64());
+        self.ports.extend(spec["ports"].as_array().into_iter().flatten().filter_map(|port| port["nodePort"].as_i64()));
+    }
+}
+
+fn allocate(service: &mut Value, held: &mut Held) -> Result<(), FieldError> {
+    let Some(spec) = service["spec"].as_object_mut() else { return Ok(()) };
+    let text = |key: &str| spec.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (service_type, policy, given) = (text("type"), text("externalTrafficPolicy"), text("clusterIP"));
+    if service_type == "ExternalName" {
+        return Ok(());
+    }
+    let selects = spec.get("selector").and_then(Value::as_object).is_some_and(|s| !s.is_empty());
+    let address = match given.as_str() {
+        "None" => given,
+        "" => free_address(held)?,
+        _ => reserve(given, held)?,
+    };
+    let both = address == "None" && !selects;
+    spec.entry("ipFamilies").or_insert_with(|| if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
+    spec.entry("ipFamilyPolicy").or_insert_with(|| json!(if both { "RequireDualStack" } else { "SingleStack" }));
+    spec.insert("clusterIPs".to_owned(), json!([address]));
+    spec.insert("clusterIP".to_owned(), json!(address));
+    let balancer = service_type == "LoadBalancer";
+    let wants_ports = service_type == "NodePort"
+        || (balancer && spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false)));
+    if balancer && policy == "Local" && spec.get("healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0) == 0 {
+        let port = free_port(held)?;
+        spec.insert("healthCheckNodePort".to_owned(), json!(port));
+    }
+    if wants_ports {
+        allocate_ports(spec.get_mut("ports").and_then(Value::as_array_mut), held)?;
+    }
+    Ok(())
+}
+
+fn allocate_ports(ports: Option<&mut Vec<Value>>, held: &mut Held) -> Result<(), FieldError> {
+    // The same number may serve two protocols of one service.
+    let mut own = HashSet::new();
+    for (index, port) in ports.into_iter().flatten().enumerate() {
+        let field = format!("spec.ports[{index}].nodePort");
+        match port["nodePort"].as_i64().unwrap_or(0) {
+            0 => {
+                let free = free_port(held)?;
+                own.insert(free);
+                port["nodePort"] = json!(free);
+            }
+            given if !NODE_PORTS.contains(&given) => {
+                return Err(FieldError::invalid(
+                    field,
+                    given,
+                    format!(
+                        "provided port is not in the valid range. The range of valid ports is {}-{}",
+                        NODE_PORTS.start(),
+                        NODE_PORTS.end()
+                    ),
+                ));
+            }
+            given if held.ports.contains(&given) && !own.contains(&given) => {
+                return Err(FieldError::invalid(field, given, "provided port is already allocated"));
+            }
+            given => {
+                held.ports.insert(given);
+                own.insert(given);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn reserve(address: String, held: &Held) -> Result<String, FieldError> {
+    let why = match address.parse::<Ipv4Addr>() {
+        Err(_) => return Ok(address),
+        Ok(ip) if !(1..RANGE_SIZE - 1).contains(&ip.to_bits().wrapping_sub(RANGE_START)) => {
+            "the provided network does not match the current range"
+        }
+        Ok(_) if held.addresses.contains(&address) => "provided IP is already allocated",
+        Ok(_) => return Ok(address),
+    };
+    Err(FieldError::invalid("spec.clusterIPs", json!([address]), format!("failed to allocate IP {address}: {why}")))
+}
+
+fn free_address(held: &mut Held) -> Result<String, FieldError> {
+    let mut rng = rand::rng();
+    let random = (0..TRIES).map(|_| rng.random_range(2..RANGE_SIZE - 1));
+    let found = random
+        .chain(2..RANGE_SIZE - 1)
+        .map(|offset| Ipv4Addr::from_bits(RANGE_START + offset).to_string())
+        .find(|address| !held.addresses.contains(address));
+    found.ok_or_else(|| FieldError::new("InternalError", "spec.clusterIPs", "Internal error: range is full"))
+}
+
+fn free_port(held: &mut Held) -> Result<i64, FieldError> {
+    let mut rng = rand::rng();
+    let random = (0..TRIES).map(|_| rng.random_range(NODE_PORTS));
+    let found = random.chain(NODE_PORTS).find(|port| !held.ports.contains(port));
+    let port = found.ok_or_else(|| FieldError::new("InternalError", "spec.ports", "Internal error: range is full"))?;
+    held.ports.insert(port);
+    Ok(port)
+}
