@@ -11,7 +11,6 @@
 
 pub mod affinity;
 pub mod api;
-pub mod csi_migration;
 pub mod field_selector;
 pub mod int_or_string;
 pub mod label;
