@@ -103,33 +103,50 @@ impl Index {
         }
     }
 
+    /// Reads a kind afresh, for writers that do not know the revision of their write. Other resources return at once.
+    pub async fn refresh(&self, plural: &str, store: &dyn Store) {
+        let Some(kind) = KINDS.into_iter().find(|kind| kind.plural() == plural) else { return };
+        if let Err(error) = self.reload(kind, store).await {
+            tracing::warn!(plural, %error, "the RBAC index cannot read the store");
+        }
+    }
+
     async fn follow_kind(&self, kind: Kind, store: &dyn Store) -> Result<(), ReadError> {
         let after = *self.seen[kind as usize].borrow();
         let mut watch = store.watch(&kind.prefix(), &kind.end(), after).await?;
         loop {
             let changes = watch.next().await?;
-            self.change(|policy| changes.iter().for_each(|change| apply(kind, policy, change)));
             if let Some(last) = changes.last() {
-                self.seen[kind as usize].send_replace(last.revision);
+                self.change(kind, last.revision, |policy, seen| {
+                    let news = changes.iter().filter(|change| change.revision > seen);
+                    news.for_each(|change| apply(kind, policy, change));
+                });
             }
         }
     }
 
     async fn reload(&self, kind: Kind, store: &dyn Store) -> Result<(), ReadError> {
         let range = store.range(&kind.prefix(), &kind.end(), None, 0).await?;
-        self.change(|policy| {
+        self.change(kind, range.revision, |policy, _| {
             clear(kind, policy);
             range.entries.iter().for_each(|entry| put(kind, policy, entry));
         });
-        self.seen[kind as usize].send_replace(range.revision);
         Ok(())
     }
 
-    fn change(&self, edit: impl FnOnce(&mut Policy)) {
+    /// Takes the policy to `revision`, unless it is there already: a reload and the watch may overtake each other, and
+    /// neither may bring back what the other knows to be gone. `edit` is told how far the policy was.
+    fn change(&self, kind: Kind, revision: Revision, edit: impl FnOnce(&mut Policy, Revision)) {
         let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+        let seen = *self.seen[kind as usize].borrow();
+        // A store that is new again starts at 0; the first load of an empty one must count as well.
+        if revision <= seen && seen > 0 {
+            return;
+        }
         let mut next = Policy::clone(&current);
-        edit(&mut next);
+        edit(&mut next, seen);
         *current = Arc::new(next);
+        self.seen[kind as usize].send_replace(revision);
     }
 }
 
@@ -217,10 +234,11 @@ mod tests {
         let index = Index::default();
         let key = "/registry/rolebindings/ns/b";
         let binding = entry(key, r#"{"metadata":{"name":"b","namespace":"ns"},"roleRef":{"kind":"Role","name":"r"}}"#);
-        index.change(|policy| put(Kind::RoleBindings, policy, &binding));
+        index.change(Kind::RoleBindings, 1, |policy, _| put(Kind::RoleBindings, policy, &binding));
         assert_eq!(index.policy().role_bindings["ns"]["b"].role_ref.name, "r");
-        let gone = Change { revision: 2, key: key.into(), current: None, previous: Some(binding) };
-        index.change(|policy| apply(Kind::RoleBindings, policy, &gone));
+        let gone = Change { revision: 2, key: key.into(), current: None, previous: Some(binding.clone()) };
+        index.change(Kind::RoleBindings, 2, |policy, _| apply(Kind::RoleBindings, policy, &gone));
+        index.change(Kind::RoleBindings, 1, |policy, _| put(Kind::RoleBindings, policy, &binding));
         assert!(index.policy().role_bindings.is_empty());
     }
 
@@ -228,9 +246,13 @@ mod tests {
     fn an_unreadable_role_grants_nothing() {
         let index = Index::default();
         let key = "/registry/clusterroles/c";
-        index.change(|p| put(Kind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":null}"#)));
+        index.change(Kind::ClusterRoles, 1, |p, _| {
+            put(Kind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":null}"#))
+        });
         assert!(index.policy().cluster_roles.contains_key("c"));
-        index.change(|p| put(Kind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":7}"#)));
+        index.change(Kind::ClusterRoles, 2, |p, _| {
+            put(Kind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":7}"#))
+        });
         assert!(!index.policy().cluster_roles.contains_key("c"));
     }
 
@@ -258,6 +280,11 @@ mod tests {
             index.caught_up("clusterroles", revision).await;
             assert!(index.policy().cluster_roles.is_empty());
         }
+        // A writer that does not know its revision, among other writes.
+        store.create("/registry/clusterroles/last", r#"{"metadata":{"name":"last"}}"#.into()).await.unwrap();
+        store.create("/registry/pods/ns/p", "{}".into()).await.unwrap();
+        index.refresh("clusterroles", &*store).await;
+        assert!(index.policy().cluster_roles.contains_key("last"));
         following.abort();
     }
 }

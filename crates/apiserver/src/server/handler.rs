@@ -19,7 +19,7 @@ use crate::authn::impersonation::impersonate;
 use crate::authz::{Action, Attributes};
 use crate::codec::{self, Kind};
 use crate::negotiation::{self, Format};
-use crate::registry::{Answer, Body, Call, Change, PatchKind};
+use crate::registry::{Answer, Body, Call, Change, PatchKind, Shown};
 use crate::request::{DeleteOptions, GetOptions, ListOptions, Preconditions, Query, RequestInfo, WriteOptions};
 use crate::resources::{self, Resource};
 use crate::selection::Selection;
@@ -363,12 +363,15 @@ impl Asked<'_> {
         if resource.group != "rbac.authorization.k8s.io" || matches!(&*self.info.verb, "get" | "list") {
             return;
         }
-        let revision = match &answer.body {
-            Body::Object(_, shown) => shown.revision,
-            _ => self.shared.registry.store().revision().await.ok(),
-        };
-        if let Some(revision) = revision {
-            self.shared.authorizer.index.caught_up(resource.plural, revision).await;
+        let index = &self.shared.authorizer.index;
+        match &answer.body {
+            Body::Object(_, Shown { revision: Some(revision), .. }) => {
+                index.caught_up(resource.plural, *revision).await
+            }
+            // A dry run changed nothing.
+            Body::Object(..) => {}
+            // The answer to a removal does not tell its revision.
+            _ => index.refresh(resource.plural, &**self.shared.registry.store()).await,
         }
     }
 
