@@ -1,5 +1,7 @@
 //! A plugin from outside this crate: registered by name, enabled by configuration, asked at its extension points.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
+
 use std::sync::Arc;
 use std::time::Duration;
 
