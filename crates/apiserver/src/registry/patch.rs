@@ -101,7 +101,7 @@ impl Registry {
         let resource = call.resource;
         let mut compute = |old: &Value| {
             let patched = patch.apply(Kind::of(resource), old)?;
-            let decoded = redecode(Kind::of(resource), call.name, patched, field_validation)?;
+            let decoded = redecode(Kind::of(resource), patched, field_validation)?;
             warnings = decoded.warnings;
             let mut object = decoded.object;
             defaults::apply(resource, &mut object);
@@ -115,7 +115,6 @@ impl Registry {
 /// Reads a patched object as if it had been sent: unknown fields are dropped, wrong types are refused.
 pub(crate) fn redecode(
     kind: Kind<'_>,
-    name: &str,
     patched: Value,
     field_validation: FieldValidation,
 ) -> Result<codec::Decoded, Status> {
@@ -126,6 +125,7 @@ pub(crate) fn redecode(
         let why = status.message.split_once(&format!("cannot be handled as a {}: ", kind.kind));
         let why = why.map_or(status.message.as_str(), |(_, why)| why);
         let shown = Value::String(patched.to_string());
-        status_errors::invalid(kind.group, kind.kind, name, &[FieldError::invalid("patch", shown, why)])
+        // Upstream does not say which object here, neither its kind nor its name.
+        status_errors::invalid("", "", "", &[FieldError::invalid("patch", shown, why)])
     })
 }

@@ -70,7 +70,7 @@ pub(crate) async fn patch(
     let mut warnings = Vec::new();
     let mut compute = |current: &Value| {
         let patched = patch.apply(SCALE, current)?;
-        let decoded = redecode(SCALE, call.name, patched, field_validation)?;
+        let decoded = redecode(SCALE, patched, field_validation)?;
         warnings = decoded.warnings;
         let mut scale = decoded.object;
         check_identity(call, &mut scale)?;

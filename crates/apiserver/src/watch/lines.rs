@@ -98,10 +98,15 @@ impl Lines {
         let object = json!({
             "kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata,
         });
-        match codec::canonical(Kind::of(self.resource), object.clone(), FieldValidation::Ignore) {
+        let mut object = match codec::canonical(Kind::of(self.resource), object.clone(), FieldValidation::Ignore) {
             Ok(decoded) => decoded.object,
             Err(_) => object,
+        };
+        // Upstream's internal types have a plain number here, so even an empty object shows it.
+        if matches!(self.resource.kind, "Deployment" | "ReplicaSet" | "StatefulSet") && object["spec"].is_object() {
+            object["spec"]["replicas"] = json!(0);
         }
+        object
     }
 }
 
