@@ -1,9 +1,15 @@
 //! The suites, one module each.
 
 mod controllers;
+mod decisions;
 mod http;
+mod preemption;
+mod queueing_hints;
 mod rbac;
+mod requests;
+mod scheduler;
 mod selectors;
+mod sequences;
 mod strategic_merge;
 
 use serde_json::Value;
@@ -48,9 +54,14 @@ pub struct Suite {
 /// Every suite there is.
 pub const SUITES: &[Suite] = &[
     Suite { name: "controllers", check: controllers::check },
+    Suite { name: "decisions", check: decisions::check },
     Suite { name: "http", check: http::check },
+    Suite { name: "preemption", check: preemption::check },
+    Suite { name: "queueing-hints", check: queueing_hints::check },
     Suite { name: "rbac", check: rbac::check },
+    Suite { name: "requests", check: requests::check },
     Suite { name: "selectors", check: selectors::check },
+    Suite { name: "sequences", check: sequences::check },
     Suite { name: "strategic-merge", check: strategic_merge::check },
 ];
 

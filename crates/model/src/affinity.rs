@@ -251,6 +251,16 @@ impl RequiredNodeAffinity {
         self.selector.iter().all(|(key, value)| node.metadata.labels.get(key) == Some(value))
             && self.affinity.as_ref().is_none_or(|matcher| matcher.matches(node))
     }
+
+    /// The same, but terms that cannot be parsed are an error unless another term matches.
+    pub fn try_matches(&self, node: &Node) -> Result<bool, String> {
+        if !self.selector.iter().all(|(key, value)| node.metadata.labels.get(key) == Some(value)) {
+            return Ok(false);
+        }
+        let Some(matcher) = &self.affinity else { return Ok(true) };
+        let errors: Vec<String> = matcher.errors().into_iter().map(str::to_owned).collect();
+        if matcher.matches(node) || errors.is_empty() { Ok(matcher.matches(node)) } else { Err(aggregate(errors)) }
+    }
 }
 
 /// The preferred terms of a pod (or of the configuration), ready to be scored.

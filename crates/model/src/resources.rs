@@ -162,11 +162,10 @@ impl RequestRules {
             && let Some(resources) = &pod.spec.resources
             && resources.requests.keys().any(|name| is_pod_level(name))
         {
-            for (name, quantity) in self.pod_level(pod, &resources.requests) {
-                if is_pod_level(&name) {
-                    total.insert(name, quantity);
-                }
-            }
+            let mut in_force = self.pod_level(pod, &resources.requests);
+            // What kubelets report counts only for resources the pod asks for as a whole.
+            in_force.retain(|name, _| is_pod_level(name) && resources.requests.contains_key(name));
+            total.extend(in_force);
         }
         add(&mut total, &pod.spec.overhead);
         total

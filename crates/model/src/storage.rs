@@ -10,6 +10,14 @@ use crate::view::{has_meta, views};
 
 /// The annotation that named a claim's class before the field existed.
 pub const BETA_STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+/// The annotation of a claim that was bound for good.
+pub const BIND_COMPLETED_ANNOTATION: &str = "pv.kubernetes.io/bind-completed";
+/// The annotation of a volume or claim that a controller, not a person, bound.
+pub const BOUND_BY_CONTROLLER_ANNOTATION: &str = "pv.kubernetes.io/bound-by-controller";
+/// The annotation of a claim that names the node a volume is to be made for.
+pub const SELECTED_NODE_ANNOTATION: &str = "volume.kubernetes.io/selected-node";
+/// The binding mode in which a claim is bound when its first pod is placed.
+pub const WAIT_FOR_FIRST_CONSUMER: &str = "WaitForFirstConsumer";
 
 has_meta!(
     PersistentVolume,
@@ -248,5 +256,39 @@ impl PersistentVolumeClaim {
             Some(class) => class,
             None => self.spec.storage_class_name.as_deref().unwrap_or(""),
         }
+    }
+    /// True once the claim is bound for good.
+    pub fn is_fully_bound(&self) -> bool {
+        !self.spec.volume_name.is_empty() && self.metadata.annotations.contains_key(BIND_COMPLETED_ANNOTATION)
+    }
+
+    /// True when the claim was made for this pod.
+    pub fn is_for(&self, pod: &crate::pod::Pod) -> bool {
+        self.metadata.controller().is_some_and(|owner| owner.uid == pod.metadata.uid)
+    }
+    /// How many bytes the claim wants; 0 when it does not say.
+    pub fn requested_storage(&self) -> i64 {
+        self.spec.resources.requests.get("storage").map_or(0, Quantity::value)
+    }
+}
+
+impl PersistentVolume {
+    /// The class of the volume; empty for none.
+    pub fn class(&self) -> &str {
+        self.metadata.annotations.get(BETA_STORAGE_CLASS_ANNOTATION).unwrap_or(&self.spec.storage_class_name)
+    }
+
+    /// How many bytes it has; 0 when it does not say.
+    pub fn capacity(&self) -> i64 {
+        self.spec.capacity.get("storage").map_or(0, Quantity::value)
+    }
+
+    /// True when the volume is bound or reserved to this claim.
+    pub fn is_reserved_for(&self, claim: &PersistentVolumeClaim) -> bool {
+        self.spec.claim_ref.as_ref().is_some_and(|to| {
+            to.name == claim.metadata.name
+                && to.namespace == claim.metadata.namespace
+                && (to.uid.is_empty() || to.uid == claim.metadata.uid)
+        })
     }
 }

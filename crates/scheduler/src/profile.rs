@@ -132,6 +132,11 @@ impl Profile {
         &self.plugins[at]
     }
 
+    /// A plugin by name.
+    pub fn named(&self, name: &str) -> Option<&AnyPlugin> {
+        self.plugins.iter().find(|plugin| plugin.name() == name)
+    }
+
     pub(crate) fn plugins(&self) -> &[AnyPlugin] {
         &self.plugins
     }

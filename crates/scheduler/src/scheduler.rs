@@ -372,7 +372,10 @@ impl Scheduler {
 
     fn preempted(&mut self, uid: &str, failed: bool, now: Timestamp) {
         self.cluster.preempting.remove(uid);
-        if failed || self.queue.place(uid) == Some(Place::Gated) {
+        if failed {
+            let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.retry_after_error(uid, now, &judge);
+        } else if self.queue.place(uid) == Some(Place::Gated) {
             self.activate(&[uid.to_owned()], now);
         }
     }

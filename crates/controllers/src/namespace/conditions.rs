@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use super::content::Outcome;
 
+/// Type; reason and message when all is well; reason when not; what is not.
+type Row = (&'static str, (&'static str, &'static str), &'static str, Option<String>);
+
 /// Sets the five conditions that follow from an attempt to empty the namespace.
 pub(super) fn set_all(status: &mut Value, outcome: &Outcome, second: Timestamp) {
     let failure = match outcome.errors.len() {
@@ -23,39 +26,41 @@ pub(super) fn set_all(status: &mut Value, outcome: &Outcome, second: Timestamp) 
     let remaining = list(&outcome.remaining, "has").map(|what| format!("Some resources are remaining: {what}"));
     let finalizers = list(&outcome.finalizers, "in")
         .map(|what| format!("Some content in the namespace has finalizers remaining: {what}"));
-    let rows: [(&str, [(&str, &str); 2], Option<String>); 5] = [
+    let rows: [Row; 5] = [
         (
             "NamespaceDeletionDiscoveryFailure",
-            [("ResourcesDiscovered", "All resources successfully discovered"), ("DiscoveryFailed", "")],
+            ("ResourcesDiscovered", "All resources successfully discovered"),
+            "DiscoveryFailed",
             None,
         ),
         (
             "NamespaceDeletionGroupVersionParsingFailure",
-            [("ParsedGroupVersions", "All legacy kube types successfully parsed"), ("GroupVersionParsingFailed", "")],
+            ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+            "GroupVersionParsingFailed",
             None,
         ),
         (
             "NamespaceDeletionContentFailure",
-            [
-                ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-                ("ContentDeletionFailed", ""),
-            ],
+            ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+            "ContentDeletionFailed",
             failure,
         ),
         (
             "NamespaceContentRemaining",
-            [("ContentRemoved", "All content successfully removed"), ("SomeResourcesRemain", "")],
+            ("ContentRemoved", "All content successfully removed"),
+            "SomeResourcesRemain",
             remaining,
         ),
         (
             "NamespaceFinalizersRemaining",
-            [("ContentHasNoFinalizers", "All content-preserving finalizers finished"), ("SomeFinalizersRemain", "")],
+            ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+            "SomeFinalizersRemain",
             finalizers,
         ),
     ];
-    for (kind, [good, bad], trouble) in rows {
+    for (kind, good, bad, trouble) in rows {
         let (truth, reason, message) = match trouble {
-            Some(message) => ("True", bad.0, message),
+            Some(message) => ("True", bad, message),
             None => ("False", good.0, good.1.to_owned()),
         };
         set(status, kind, truth, reason, message, second);

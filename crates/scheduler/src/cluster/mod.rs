@@ -6,6 +6,7 @@ mod node_info;
 mod node_tree;
 mod objects;
 mod pod_info;
+mod volumes;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ pub use node_info::{HostPorts, NodeId, NodeInfo};
 use node_tree::NodeTree;
 pub use objects::{Object, Objects, Table};
 pub use pod_info::{AffinityTerm, PodInfo};
+pub use volumes::{AssumeError, AssumedVolumes};
 
 /// Why the cluster refuses a change.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -63,6 +65,7 @@ pub struct Cluster {
     pub objects: Objects,
     /// UIDs of pods whose victims are being evicted.
     pub preempting: FxHashSet<String>,
+    assumed_volumes: AssumedVolumes,
 }
 
 impl Cluster {
@@ -200,6 +203,22 @@ impl Cluster {
                 if image.nodes == 0 {
                     self.images.remove(name);
                 }
+            }
+        }
+    }
+
+    /// Stores an object of any kind, without telling anybody; pods that have ended are left out.
+    pub fn store(&mut self, object: Object) {
+        match object {
+            Object::Node(node) => drop(self.set_node(node)),
+            Object::Pod(pod) if pod.is_terminal() => {}
+            other => {
+                if let Object::Pod(pod) = &other
+                    && pod.is_assigned()
+                {
+                    self.set_pod(Arc::new(PodInfo::new(pod.clone())));
+                }
+                self.objects.store(&other);
             }
         }
     }

@@ -56,7 +56,7 @@ impl<T> Table<T> {
 }
 
 macro_rules! objects {
-    ($($(#[$meta:meta])* $variant:ident($type:ty), $table:ident, $event:expr;)*) => {
+    ($($(#[$meta:meta])* $variant:ident($type:ty), $table:ident, $api:literal $kind:literal, $event:expr;)*) => {
         /// Any object the scheduler watches.
         #[derive(Clone, Debug)]
         pub enum Object {
@@ -74,6 +74,18 @@ macro_rules! objects {
                     Object::Pod(o) => &o.metadata,
                     Object::Node(o) => &o.metadata,
                     $(Object::$variant(o) => &o.metadata,)*
+                }
+            }
+
+            /// Decodes an object by its `apiVersion` and `kind`; none for kinds the scheduler does not read.
+            pub fn decode(json: &serde_json::Value) -> Option<Result<Self, serde_json::Error>> {
+                use serde::Deserialize;
+                let text = |field: &str| json.get(field).and_then(serde_json::Value::as_str).unwrap_or_default();
+                match (text("apiVersion"), text("kind")) {
+                    ("v1", "Pod") => Some(Pod::deserialize(json).map(|o| Object::Pod(Arc::new(o)))),
+                    ("v1", "Node") => Some(Node::deserialize(json).map(|o| Object::Node(Arc::new(o)))),
+                    $(($api, $kind) => Some(<$type>::deserialize(json).map(|o| Object::$variant(Arc::new(o)))),)*
+                    _ => None,
                 }
             }
 
@@ -119,29 +131,29 @@ macro_rules! objects {
 
 objects! {
     /// Namespaces.
-    Namespace(Namespace), namespaces, None;
+    Namespace(Namespace), namespaces, "v1" "Namespace", None;
     /// Services.
-    Service(Service), services, None;
+    Service(Service), services, "v1" "Service", None;
     /// Replication controllers.
-    ReplicationController(ReplicationController), replication_controllers, None;
+    ReplicationController(ReplicationController), replication_controllers, "v1" "ReplicationController", None;
     /// Replica sets.
-    ReplicaSet(Controller), replica_sets, None;
+    ReplicaSet(Controller), replica_sets, "apps/v1" "ReplicaSet", None;
     /// Stateful sets.
-    StatefulSet(Controller), stateful_sets, None;
+    StatefulSet(Controller), stateful_sets, "apps/v1" "StatefulSet", None;
     /// Disruption budgets.
-    PodDisruptionBudget(PodDisruptionBudget), disruption_budgets, None;
+    PodDisruptionBudget(PodDisruptionBudget), disruption_budgets, "policy/v1" "PodDisruptionBudget", None;
     /// Volumes.
-    PersistentVolume(PersistentVolume), persistent_volumes, Some(EventResource::PersistentVolume);
+    PersistentVolume(PersistentVolume), persistent_volumes, "v1" "PersistentVolume", Some(EventResource::PersistentVolume);
     /// Claims on volumes.
-    PersistentVolumeClaim(PersistentVolumeClaim), persistent_volume_claims, Some(EventResource::PersistentVolumeClaim);
+    PersistentVolumeClaim(PersistentVolumeClaim), persistent_volume_claims, "v1" "PersistentVolumeClaim", Some(EventResource::PersistentVolumeClaim);
     /// Classes of volumes.
-    StorageClass(StorageClass), storage_classes, Some(EventResource::StorageClass);
+    StorageClass(StorageClass), storage_classes, "storage.k8s.io/v1" "StorageClass", Some(EventResource::StorageClass);
     /// CSI drivers by node.
-    CsiNode(CsiNode), csi_nodes, Some(EventResource::CsiNode);
+    CsiNode(CsiNode), csi_nodes, "storage.k8s.io/v1" "CSINode", Some(EventResource::CsiNode);
     /// CSI drivers.
-    CsiDriver(CsiDriver), csi_drivers, Some(EventResource::CsiDriver);
+    CsiDriver(CsiDriver), csi_drivers, "storage.k8s.io/v1" "CSIDriver", Some(EventResource::CsiDriver);
     /// Free capacity by class and place.
-    CsiStorageCapacity(CsiStorageCapacity), csi_storage_capacities, Some(EventResource::CsiStorageCapacity);
+    CsiStorageCapacity(CsiStorageCapacity), csi_storage_capacities, "storage.k8s.io/v1" "CSIStorageCapacity", Some(EventResource::CsiStorageCapacity);
     /// Attachments.
-    VolumeAttachment(VolumeAttachment), volume_attachments, Some(EventResource::VolumeAttachment);
+    VolumeAttachment(VolumeAttachment), volume_attachments, "storage.k8s.io/v1" "VolumeAttachment", Some(EventResource::VolumeAttachment);
 }

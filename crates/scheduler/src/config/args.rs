@@ -132,3 +132,17 @@ pub struct PodTopologySpreadArgs {
     /// `System` (the default) or `List`.
     pub defaulting_type: String,
 }
+
+/// Arguments of VolumeBinding.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeBindingArgs {
+    /// How long a pod waits for its volumes.
+    pub bind_timeout_seconds: u64,
+}
+
+impl Default for VolumeBindingArgs {
+    fn default() -> Self {
+        VolumeBindingArgs { bind_timeout_seconds: 600 }
+    }
+}

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{API_VERSION, Configuration, DEFAULT_SCHEDULER_NAME, PluginRef, PluginSet, Plugins, ProfileConfig};
 
-/// Upstream's default plugins of v1.36 with their weights, in order; those for volumes and devices join as they come.
-const DEFAULT_PLUGINS: [(&str, i32); 14] = [
+/// Upstream's default plugins of v1.36 with their weights, in order; that for devices joins when it comes.
+const DEFAULT_PLUGINS: [(&str, i32); 19] = [
     ("SchedulingGates", 0),
     ("PrioritySort", 0),
     ("NodeUnschedulable", 0),
@@ -14,12 +14,17 @@ const DEFAULT_PLUGINS: [(&str, i32); 14] = [
     ("NodeAffinity", 2),
     ("NodePorts", 0),
     ("NodeResourcesFit", 1),
+    ("VolumeRestrictions", 0),
+    ("NodeVolumeLimits", 0),
+    ("VolumeBinding", 0),
+    ("VolumeZone", 0),
     ("PodTopologySpread", 2),
     ("InterPodAffinity", 2),
     ("DefaultPreemption", 0),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
     ("DefaultBinder", 0),
+    ("NodeDeclaredFeatures", 0),
 ];
 
 impl Configuration {

@@ -65,6 +65,13 @@ impl<'a> Attempt<'a> {
         Attempt { states: CycleStates::new(profile.plugins()), filters: Filters { profile, cycle, nominator } }
     }
 
+    /// Asks PreEnqueue, in order; the first rejection counts.
+    pub fn pre_enqueue(&self) -> Status {
+        let plugins = self.filters.profile.at(Points::PRE_ENQUEUE).iter();
+        let mut answers = plugins.map(|&at| self.filters.profile.plugin(at).pre_enqueue(&self.filters.cycle));
+        answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS)
+    }
+
     /// Finds the nodes the pod may go to. An error ends the cycle.
     pub fn find(&mut self, search: Search) -> Result<Found<'a>, Status> {
         self.filters.find(&mut self.states, search)
@@ -82,6 +89,11 @@ impl<'a> Attempt<'a> {
             plugins.filter(|(_, skipped)| **skipped).map(|(plugin, _)| plugin.name()).collect()
         };
         (names(&self.states.skip_filter), names(&self.states.skip_score))
+    }
+
+    /// What Reserve needs of the attempt, without the borrow of the cluster.
+    pub fn into_reserve(self) -> Reserve {
+        Reserve { states: self.states }
     }
 
     /// What PostFilter plugins are shown.
@@ -156,5 +168,19 @@ impl<'a> Attempt<'a> {
             },
         };
         (decision, evaluated)
+    }
+}
+
+/// The plugin states of a decided pod, ready for Reserve.
+pub struct Reserve {
+    pub(crate) states: CycleStates,
+}
+
+impl Reserve {
+    /// Runs Reserve in order; the first failure counts.
+    pub fn run(mut self, profile: &Profile, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status {
+        let plugins = profile.at(Points::RESERVE).iter();
+        let mut answers = plugins.map(|&plugin| self.states.get_mut(plugin).reserve(cluster, pod, node));
+        answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS)
     }
 }

@@ -127,7 +127,7 @@ fn split_by_budgets(cx: &PostFilterContext<'_>, pods: Vec<Arc<PodInfo>>) -> (Vec
             }
             let key = (budget.metadata.namespace.clone(), budget.metadata.name.clone());
             let allowed = left.entry(key).or_insert(budget.status.disruptions_allowed);
-            *allowed -= 1;
+            *allowed = allowed.saturating_sub(1);
             violates |= *allowed < 0;
         }
         violates

@@ -51,7 +51,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         if n <= 1 { 0 } else { (self.next() % n as u64) as usize }
     }
 }

@@ -5,15 +5,20 @@ pub mod default_preemption;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
+mod node_declared_features;
 mod node_name;
 mod node_ports;
 mod node_resources_balanced_allocation;
 mod node_resources_fit;
 mod node_unschedulable;
+mod node_volume_limits;
 mod pod_topology_spread;
 mod priority_sort;
 mod scheduling_gates;
 mod taint_toleration;
+mod volume_binding;
+mod volume_restrictions;
+mod volume_zone;
 
 use crate::framework::{AnyPlugin, Registry};
 
@@ -35,5 +40,10 @@ pub(crate) fn register(registry: &mut Registry) {
         .register("PodTopologySpread", |args| pod_topology_spread::PodTopologySpread::new(args).map(AnyPlugin::new));
     registry.register("InterPodAffinity", |args| inter_pod_affinity::InterPodAffinity::new(args).map(AnyPlugin::new));
     registry.register("DefaultPreemption", |args| default_preemption::DefaultPreemption::new(args).map(AnyPlugin::new));
+    registry.register("NodeDeclaredFeatures", |_| Ok(AnyPlugin::new(node_declared_features::NodeDeclaredFeatures)));
+    registry.register("VolumeRestrictions", |_| Ok(AnyPlugin::new(volume_restrictions::VolumeRestrictions)));
+    registry.register("NodeVolumeLimits", |_| Ok(AnyPlugin::new(node_volume_limits::NodeVolumeLimits)));
+    registry.register("VolumeBinding", |args| volume_binding::VolumeBinding::new(args).map(AnyPlugin::new));
+    registry.register("VolumeZone", |_| Ok(AnyPlugin::new(volume_zone::VolumeZone)));
     registry.register("DefaultBinder", |_| Ok(AnyPlugin::new(default_binder::DefaultBinder)));
 }

@@ -87,8 +87,12 @@ impl Plugin for NodeAffinity {
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let (old, Some(new)) = changed.nodes() else { return Ok(Hint::Queue) };
         let required = RequiredNodeAffinity::of(cx.pod);
-        let matches = |node: &Node| self.added_matches(node) && required.matches(node);
-        Ok(if matches(new) && old.is_none_or(|old| !matches(old)) { Hint::Queue } else { Hint::Skip })
+        let matches = |node: &Node| Ok::<bool, String>(self.added_matches(node) && required.try_matches(node)?);
+        if !matches(new)? {
+            return Ok(Hint::Skip);
+        }
+        let matched = old.map(matches).transpose()?;
+        Ok(if matched == Some(true) { Hint::Skip } else { Hint::Queue })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {

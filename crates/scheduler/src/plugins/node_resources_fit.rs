@@ -153,7 +153,9 @@ fn percent(a: i64, b: i64) -> i64 {
 }
 
 fn weighted(scores: impl Iterator<Item = (i64, i64)>) -> i64 {
-    let (sum, weights) = scores.fold((0i64, 0i64), |(sum, total), (score, w)| (sum + score * w, total + w));
+    let (sum, weights) = scores.fold((0i64, 0i64), |(sum, total), (score, w)| {
+        (sum.saturating_add(score.saturating_mul(w)), total.saturating_add(w))
+    });
     if weights == 0 { 0 } else { sum / weights }
 }
 
@@ -234,13 +236,13 @@ impl Plugin for NodeResourcesFit {
                 shares.map(|(capacity, requested, weight)| (percent(requested.min(capacity), capacity), weight)),
             ),
             Strategy::RequestedToCapacityRatio(shape) => {
-                let (mut sum, mut weights) = (0, 0);
+                let (mut sum, mut weights) = (0i64, 0i64);
                 for (capacity, requested, weight) in shares {
                     let used = if requested > capacity { 100 } else { percent(requested, capacity) };
                     let score = broken_linear(shape, used);
                     if score > 0 {
-                        sum += score * weight;
-                        weights += weight;
+                        sum = score.saturating_mul(weight).saturating_add(sum);
+                        weights = weight.saturating_add(weights);
                     }
                 }
                 if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }

@@ -418,6 +418,17 @@ impl Queue {
         }
     }
 
+    /// Something that was to help a waiting pod broke: it is tried again after an error's backoff.
+    ///
+    /// Upstream activates the pod at once, which becomes a busy loop while the API server refuses.
+    pub fn retry_after_error(&mut self, uid: &str, now: Timestamp, judge: &dyn Judge) {
+        if let Some(mut pod) = self.take_out(uid, judge) {
+            pod.consecutive_errors += 1;
+            pod.timestamp = now;
+            self.back_off(pod, judge);
+        }
+    }
+
     /// Moves pods whose backoff has ended, and wakes those that slept for five minutes.
     pub fn tick(&mut self, now: Timestamp, judge: &dyn Judge) {
         let limits = self.backoff;

@@ -1,0 +1,207 @@
+//! The API server of the small world: optimistic concurrency, generations, watches; and one fault at one write.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+
+use bayplan_model::api::{Api, Request, Verb};
+use bayplan_model::status::{Status, reason};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, pending, ready};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// What goes wrong at a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It takes effect, and the caller dies before it hears of it.
+    CrashAfter,
+    /// The caller dies before it takes effect.
+    CrashBefore,
+    /// It takes effect, and the answer is lost.
+    LostAnswer,
+    /// It is refused because the object changed meanwhile.
+    Conflict,
+}
+
+/// One watch event; without an object, the object is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(crate) plural: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) object: Option<Value>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<(String, String), Value>,
+    revision: u64,
+    events: VecDeque<Watch>,
+    now: Timestamp,
+    writes: usize,
+    fault: Option<(usize, Fault)>,
+}
+
+/// The server.
+#[derive(Default)]
+pub(crate) struct Server(Mutex<State>);
+
+impl Server {
+    pub(crate) fn set_now(&self, now: Timestamp) {
+        self.0.lock().unwrap().now = now;
+    }
+
+    /// How many writes controllers have made.
+    pub(crate) fn writes(&self) -> usize {
+        self.0.lock().unwrap().writes
+    }
+
+    /// Lets a fault happen at the nth write from the start, counted from 1.
+    pub(crate) fn plan(&self, write: usize, fault: Fault) {
+        self.0.lock().unwrap().fault = Some((write, fault));
+    }
+
+    /// The watches of the dead process are gone with it.
+    pub(crate) fn restart(&self) {
+        self.0.lock().unwrap().events.clear();
+    }
+
+    pub(crate) fn take_watch_events(&self) -> VecDeque<Watch> {
+        std::mem::take(&mut self.0.lock().unwrap().events)
+    }
+
+    pub(crate) fn list(&self) -> VecDeque<Watch> {
+        let state = self.0.lock().unwrap();
+        let event = |((plural, name), object): (&(String, String), &Value)| Watch {
+            plural: plural.clone(),
+            name: name.clone(),
+            version: object["metadata"]["resourceVersion"].as_str().unwrap().into(),
+            object: Some(object.clone()),
+        };
+        state.objects.iter().map(event).collect()
+    }
+
+    pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
+        let state = self.0.lock().unwrap();
+        state.objects.iter().filter(|((p, _), _)| p == plural).map(|(_, object)| object.clone()).collect()
+    }
+
+    pub(crate) fn pods(&self) -> Vec<Value> {
+        self.objects("pods")
+    }
+
+    /// A write of the user or of a kubelet, to which nothing goes wrong.
+    pub(crate) fn put(&self, plural: &str, object: Value) {
+        self.0.lock().unwrap().store(plural, object);
+    }
+
+    /// A change of the user.
+    pub(crate) fn edit(&self, plural: &str, name: &str, edit: impl FnOnce(&mut Value)) {
+        let mut state = self.0.lock().unwrap();
+        let mut object = state.objects[&(plural.to_owned(), name.to_owned())].clone();
+        edit(&mut object);
+        let generation = object["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+        object["metadata"]["generation"] = json!(generation);
+        state.store(plural, object);
+    }
+}
+
+impl State {
+    fn store(&mut self, plural: &str, mut object: Value) -> Value {
+        self.revision += 1;
+        let metadata = &mut object["metadata"];
+        metadata["resourceVersion"] = json!(self.revision.to_string());
+        if metadata["uid"].is_null() {
+            metadata["uid"] = json!(format!("uid-{}", self.revision));
+            metadata["namespace"] = json!("ns");
+            metadata["creationTimestamp"] = json!(Timestamp::from_second(self.now.as_second()).unwrap());
+            metadata["generation"] = json!(1);
+        }
+        let name = metadata["name"].as_str().unwrap().to_owned();
+        self.objects.insert((plural.into(), name.clone()), object.clone());
+        let version = self.revision.to_string();
+        self.events.push_back(Watch { plural: plural.into(), name, version, object: Some(object.clone()) });
+        object
+    }
+
+    fn apply(&mut self, request: &Request) -> Result<Value, Status> {
+        let plural = request.resource.plural.as_ref();
+        let key = (plural.to_owned(), request.name.clone());
+        let found = self.objects.get(&key).cloned();
+        let missing = || Status::failure(404, reason::NOT_FOUND, format!("{plural} \"{}\" not found", request.name));
+        match &request.verb {
+            Verb::Get => found.ok_or_else(missing),
+            Verb::Create(body) => {
+                let mut object: Value = serde_json::from_slice(body).unwrap();
+                if object["metadata"]["name"].is_null() {
+                    let prefix = object["metadata"]["generateName"].as_str().unwrap();
+                    object["metadata"]["name"] = json!(format!("{prefix}{}", self.revision));
+                }
+                let name = object["metadata"]["name"].as_str().unwrap();
+                if self.objects.contains_key(&(plural.to_owned(), name.to_owned())) {
+                    return Err(Status::failure(409, reason::ALREADY_EXISTS, format!("{plural} \"{name}\" exists")));
+                }
+                Ok(self.store(plural, object))
+            }
+            Verb::Update(body) => {
+                let old = found.ok_or_else(missing)?;
+                let sent: Value = serde_json::from_slice(body).unwrap();
+                if sent["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"] {
+                    return Err(Status::failure(409, reason::CONFLICT, "the object has been modified"));
+                }
+                let mut new = old.clone();
+                if let Some(annotations) = sent["metadata"].get("annotations") {
+                    new["metadata"]["annotations"] = annotations.clone();
+                }
+                let part = if request.subresource == Some("status") { "status" } else { "spec" };
+                new[part] = sent[part].clone();
+                if new["spec"] != old["spec"] {
+                    new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap() + 1);
+                }
+                if new == old { Ok(old) } else { Ok(self.store(plural, new)) }
+            }
+            Verb::Delete(_) => {
+                let mut gone = self.objects.remove(&key).ok_or_else(missing)?;
+                self.revision += 1;
+                let version = self.revision.to_string();
+                gone["metadata"]["resourceVersion"] = json!(version);
+                self.events.push_back(Watch {
+                    plural: plural.into(),
+                    name: request.name.clone(),
+                    version,
+                    object: None,
+                });
+                Ok(gone)
+            }
+            verb => panic!("nobody asks for {verb:?} here"),
+        }
+    }
+}
+
+impl Api for Server {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
+        let mut state = self.0.lock().unwrap();
+        let is_write = !matches!(request.verb, Verb::Get);
+        state.writes += usize::from(is_write);
+        let due = state.fault.filter(|(write, _)| is_write && *write == state.writes).map(|(_, fault)| fault);
+        if due.is_some() {
+            state.fault = None;
+        }
+        match due {
+            Some(Fault::CrashBefore) => return pending().boxed(),
+            Some(Fault::Conflict) => {
+                return ready(Err(Status::failure(409, reason::CONFLICT, "the object has been modified"))).boxed();
+            }
+            _ => {}
+        }
+        let answer = state.apply(&request).map(|object| Bytes::from(object.to_string()));
+        match due {
+            Some(Fault::CrashAfter) => pending().boxed(),
+            Some(Fault::LostAnswer) => {
+                ready(Err(Status::failure(0, reason::SERVICE_UNAVAILABLE, "connection lost"))).boxed()
+            }
+            _ => ready(answer).boxed(),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Volumes and claims as the scheduler has promised them to pods, before the API server knows.
+//!
+//! A promise is an overlay: it is seen instead of the stored object for as long as that has the version the promise was
+//! made on. Any newer version, from whomever it comes, ends the promise.
+
+use std::sync::Arc;
+
+use bayplan_model::meta::ObjectMeta;
+use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim};
+use rustc_hash::FxHashMap;
+
+use super::{Cluster, Objects};
+
+/// Promised versions of volumes by name, and of claims by `namespace/name`.
+#[derive(Clone, Debug, Default)]
+pub struct AssumedVolumes {
+    volumes: FxHashMap<String, Arc<PersistentVolume>>,
+    claims: FxHashMap<String, Arc<PersistentVolumeClaim>>,
+    /// Promises that ended are swept when there are twice as many entries as were left by the last sweep.
+    left_by_sweep: usize,
+}
+
+/// Why a promise cannot be made.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum AssumeError {
+    /// The object is gone.
+    #[error("could not find {kind} {name:?}")]
+    Missing {
+        /// Its kind.
+        kind: &'static str,
+        /// Its key.
+        name: String,
+    },
+    /// The object has changed since it was looked at.
+    #[error("{name:?} is out of sync (stored: {stored}, assume: {assumed})")]
+    OutOfSync {
+        /// Its key.
+        name: String,
+        /// The version there is.
+        stored: String,
+        /// The version the promise was based on.
+        assumed: String,
+    },
+}
+
+impl AssumedVolumes {
+    fn sweep(&mut self, objects: &Objects) {
+        if self.volumes.len() + self.claims.len() < 2 * self.left_by_sweep.max(64) {
+            return;
+        }
+        self.volumes.retain(|_, assumed| {
+            let stored = objects.persistent_volumes.get("", &assumed.metadata.name);
+            stored.is_some_and(|stored| holds(&stored.metadata, &assumed.metadata))
+        });
+        self.claims.retain(|_, assumed| {
+            let meta = &assumed.metadata;
+            let stored = objects.persistent_volume_claims.get(&meta.namespace, &meta.name);
+            stored.is_some_and(|stored| holds(&stored.metadata, meta))
+        });
+        self.left_by_sweep = self.volumes.len() + self.claims.len();
+    }
+}
+
+fn holds(stored: &ObjectMeta, assumed: &ObjectMeta) -> bool {
+    stored.resource_version == assumed.resource_version && stored.uid == assumed.uid
+}
+
+fn check(kind: &'static str, stored: Option<&ObjectMeta>, assumed: &ObjectMeta) -> Result<(), AssumeError> {
+    match stored {
+        None => Err(AssumeError::Missing { kind, name: assumed.key() }),
+        Some(stored) if !holds(stored, assumed) => Err(AssumeError::OutOfSync {
+            name: assumed.key(),
+            stored: stored.resource_version.clone(),
+            assumed: assumed.resource_version.clone(),
+        }),
+        Some(_) => Ok(()),
+    }
+}
+
+impl Cluster {
+    /// A volume by name, as promised if it is.
+    pub fn persistent_volume(&self, name: &str) -> Option<&Arc<PersistentVolume>> {
+        self.objects.persistent_volumes.get("", name).map(|stored| self.as_promised(stored))
+    }
+
+    /// All volumes, as promised if they are.
+    pub fn persistent_volumes(&self) -> impl Iterator<Item = &Arc<PersistentVolume>> {
+        self.objects.persistent_volumes.iter().map(|stored| self.as_promised(stored))
+    }
+
+    fn as_promised<'a>(&'a self, stored: &'a Arc<PersistentVolume>) -> &'a Arc<PersistentVolume> {
+        let assumed = self.assumed_volumes.volumes.get(&stored.metadata.name);
+        assumed.filter(|assumed| holds(&stored.metadata, &assumed.metadata)).unwrap_or(stored)
+    }
+
+    /// A claim by name, as promised if it is.
+    pub fn persistent_volume_claim(&self, namespace: &str, name: &str) -> Option<&Arc<PersistentVolumeClaim>> {
+        let stored = self.objects.persistent_volume_claims.get(namespace, name)?;
+        let assumed = self.assumed_volumes.claims.get(&stored.metadata.key());
+        Some(assumed.filter(|assumed| holds(&stored.metadata, &assumed.metadata)).unwrap_or(stored))
+    }
+
+    /// Promises a volume: `volume` is what it will be, on top of the version it was read at.
+    pub fn assume_volume(&mut self, volume: Arc<PersistentVolume>) -> Result<(), AssumeError> {
+        let stored = self.objects.persistent_volumes.get("", &volume.metadata.name);
+        check("v1.PersistentVolume", stored.map(|s| &s.metadata), &volume.metadata)?;
+        self.assumed_volumes.sweep(&self.objects);
+        self.assumed_volumes.volumes.insert(volume.metadata.name.clone(), volume);
+        Ok(())
+    }
+
+    /// Promises a claim: `claim` is what it will be, on top of the version it was read at.
+    pub fn assume_claim(&mut self, claim: Arc<PersistentVolumeClaim>) -> Result<(), AssumeError> {
+        let stored = self.objects.persistent_volume_claims.get(&claim.metadata.namespace, &claim.metadata.name);
+        check("v1.PersistentVolumeClaim", stored.map(|s| &s.metadata), &claim.metadata)?;
+        self.assumed_volumes.sweep(&self.objects);
+        self.assumed_volumes.claims.insert(claim.metadata.key(), claim);
+        Ok(())
+    }
+
+    /// Takes a promise back, unless another one has taken its place.
+    pub fn restore_volume(&mut self, promised: &Arc<PersistentVolume>) {
+        let volumes = &mut self.assumed_volumes.volumes;
+        if volumes.get(&promised.metadata.name).is_some_and(|assumed| Arc::ptr_eq(assumed, promised)) {
+            volumes.remove(&promised.metadata.name);
+        }
+    }
+
+    /// Takes a promise back, unless another one has taken its place.
+    pub fn restore_claim(&mut self, promised: &Arc<PersistentVolumeClaim>) {
+        let claims = &mut self.assumed_volumes.claims;
+        let key = promised.metadata.key();
+        if claims.get(&key).is_some_and(|assumed| Arc::ptr_eq(assumed, promised)) {
+            claims.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Object;
+
+    fn volume(version: &str, class: &str) -> Arc<PersistentVolume> {
+        let mut volume = PersistentVolume::default();
+        volume.metadata.name = "v".into();
+        volume.metadata.resource_version = version.into();
+        volume.spec.storage_class_name = class.into();
+        Arc::new(volume)
+    }
+
+    #[test]
+    fn a_promise_is_seen_until_the_stored_version_changes_or_it_is_taken_back() {
+        let mut cluster = Cluster::new();
+        let seen = |cluster: &Cluster| cluster.persistent_volume("v").map(|v| v.spec.storage_class_name.clone());
+        assert_eq!(
+            cluster.assume_volume(volume("1", "promised")),
+            Err(AssumeError::Missing { kind: "v1.PersistentVolume", name: "v".into() })
+        );
+        cluster.objects.store(&Object::PersistentVolume(volume("1", "stored")));
+        let promised = volume("1", "promised");
+        cluster.assume_volume(promised.clone()).unwrap();
+        assert_eq!(seen(&cluster).as_deref(), Some("promised"));
+        cluster.restore_volume(&volume("1", "another"));
+        assert_eq!(seen(&cluster).as_deref(), Some("promised"));
+        cluster.restore_volume(&promised);
+        assert_eq!(seen(&cluster).as_deref(), Some("stored"));
+        cluster.assume_volume(promised).unwrap();
+        cluster.objects.store(&Object::PersistentVolume(volume("2", "newer")));
+        assert_eq!(seen(&cluster).as_deref(), Some("newer"));
+        assert_eq!(
+            cluster.assume_volume(volume("1", "late")).unwrap_err().to_string(),
+            r#""v" is out of sync (stored: 2, assume: 1)"#
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the kubelet declares it.
+
+use std::collections::BTreeSet;
+
+use bayplan_model::pod::Pod;
+
+use crate::cluster::NodeInfo;
+use crate::framework::*;
+
+/// Keeps pods off nodes without the features they need.
+pub(super) struct NodeDeclaredFeatures;
+
+/// The features the pod's spec implies.
+fn required(pod: &Pod) -> BTreeSet<&'static str> {
+    let spec = &pod.spec;
+    let mut features = BTreeSet::new();
+    let mut rules = spec.containers.iter().chain(&spec.init_containers).flat_map(|c| &c.restart_policy_rules);
+    if rules.any(|rule| rule.action == "RestartAllContainers") {
+        features.insert("RestartAllContainersOnContainerExits");
+    }
+    if spec.host_network && spec.host_users == Some(false) {
+        features.insert("UserNamespacesHostNetworkSupport");
+    }
+    features
+}
+
+impl Plugin for NodeDeclaredFeatures {
+    type State = BTreeSet<&'static str>;
+
+    fn name(&self) -> PluginName {
+        "NodeDeclaredFeatures"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_FILTER.and(Points::FILTER)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies { filter: Reads::Node, score: Reads::Pod }
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![
+            Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_DECLARED_FEATURE),
+            Registration::ask(EventResource::Pod, action::UPDATE),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let helps = match (changed.nodes(), changed.pods()) {
+            ((Some(old), Some(new)), _) => old.status.declared_features != new.status.declared_features,
+            (_, (Some(old), Some(new))) => new.metadata.uid == cx.pod.metadata.uid && required(old) != required(new),
+            _ => true,
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut Self::State) -> PreFilter {
+        *state = required(cx.pod);
+        if state.is_empty() { Status::skip().into() } else { PreFilter::default() }
+    }
+
+    fn filter(&self, _cx: &Cycle<'_>, state: &Self::State, node: &NodeInfo) -> Status {
+        let declared = &node.node().status.declared_features;
+        if state.iter().all(|feature| declared.iter().any(|d| d == feature)) {
+            return Status::SUCCESS;
+        }
+        Status::unresolvable("node(s) didn't match Pod's required features")
+    }
+}

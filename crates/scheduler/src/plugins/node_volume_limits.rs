@@ -1,0 +1,193 @@
+//! NodeVolumeLimits: a node takes only so many volumes of a CSI driver.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bayplan_model::csi_migration::{InTreePlugin, inline_handle, persistent_handle};
+use bayplan_model::pod::{Pod, Volume};
+use bayplan_model::storage::{CsiNode, PersistentVolumeClaim};
+use rustc_hash::FxHashMap;
+
+use crate::cluster::{Cluster, NodeInfo};
+use crate::framework::*;
+
+/// Keeps pods off nodes that take no more volumes.
+pub(super) struct NodeVolumeLimits;
+
+/// Volumes by unique name, with the driver of each.
+type Attached = BTreeMap<String, String>;
+
+/// Attachments by node: they are looked up once for a pod, not once for a node.
+#[derive(Clone, Default)]
+pub(super) struct State(Arc<FxHashMap<String, Attached>>);
+
+/// Volumes that are not made yet have no handle; this prefix keeps their stand-ins apart from real handles.
+const UNMADE: &str = "unmade";
+
+fn counts(volume: &Volume) -> bool {
+    volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() || InTreePlugin::of_inline(volume).is_some()
+}
+
+fn is_migrated(node: Option<&CsiNode>, plugin: &InTreePlugin) -> bool {
+    node.is_some() && plugin.counted
+}
+
+fn unique(driver: &str, handle: &str) -> (String, String) {
+    (format!("{driver}/{handle}"), driver.to_owned())
+}
+
+/// Driver and handle of the volume behind a claim; none when it does not count.
+fn of_claim(cluster: &Cluster, node: Option<&CsiNode>, claim: &PersistentVolumeClaim) -> Option<(String, String)> {
+    let Some(volume) = cluster.objects.persistent_volumes.get("", &claim.spec.volume_name) else {
+        let class = cluster.objects.storage_classes.get("", claim.class())?;
+        let handle = format!("{UNMADE}-{}", claim.metadata.key());
+        return match InTreePlugin::named(&class.provisioner) {
+            Some(plugin) => is_migrated(node, plugin).then(|| unique(plugin.driver, &handle)),
+            None if class.provisioner.is_empty() => None,
+            None => Some(unique(&class.provisioner, &handle)),
+        };
+    };
+    if let Some(csi) = &volume.spec.csi {
+        return (!csi.driver.is_empty() && !csi.volume_handle.is_empty())
+            .then(|| unique(&csi.driver, &csi.volume_handle));
+    }
+    let plugin = InTreePlugin::of_persistent(&volume.spec).filter(|plugin| is_migrated(node, plugin))?;
+    persistent_handle(volume).filter(|handle| !handle.is_empty()).map(|handle| unique(plugin.driver, &handle))
+}
+
+/// The CSI volumes of a pod. Only a new pod's claims must exist.
+fn volumes_of(cluster: &Cluster, node: Option<&CsiNode>, pod: &Pod, is_new: bool) -> Result<Attached, Status> {
+    let mut volumes = Attached::new();
+    for volume in pod.spec.volumes.iter().filter(|v| v.persistent_volume_claim.is_none() && v.ephemeral.is_none()) {
+        let Some(plugin) = InTreePlugin::of_inline(volume).filter(|plugin| is_migrated(node, plugin)) else { continue };
+        let handle = inline_handle(volume)
+            .ok_or_else(|| Status::error(format!("converting volume({}) from inline to csi", volume.name)))?;
+        volumes.extend([unique(plugin.driver, &handle)]);
+    }
+    for (_, name, is_ephemeral) in pod.claim_names() {
+        if name.is_empty() {
+            return Err(Status::error("PersistentVolumeClaim had no name"));
+        }
+        let namespace = &pod.metadata.namespace;
+        let Some(claim) = cluster.objects.persistent_volume_claims.get(namespace, &name) else {
+            if is_new {
+                return Err(Status::unresolvable(format!(
+                    "looking up PVC {namespace}/{name}: persistentvolumeclaim {name:?} not found"
+                )));
+            }
+            continue;
+        };
+        if is_ephemeral && !claim.is_for(pod) {
+            return Err(Status::error(not_owner(pod, &name)));
+        }
+        volumes.extend(of_claim(cluster, node, claim));
+    }
+    Ok(volumes)
+}
+
+/// A claim has the name of a pod's ephemeral volume but belongs to somebody else.
+pub(super) fn not_owner(pod: &Pod, claim: &str) -> String {
+    let namespace = &pod.metadata.namespace;
+    format!("PVC {namespace}/{claim} was not created for pod {} (pod is not owner)", pod.metadata.key())
+}
+
+fn limits(node: &CsiNode) -> BTreeMap<&str, i64> {
+    let drivers = node.spec.drivers.iter();
+    drivers.filter_map(|d| Some((d.name.as_str(), d.allocatable.as_ref()?.count?.into()))).collect()
+}
+
+/// What is attached to each node by the word of attachments.
+fn attachments(cluster: &Cluster) -> FxHashMap<String, Attached> {
+    let mut nodes: FxHashMap<String, Attached> = FxHashMap::default();
+    for attachment in cluster.objects.volume_attachments.iter().filter(|a| !a.spec.attacher.is_empty()) {
+        let Some(volume) = &attachment.spec.source.persistent_volume_name else { continue };
+        let volume = cluster.objects.persistent_volumes.get("", volume);
+        let Some(csi) = volume.and_then(|volume| volume.spec.csi.as_ref()) else { continue };
+        let entry = unique(&attachment.spec.attacher, &csi.volume_handle);
+        nodes.entry(attachment.spec.node_name.clone()).or_default().extend([entry]);
+    }
+    nodes
+}
+
+impl Plugin for NodeVolumeLimits {
+    type State = State;
+
+    fn name(&self) -> PluginName {
+        "NodeVolumeLimits"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_FILTER.and(Points::FILTER)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies { filter: Reads::Cluster, score: Reads::Pod }
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![
+            Registration::ask(EventResource::CsiNode, action::ADD | action::UPDATE),
+            Registration::ask(EventResource::Pod, action::DELETE),
+            Registration::ask(EventResource::PersistentVolumeClaim, action::ADD),
+            Registration::ask(EventResource::VolumeAttachment, action::DELETE),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let pod = cx.pod;
+        let helps = if let (Some(old), Some(new)) = changed.csi_nodes() {
+            let before = limits(old);
+            limits(new).iter().any(|(driver, limit)| *limit > before.get(driver).copied().unwrap_or(0))
+        } else if let (Some(deleted), _) = changed.pods() {
+            (deleted.is_assigned() || deleted.is_nominated()) && deleted.spec.volumes.iter().any(counts)
+        } else if let (_, Some(claim)) = changed.persistent_volume_claims() {
+            claim.metadata.namespace == pod.metadata.namespace
+                && pod.claim_names().any(|(_, name, _)| name == claim.metadata.name)
+        } else if let (Some(attachment), _) = changed.volume_attachments() {
+            pod.spec.volumes.iter().any(|volume| {
+                volume.persistent_volume_claim.is_some()
+                    || InTreePlugin::of_inline(volume).is_some_and(|p| p.driver == attachment.spec.attacher)
+            })
+        } else {
+            true
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
+        if !cx.pod.spec.volumes.iter().any(counts) {
+            return Status::skip().into();
+        }
+        *state = State(Arc::new(attachments(cx.cluster)));
+        PreFilter::default()
+    }
+
+    fn filter(&self, cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Status {
+        let csi_node = cx.cluster.objects.csi_nodes.get("", &node.name).map(|n| &**n);
+        let mut new = match volumes_of(cx.cluster, csi_node, cx.pod, true) {
+            Ok(new) => new,
+            Err(status) => return status,
+        };
+        let limits = csi_node.map(limits).unwrap_or_default();
+        if new.is_empty() || limits.is_empty() {
+            return Status::SUCCESS;
+        }
+        let mut attached = Attached::new();
+        for pod in node.pods() {
+            match volumes_of(cx.cluster, csi_node, pod, false) {
+                Ok(volumes) => attached.extend(volumes),
+                Err(status) => return status,
+            }
+        }
+        new.retain(|name, _| !attached.contains_key(name));
+        // A new volume that is attached but in no pod counts twice, as upstream counts it.
+        let left_over = state.0.get(&*node.name).into_iter().flatten();
+        attached.extend(left_over.map(|(name, driver)| (name.clone(), driver.clone())));
+        let of = |volumes: &Attached, driver: &str| volumes.values().filter(|d| *d == driver).count() as i64;
+        let exceeded = limits.iter().any(|(driver, limit)| {
+            let coming = of(&new, driver);
+            coming > 0 && of(&attached, driver) + coming > *limit
+        });
+        if exceeded { Status::unschedulable("node(s) exceed max volume count") } else { Status::SUCCESS }
+    }
+}

@@ -1,0 +1,124 @@
+//! The claims of a pod, sorted by what has to be done about them.
+
+use std::sync::Arc;
+
+use bayplan_model::affinity::NodeMatcher;
+use bayplan_model::pod::Pod;
+use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim, WAIT_FOR_FIRST_CONSUMER};
+
+use crate::cluster::Cluster;
+use crate::plugins::node_volume_limits::not_owner;
+
+/// The claims of a pod.
+#[derive(Default)]
+pub(super) struct Claims {
+    /// Bound for good.
+    pub(super) bound: Vec<Arc<PersistentVolumeClaim>>,
+    /// Waiting for a pod to be placed; smallest request first.
+    pub(super) to_bind: Vec<ToBind>,
+    /// Some claim is not bound and does not wait for a pod either.
+    pub(super) has_immediate: bool,
+}
+
+/// A claim that waits for a pod, and the volumes of its class.
+pub(super) struct ToBind {
+    pub(super) claim: Arc<PersistentVolumeClaim>,
+    pub(super) candidates: Vec<Candidate>,
+}
+
+/// A volume that may serve a claim, as far as that does not depend on the node.
+pub(super) struct Candidate {
+    pub(super) volume: Arc<PersistentVolume>,
+    /// Where it can be reached; anywhere when absent.
+    affinity: Option<NodeMatcher>,
+}
+
+impl Candidate {
+    pub(super) fn new(volume: &Arc<PersistentVolume>) -> Self {
+        let affinity = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+        Candidate { volume: volume.clone(), affinity: affinity.map(NodeMatcher::new) }
+    }
+
+    /// Whether the volume can be reached from a node. Volumes see labels only, not names.
+    pub(super) fn is_reachable_from(&self, node: &bayplan_model::node::Node) -> bool {
+        self.affinity.as_ref().is_none_or(|matcher| matcher.matches_labels(&node.metadata.labels, ""))
+    }
+}
+
+/// What keeps the pod from being placed at all: claims that are missing, lost, going or somebody else's.
+pub(super) fn check(cluster: &Cluster, pod: &Pod) -> Result<(), String> {
+    for (_, name, is_ephemeral) in pod.claim_names() {
+        let stored = cluster.objects.persistent_volume_claims.get(&pod.metadata.namespace, &name);
+        let claim = stored.ok_or_else(|| match is_ephemeral {
+            true => format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"),
+            false => format!("persistentvolumeclaim {name:?} not found"),
+        })?;
+        if claim.status.phase == "Lost" {
+            let volume = &claim.spec.volume_name;
+            return Err(format!("persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"));
+        }
+        if claim.metadata.deletion_timestamp.is_some() {
+            return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
+        }
+        if is_ephemeral && !claim.is_for(pod) {
+            return Err(not_owner(pod, &name));
+        }
+    }
+    Ok(())
+}
+
+/// Whether claims of this class are bound when a pod is placed; claims of unknown classes are not.
+fn waits_for_pod(cluster: &Cluster, claim: &PersistentVolumeClaim) -> Result<bool, String> {
+    let Some(class) = cluster.objects.storage_classes.get("", claim.class()) else { return Ok(false) };
+    match class.volume_binding_mode.as_deref() {
+        Some(mode) => Ok(mode == WAIT_FOR_FIRST_CONSUMER),
+        None => Err(format!("VolumeBindingMode not set for StorageClass {:?}", class.metadata.name)),
+    }
+}
+
+impl Claims {
+    /// Sorts the claims of a pod, promised ones as promised.
+    pub(super) fn of(cluster: &Cluster, pod: &Pod) -> Result<Self, String> {
+        let mut claims = Claims::default();
+        for (_, name, _) in pod.claim_names() {
+            let key = format!("{}/{name}", pod.metadata.namespace);
+            let claim = cluster
+                .persistent_volume_claim(&pod.metadata.namespace, &name)
+                .ok_or_else(|| format!("error getting PVC {key:?}: could not find v1.PersistentVolumeClaim {key:?}"))?;
+            if claim.is_fully_bound() {
+                claims.bound.push(claim.clone());
+            } else if waits_for_pod(cluster, claim)? && claim.spec.volume_name.is_empty() {
+                let of_class = cluster.persistent_volumes().filter(|volume| volume.class() == claim.class());
+                let serving = of_class.filter(|volume| serves(claim, volume));
+                let candidates = serving.map(Candidate::new).collect();
+                claims.to_bind.push(ToBind { claim: claim.clone(), candidates });
+            } else {
+                claims.has_immediate = true;
+            }
+        }
+        claims.to_bind.sort_by_key(|to_bind| to_bind.claim.requested_storage());
+        Ok(claims)
+    }
+}
+
+/// Whether a volume suits a claim on some node. A volume reserved for the claim by name need not be available.
+fn serves(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".into());
+    let class = |class: &Option<String>| class.clone().unwrap_or_default();
+    let (wanted, given) = (&claim.spec, &volume.spec);
+    if (given.claim_ref.is_some() && !volume.is_reserved_for(claim))
+        || volume.capacity() < claim.requested_storage()
+        || mode(&wanted.volume_mode) != mode(&given.volume_mode)
+        || class(&wanted.volume_attributes_class_name) != class(&given.volume_attributes_class_name)
+        || volume.metadata.deletion_timestamp.is_some()
+    {
+        return false;
+    }
+    // A selector that cannot be read selects nothing.
+    let selects =
+        wanted.selector.as_ref().is_none_or(|s| s.selector().is_ok_and(|s| s.matches(&volume.metadata.labels)));
+    volume.is_reserved_for(claim)
+        || (volume.status.phase == "Available"
+            && selects
+            && wanted.access_modes.iter().all(|mode| given.access_modes.contains(mode)))
+}

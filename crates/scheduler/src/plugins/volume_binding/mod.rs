@@ -1,0 +1,197 @@
+//! VolumeBinding: a pod goes where its volumes are, or where volumes for its claims can be found or made.
+//!
+//! Claims that are bound tie the pod to their volumes. Claims that wait for their first consumer are matched with free
+//! volumes of their class, or left to a provisioner, for each node on its own. Reserve promises what was found for the
+//! chosen node; PreBind writes it to the API server and waits until the claims are bound.
+
+mod bind;
+mod claims;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::csi_migration::MIGRATED_PLUGINS_ANNOTATION;
+use bayplan_model::storage::{CsiDriver, CsiNode, CsiStorageCapacity};
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use crate::cluster::{Cluster, NodeInfo, PodInfo};
+use crate::config::args::{VolumeBindingArgs, read};
+use crate::framework::*;
+use bind::Promises;
+use claims::Claims;
+
+/// Matches pods, claims and volumes.
+pub(super) struct VolumeBinding {
+    bind_timeout: Duration,
+}
+
+/// What is prepared for one pod.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    claims: Arc<Claims>,
+    reserved: Reserved,
+}
+
+/// What Reserve set aside.
+#[derive(Clone, Default)]
+enum Reserved {
+    /// It did not run.
+    #[default]
+    Nothing,
+    /// There was nothing to set aside.
+    AllBound,
+    /// Volumes and claims for the pod.
+    Promised(Arc<Promises>),
+}
+
+impl VolumeBinding {
+    pub(super) fn new(args: &Value) -> Result<Self, String> {
+        let args: VolumeBindingArgs = read(args)?;
+        Ok(VolumeBinding { bind_timeout: Duration::from_secs(args.bind_timeout_seconds) })
+    }
+}
+
+fn migrated_plugins(node: &CsiNode) -> Option<&String> {
+    node.metadata.annotations.get(MIGRATED_PLUGINS_ANNOTATION)
+}
+
+fn publishes_capacity(driver: &CsiDriver) -> bool {
+    driver.spec.storage_capacity == Some(true)
+}
+
+/// Whether larger volumes can be made than before.
+fn grew(old: &CsiStorageCapacity, new: &CsiStorageCapacity) -> bool {
+    match (search::largest_volume(old), search::largest_volume(new)) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(old), Some(new)) => new > old,
+    }
+}
+
+impl Plugin for VolumeBinding {
+    type State = State;
+
+    fn name(&self) -> PluginName {
+        "VolumeBinding"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_FILTER
+            .and(Points::FILTER)
+            .and(Points::PRE_SCORE)
+            .and(Points::SCORE)
+            .and(Points::RESERVE)
+            .and(Points::PRE_BIND)
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        use EventResource::*;
+        vec![
+            Registration::ask(StorageClass, action::ADD | action::UPDATE),
+            Registration::ask(PersistentVolumeClaim, action::ADD | action::UPDATE),
+            Registration::always(PersistentVolume, action::ADD | action::UPDATE),
+            Registration::always(Node, action::ADD | action::UPDATE_NODE_LABEL),
+            Registration::ask(CsiNode, action::ADD | action::UPDATE),
+            Registration::ask(CsiDriver, action::UPDATE),
+            Registration::ask(CsiStorageCapacity, action::ADD | action::UPDATE),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let pod = cx.pod;
+        let helps = if let (Some(old), Some(new)) = changed.storage_classes() {
+            old.allowed_topologies != new.allowed_topologies
+        } else if let (_, Some(claim)) = changed.persistent_volume_claims() {
+            claim.metadata.namespace == pod.metadata.namespace
+                && pod.claim_names().any(|(_, name, _)| name == claim.metadata.name)
+        } else if let (Some(old), Some(new)) = changed.csi_nodes() {
+            migrated_plugins(old) != migrated_plugins(new)
+        } else if let (Some(old), Some(new)) = changed.csi_drivers() {
+            let uses =
+                |driver: &str| pod.spec.volumes.iter().any(|v| v.csi.as_ref().is_some_and(|c| c.driver == driver));
+            uses(&new.metadata.name) && publishes_capacity(old) && !publishes_capacity(new)
+        } else if let (Some(old), Some(new)) = changed.csi_storage_capacities() {
+            grew(old, new)
+        } else {
+            true
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
+        if let Err(reason) = claims::check(cx.cluster, cx.pod) {
+            return Status::unresolvable(reason).into();
+        }
+        if cx.pod.claim_names().next().is_none() {
+            return Status::skip().into();
+        }
+        match Claims::of(cx.cluster, cx.pod) {
+            Err(reason) => Status::error(reason).into(),
+            Ok(claims) if claims.has_immediate => {
+                Status::unresolvable("pod has unbound immediate PersistentVolumeClaims").into()
+            }
+            Ok(claims) => {
+                state.claims = Arc::new(claims);
+                PreFilter::default()
+            }
+        }
+    }
+
+    fn filter(&self, cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Status {
+        match search::search(cx.cluster, &state.claims, node.node()) {
+            Err(reason) => Status::error(reason),
+            Ok(found) => found.status(),
+        }
+    }
+
+    fn pre_score(&self, _cx: &Cycle<'_>, _state: &mut State, _nodes: &[&NodeInfo]) -> Status {
+        // Scoring by capacity is behind StorageCapacityScoring, which is off.
+        Status::skip()
+    }
+
+    fn reserve(&self, cluster: &mut Cluster, state: &mut State, _pod: &PodInfo, node: &str) -> Status {
+        if state.claims.to_bind.is_empty() {
+            state.reserved = Reserved::AllBound;
+            return Status::SUCCESS;
+        }
+        let Some(info) = cluster.node(node) else { return Status::error(format!("node {node:?} not found")) };
+        let promised = search::search(cluster, &state.claims, info.node())
+            .and_then(|found| Promises::make(cluster, found, node).map_err(|error| error.to_string()));
+        match promised {
+            Err(reason) => Status::error(reason),
+            Ok(promises) => {
+                state.reserved = Reserved::Promised(Arc::new(promises));
+                Status::SUCCESS
+            }
+        }
+    }
+
+    fn unreserve(&self, cluster: &mut Cluster, state: &mut State, _pod: &PodInfo, _node: &str) {
+        if let Reserved::Promised(promises) = std::mem::take(&mut state.reserved) {
+            promises.take_back(cluster);
+        }
+    }
+
+    fn pre_bind_pre_flight(&self, state: &State, _pod: &PodInfo, node: &str) -> PreFlight {
+        let status = match &state.reserved {
+            Reserved::Nothing => Status::error(format!("no pod volume found for node {node:?}")),
+            Reserved::AllBound => Status::skip(),
+            Reserved::Promised(_) => Status::SUCCESS,
+        };
+        PreFlight { status, allow_parallel: true }
+    }
+
+    fn pre_bind<'a>(&'a self, cx: BindContext<'a>, state: &'a State) -> BoxFuture<'a, Status> {
+        Box::pin(async move {
+            let Reserved::Promised(promises) = &state.reserved else { return Status::SUCCESS };
+            match promises.keep(&cx, self.bind_timeout).await {
+                Ok(()) => Status::SUCCESS,
+                Err(reason) => Status::error(format!("binding volumes: {reason}")),
+            }
+        })
+    }
+}

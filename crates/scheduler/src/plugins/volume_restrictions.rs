@@ -1,0 +1,153 @@
+//! VolumeRestrictions: a disk that takes one user has one user, and a ReadWriteOncePod claim has one pod.
+
+use std::collections::BTreeSet;
+
+use bayplan_model::pod::{Pod, Volume};
+
+use crate::cluster::{NodeInfo, PodInfo};
+use crate::framework::*;
+
+/// Keeps pods apart that cannot share a volume.
+pub(super) struct VolumeRestrictions;
+
+/// What is prepared for one pod.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    /// The pod's claims that allow one pod only, by name.
+    exclusive: BTreeSet<String>,
+    /// How many of them are in use.
+    in_use: i64,
+}
+
+const READ_WRITE_ONCE_POD: &str = "ReadWriteOncePod";
+
+fn is_restricted(volume: &Volume) -> bool {
+    volume.gce_persistent_disk.is_some()
+        || volume.aws_elastic_block_store.is_some()
+        || volume.iscsi.is_some()
+        || volume.rbd.is_some()
+}
+
+/// Whether two pods cannot mount these volumes on one node.
+fn conflict(a: &Volume, b: &Volume) -> bool {
+    if let (Some(a), Some(b)) = (&a.gce_persistent_disk, &b.gce_persistent_disk)
+        && a.pd_name == b.pd_name
+        && !(a.read_only && b.read_only)
+    {
+        return true;
+    }
+    if let (Some(a), Some(b)) = (&a.aws_elastic_block_store, &b.aws_elastic_block_store)
+        && a.volume_id == b.volume_id
+    {
+        return true;
+    }
+    if let (Some(a), Some(b)) = (&a.iscsi, &b.iscsi)
+        && a.iqn == b.iqn
+        && !(a.read_only && b.read_only)
+    {
+        return true;
+    }
+    if let (Some(a), Some(b)) = (&a.rbd, &b.rbd)
+        && a.monitors.iter().any(|monitor| b.monitors.contains(monitor))
+        && a.pool == b.pool
+        && a.image == b.image
+        && !(a.read_only && b.read_only)
+    {
+        return true;
+    }
+    false
+}
+
+fn disks_conflict(pod: &Pod, other: &Pod) -> bool {
+    let restricted = pod.spec.volumes.iter().filter(|volume| is_restricted(volume));
+    restricted.into_iter().any(|volume| other.spec.volumes.iter().any(|used| conflict(volume, used)))
+}
+
+fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
+    pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref()).map(|c| c.claim_name.as_str())
+}
+
+impl State {
+    /// Counts the exclusive claims of a pod. Upstream compares names without namespaces here.
+    fn count(&mut self, pod: &Pod, sign: i64) {
+        let shared = named_claims(pod).filter(|name| self.exclusive.contains(*name)).count();
+        self.in_use += sign * shared as i64;
+    }
+}
+
+impl Plugin for VolumeRestrictions {
+    type State = State;
+
+    fn name(&self) -> PluginName {
+        "VolumeRestrictions"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_FILTER.and(Points::FILTER)
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![
+            Registration::ask(EventResource::Pod, action::DELETE),
+            Registration::always(EventResource::Node, action::ADD),
+            Registration::ask(EventResource::PersistentVolumeClaim, action::ADD),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let pod = cx.pod;
+        let helps = if let (_, Some(claim)) = changed.persistent_volume_claims() {
+            claim.metadata.namespace == pod.metadata.namespace
+                && named_claims(pod).any(|name| name == claim.metadata.name)
+        } else if let (Some(deleted), _) = changed.pods() {
+            deleted.metadata.namespace == pod.metadata.namespace
+                && (disks_conflict(pod, deleted)
+                    || named_claims(pod).any(|name| named_claims(deleted).any(|other| other == name)))
+        } else {
+            true
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
+        let namespace = &cx.pod.metadata.namespace;
+        for name in named_claims(cx.pod) {
+            match cx.cluster.objects.persistent_volume_claims.get(namespace, name) {
+                None => return Status::unresolvable(format!("persistentvolumeclaim {name:?} not found")).into(),
+                Some(claim) if claim.spec.access_modes.iter().any(|mode| mode == READ_WRITE_ONCE_POD) => {
+                    state.exclusive.insert(name.to_owned());
+                }
+                Some(_) => {}
+            }
+        }
+        let keys = state.exclusive.iter().map(|name| format!("{namespace}/{name}"));
+        state.in_use = keys.filter(|key| cx.cluster.nodes().any(|node| node.claims.contains_key(key))).count() as i64;
+        if state.in_use == 0 && !cx.pod.spec.volumes.iter().any(is_restricted) {
+            return Status::skip().into();
+        }
+        PreFilter::default()
+    }
+
+    fn add_pod(&self, _cx: &Cycle<'_>, state: &mut State, pod: &PodInfo, _node: &NodeInfo) -> Status {
+        state.count(pod, 1);
+        Status::SUCCESS
+    }
+
+    fn remove_pod(&self, _cx: &Cycle<'_>, state: &mut State, pod: &PodInfo, _node: &NodeInfo) -> Status {
+        state.count(pod, -1);
+        Status::SUCCESS
+    }
+
+    fn filter(&self, cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Status {
+        if node.pods().iter().any(|other| disks_conflict(cx.pod, other)) {
+            return Status::unschedulable("node(s) had no available disk");
+        }
+        if state.in_use > 0 {
+            return Status::unschedulable(
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \
+                 another pod",
+            );
+        }
+        Status::SUCCESS
+    }
+}

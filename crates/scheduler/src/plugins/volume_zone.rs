@@ -1,0 +1,153 @@
+//! VolumeZone: a pod goes where the zone labels of its bound volumes say they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bayplan_model::meta::Map;
+use bayplan_model::node::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA};
+use bayplan_model::pod::Pod;
+use bayplan_model::storage::{PersistentVolume, WAIT_FOR_FIRST_CONSUMER};
+
+use crate::cluster::{Cluster, NodeInfo};
+use crate::framework::*;
+
+/// Keeps pods out of zones their volumes are not in.
+pub(super) struct VolumeZone;
+
+/// A topology label and the values a node's label may have.
+type Requirement = (&'static str, BTreeSet<String>);
+
+const LABELS: [&str; 4] = [LABEL_ZONE_BETA, LABEL_REGION_BETA, LABEL_ZONE, LABEL_REGION];
+
+/// Several zones in one label value are joined by this.
+const DELIMITER: &str = "__";
+
+fn stable(label: &str) -> &str {
+    match label {
+        LABEL_ZONE_BETA => LABEL_ZONE,
+        LABEL_REGION_BETA => LABEL_REGION,
+        _ => label,
+    }
+}
+
+/// The zones a label value names; none when it cannot be read.
+fn zones(value: &str) -> Option<BTreeSet<String>> {
+    let zones: BTreeSet<String> = value.split(DELIMITER).map(|zone| zone.trim().to_owned()).collect();
+    (!zones.contains("")).then_some(zones)
+}
+
+fn topology(volume: &PersistentVolume) -> BTreeMap<&'static str, BTreeSet<String>> {
+    let labels = &volume.metadata.labels;
+    LABELS.into_iter().filter_map(|label| Some((label, zones(labels.get(label)?)?))).collect()
+}
+
+fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
+    pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref()).map(|c| c.claim_name.as_str())
+}
+
+fn not_found(kind: &str, name: &str) -> Status {
+    Status::unresolvable(format!("{kind} {name:?} not found"))
+}
+
+/// What the volume of one claim requires; nothing while it may still be bound anywhere.
+fn of_claim(cluster: &Cluster, namespace: &str, name: &str) -> Result<Vec<Requirement>, Status> {
+    let objects = &cluster.objects;
+    if name.is_empty() {
+        return Err(Status::unresolvable("PersistentVolumeClaim had no name"));
+    }
+    let claim = objects
+        .persistent_volume_claims
+        .get(namespace, name)
+        .ok_or_else(|| not_found("persistentvolumeclaim", name))?;
+    if claim.spec.volume_name.is_empty() {
+        let class = claim.class();
+        if class.is_empty() {
+            return Err(Status::unresolvable("PersistentVolumeClaim had no pv name and storageClass name"));
+        }
+        let class =
+            objects.storage_classes.get("", class).ok_or_else(|| not_found("storageclass.storage.k8s.io", class))?;
+        return match class.volume_binding_mode.as_deref() {
+            None => Err(Status::unresolvable(format!(
+                "VolumeBindingMode not set for StorageClass {:?}",
+                class.metadata.name
+            ))),
+            Some(WAIT_FOR_FIRST_CONSUMER) => Ok(Vec::new()),
+            Some(_) => Err(Status::unresolvable("PersistentVolume had no name")),
+        };
+    }
+    let name = &claim.spec.volume_name;
+    let volume = objects.persistent_volumes.get("", name).ok_or_else(|| not_found("persistentvolume", name))?;
+    Ok(topology(volume).into_iter().collect())
+}
+
+fn of_pod(cluster: &Cluster, pod: &Pod) -> Result<Vec<Requirement>, Status> {
+    let mut all = Vec::new();
+    for name in named_claims(pod) {
+        all.extend(of_claim(cluster, &pod.metadata.namespace, name)?);
+    }
+    Ok(all)
+}
+
+fn satisfied((label, allowed): &Requirement, labels: &Map) -> bool {
+    let value = labels.get(*label).or_else(|| labels.get(stable(label)));
+    value.is_some_and(|value| allowed.contains(value))
+}
+
+impl Plugin for VolumeZone {
+    type State = Vec<Requirement>;
+
+    fn name(&self) -> PluginName {
+        "VolumeZone"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_FILTER.and(Points::FILTER)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        // PreFilter reads claims and volumes, which change without any node changing.
+        Dependencies { filter: Reads::Cluster, score: Reads::Pod }
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        vec![
+            Registration::ask(EventResource::StorageClass, action::ADD),
+            Registration::always(EventResource::Node, action::ADD | action::UPDATE_NODE_LABEL),
+            Registration::ask(EventResource::PersistentVolumeClaim, action::ADD | action::UPDATE),
+            Registration::ask(EventResource::PersistentVolume, action::ADD | action::UPDATE),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let helps = if let (_, Some(class)) = changed.storage_classes() {
+            class.volume_binding_mode.as_deref() == Some(WAIT_FOR_FIRST_CONSUMER)
+        } else if let (_, Some(claim)) = changed.persistent_volume_claims() {
+            claim.metadata.namespace == cx.pod.metadata.namespace
+                && named_claims(cx.pod).any(|name| name == claim.metadata.name)
+        } else if let (Some(old), Some(new)) = changed.persistent_volumes() {
+            topology(old) != topology(new)
+        } else {
+            true
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut Self::State) -> PreFilter {
+        match of_pod(cx.cluster, cx.pod) {
+            Err(status) => status.into(),
+            Ok(requirements) if requirements.is_empty() => Status::skip().into(),
+            Ok(requirements) => {
+                *state = requirements;
+                PreFilter::default()
+            }
+        }
+    }
+
+    fn filter(&self, _cx: &Cycle<'_>, state: &Self::State, node: &NodeInfo) -> Status {
+        let labels = &node.node().metadata.labels;
+        // A node without any such label is in a cluster of one zone.
+        if LABELS.iter().any(|label| labels.contains_key(*label)) && !state.iter().all(|r| satisfied(r, labels)) {
+            return Status::unresolvable("node(s) had no available volume zone");
+        }
+        Status::SUCCESS
+    }
+}
