@@ -30,6 +30,16 @@ fn every_recorded_rbac_decision_is_equal() {
 }
 
 #[test]
+fn every_recorded_default_is_equal() {
+    all_equal("defaulting", 1200);
+}
+
+#[test]
+fn every_recorded_table_row_is_equal() {
+    all_equal("tables", 794);
+}
+
+#[test]
 fn every_recorded_selector_is_equal() {
     all_equal("selectors", 1498);
 }

@@ -3,6 +3,7 @@
 mod controllers;
 mod decisions;
 mod http;
+mod kinds;
 mod preemption;
 mod queueing_hints;
 mod rbac;
@@ -60,6 +61,9 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "queueing-hints", check: queueing_hints::check },
     Suite { name: "rbac", check: rbac::check },
     Suite { name: "requests", check: requests::check },
+    Suite { name: "defaulting", check: kinds::defaulting },
+    Suite { name: "tables", check: kinds::table },
+    Suite { name: "validation", check: kinds::validate },
     Suite { name: "selectors", check: selectors::check },
     Suite { name: "sequences", check: sequences::check },
     Suite { name: "strategic-merge", check: strategic_merge::check },
