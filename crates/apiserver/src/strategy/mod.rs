@@ -83,6 +83,11 @@ enum StatusRule {
     KeptOnCreate,
 }
 
+/// What is special about a kind's creates, updates and warnings.
+type OnCreate = fn(&mut Map<String, Value>, Timestamp);
+type OnUpdate = fn(&mut Map<String, Value>, &Value, &str, Timestamp);
+type Warn = fn(&Value, Option<&Value>) -> Vec<String>;
+
 /// A strategy as data.
 struct Row {
     group: &'static str,
@@ -95,9 +100,9 @@ struct Row {
     graceful: bool,
     returns_object: bool,
     selectable: &'static [&'static str],
-    on_create: Option<fn(&mut Map<String, Value>, Timestamp)>,
-    on_update: Option<fn(&mut Map<String, Value>, &Value, &str, Timestamp)>,
-    warn: Option<fn(&Value, Option<&Value>) -> Vec<String>>,
+    on_create: Option<OnCreate>,
+    on_update: Option<OnUpdate>,
+    warn: Option<Warn>,
 }
 
 impl Row {

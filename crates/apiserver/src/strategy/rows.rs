@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Generation, Row, StatusRule, job, pod, restore, restore_metadata, service, storage};
+use super::{Generation, OnCreate, OnUpdate, Row, StatusRule, job, pod, restore, restore_metadata, service, storage};
 
 /// A kind about which nothing is special.
 pub(super) const PLAIN: Row = Row {
@@ -57,12 +57,12 @@ impl Row {
         self
     }
 
-    const fn on_create(mut self, hook: fn(&mut Map<String, Value>, Timestamp)) -> Row {
+    const fn on_create(mut self, hook: OnCreate) -> Row {
         self.on_create = Some(hook);
         self
     }
 
-    const fn on_update(mut self, hook: fn(&mut Map<String, Value>, &Value, &str, Timestamp)) -> Row {
+    const fn on_update(mut self, hook: OnUpdate) -> Row {
         self.on_update = Some(hook);
         self
     }

@@ -59,10 +59,11 @@ fn data_sources(spec: &mut Map<String, Value>, old: Option<&Value>) {
         (Some(source), None) => {
             spec.insert("dataSourceRef".into(), source);
         }
-        (None, Some(Value::Object(mut reference))) => {
-            if reference.remove("namespace").is_none_or(|namespace| namespace == "") {
-                spec.insert("dataSource".into(), Value::Object(reference));
-            }
+        (None, Some(Value::Object(mut reference)))
+            if reference.get("namespace").is_none_or(|namespace| namespace == "") =>
+        {
+            reference.remove("namespace");
+            spec.insert("dataSource".into(), Value::Object(reference));
         }
         _ => {}
     }

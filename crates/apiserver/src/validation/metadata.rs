@@ -1,0 +1,186 @@
+//! Metadata, labels and label selectors.
+
+use serde_json::Value;
+
+use super::errors::Errors;
+use super::path::Path;
+use super::{list, names, text};
+
+/// Annotations of one object may not be larger than this together.
+const ANNOTATIONS_MAX_BYTES: usize = 256 * 1024;
+
+/// What checks the name of a kind.
+pub(super) type NameRule = fn(&str) -> Vec<String>;
+
+/// The metadata of a new object. Generated names are completed before this, so the prefix is checked as it will be used.
+pub(super) fn create(errors: &mut Errors, metadata: &Value, namespaced: bool, rule: NameRule) {
+    let path = Path::root("metadata");
+    let generate = text(metadata, "generateName");
+    if !generate.is_empty() {
+        // A trailing dash is in order in a prefix; what follows makes it a name.
+        let probe = generate.strip_suffix('-').map_or_else(|| generate.to_owned(), |head| format!("{head}a"));
+        errors.all_invalid(path.child("generateName"), generate, rule(&probe));
+    }
+    match text(metadata, "name") {
+        "" => errors.required(path.child("name"), "name or generateName is required"),
+        name => errors.all_invalid(path.child("name"), name, rule(name)),
+    }
+    match (namespaced, text(metadata, "namespace")) {
+        (true, "") => errors.required(path.child("namespace"), ""),
+        (true, namespace) => errors.all_invalid(path.child("namespace"), namespace, names::dns_label(namespace)),
+        (false, "") => {}
+        (false, _) => errors.forbidden(path.child("namespace"), "not allowed on this type"),
+    }
+    errors.non_negative(path.child("generation"), metadata["generation"].as_i64().unwrap_or(0));
+    both(errors, metadata);
+    finalizers(errors, metadata);
+}
+
+/// The metadata of a changed object.
+pub(super) fn update(errors: &mut Errors, new: &Value, old: &Value) {
+    let path = Path::root("metadata");
+    if !old["deletionTimestamp"].is_null() {
+        let extra: Vec<&str> = {
+            let known = list(old, "finalizers");
+            let mut extra: Vec<&str> =
+                list(new, "finalizers").iter().filter(|f| !known.contains(f)).filter_map(Value::as_str).collect();
+            extra.sort_unstable();
+            extra
+        };
+        if !extra.is_empty() {
+            let shown: Vec<String> = extra.iter().map(|name| format!("{name:?}")).collect();
+            errors.forbidden(
+                path.child("finalizers"),
+                &format!(
+                    "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                    shown.join(", ")
+                ),
+            );
+        }
+    }
+    if text(new, "resourceVersion").is_empty() {
+        errors.invalid(path.child("resourceVersion"), "", "must be specified for an update");
+    }
+    for field in ["name", "namespace", "uid"] {
+        if text(new, field) != text(old, field) {
+            errors.invalid(path.child(field), text(new, field), "field is immutable");
+        }
+    }
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        errors.immutable(path.child(field), &new[field], &old[field]);
+    }
+    both(errors, new);
+}
+
+fn both(errors: &mut Errors, metadata: &Value) {
+    let path = Path::root("metadata");
+    labels(errors, path.child("labels"), &metadata["labels"]);
+    annotations(errors, path.child("annotations"), &metadata["annotations"]);
+    owner_references(errors, path.child("ownerReferences"), metadata);
+    managed_fields(errors, path.child("managedFields"), metadata);
+}
+
+pub(super) fn labels(errors: &mut Errors, path: Path<'_>, labels: &Value) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        errors.all_invalid(path, key, names::qualified_name(key));
+        let value = value.as_str().unwrap_or("");
+        errors.all_invalid(path, value, names::label_value(value));
+    }
+}
+
+pub(super) fn annotations(errors: &mut Errors, path: Path<'_>, annotations: &Value) {
+    let mut bytes = 0;
+    for (key, value) in annotations.as_object().into_iter().flatten() {
+        errors.all_invalid(path, key, names::qualified_name(&key.to_lowercase()));
+        bytes += key.len() + value.as_str().unwrap_or("").len();
+    }
+    if bytes > ANNOTATIONS_MAX_BYTES {
+        errors.too_long(path, ANNOTATIONS_MAX_BYTES);
+    }
+}
+
+fn owner_references(errors: &mut Errors, path: Path<'_>, metadata: &Value) {
+    let owners = list(metadata, "ownerReferences");
+    let mut controller: Option<String> = None;
+    for owner in owners {
+        let api_version = text(owner, "apiVersion");
+        if api_version.rsplit('/').next().unwrap_or("").is_empty() {
+            errors.invalid(path.child("apiVersion"), api_version, "version must not be empty");
+        }
+        for field in ["kind", "name", "uid"] {
+            if text(owner, field).is_empty() {
+                errors.invalid(path.child(field), "", "must not be empty");
+            }
+        }
+        if (api_version, text(owner, "kind")) == ("v1", "Event") {
+            errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner");
+        }
+        if owner["controller"] == true {
+            let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+            match &controller {
+                Some(first) => errors.invalid(
+                    path,
+                    &metadata["ownerReferences"],
+                    &format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                    ),
+                ),
+                None => controller = Some(this),
+            }
+        }
+    }
+}
+
+fn managed_fields(errors: &mut Errors, path: Path<'_>, metadata: &Value) {
+    for (index, entry) in list(metadata, "managedFields").iter().enumerate() {
+        let path = path.index(index);
+        if !matches!(text(entry, "operation"), "Apply" | "Update") {
+            errors.invalid(path.child("operation"), text(entry, "operation"), "must be `Apply` or `Update`");
+        }
+        if !matches!(text(entry, "fieldsType"), "" | "FieldsV1") {
+            errors.invalid(path.child("fieldsType"), text(entry, "fieldsType"), "must be `FieldsV1`");
+        }
+    }
+}
+
+fn finalizers(errors: &mut Errors, metadata: &Value) {
+    let path = Path::root("metadata");
+    let path = path.child("finalizers");
+    let all = list(metadata, "finalizers");
+    for finalizer in all.iter().filter_map(Value::as_str) {
+        errors.all_invalid(path, finalizer, names::qualified_name(finalizer));
+    }
+    let has = |name: &str| all.iter().any(|finalizer| finalizer == name);
+    if has("orphan") && has("foregroundDeletion") {
+        errors.invalid(path, &metadata["finalizers"], "finalizer orphan and foregroundDeletion cannot be both set");
+    }
+}
+
+/// A label selector; absent is fine.
+pub(super) fn label_selector(errors: &mut Errors, path: Path<'_>, selector: &Value) {
+    labels(errors, path.child("matchLabels"), &selector["matchLabels"]);
+    let path = path.child("matchExpressions");
+    for (index, expression) in list(selector, "matchExpressions").iter().enumerate() {
+        let path = path.index(index);
+        let values = list(expression, "values");
+        match text(expression, "operator") {
+            "In" | "NotIn" if values.is_empty() => {
+                errors.required(path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => errors
+                .forbidden(path.child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"),
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            operator => errors.invalid(path.child("operator"), operator, "not a valid selector operator"),
+        }
+        let key = text(expression, "key");
+        errors.all_invalid(path.child("key"), key, names::qualified_name(key));
+        label_values(errors, path.child("values"), values);
+    }
+}
+
+pub(super) fn label_values(errors: &mut Errors, path: Path<'_>, values: &[Value]) {
+    for (index, value) in values.iter().enumerate() {
+        let value = value.as_str().unwrap_or("");
+        errors.all_invalid(path.index(index), value, names::label_value(value));
+    }
+}
