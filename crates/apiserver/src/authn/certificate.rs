@@ -2,13 +2,20 @@
 
 use x509_parser::parse_x509_certificate;
 
+use crate::discovery::sha256;
 use crate::user::User;
 
+/// Which credential a user proved himself with.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
 /// The user of a client certificate (DER) that the TLS layer has verified; `None` when it names nobody.
-pub fn identify(certificate: &[u8]) -> Option<User> {
-    let (_, certificate) = parse_x509_certificate(certificate).ok()?;
+pub fn identify(der: &[u8]) -> Option<User> {
+    let (_, certificate) = parse_x509_certificate(der).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())?;
     let groups = subject.iter_organization().filter_map(|organization| organization.as_str().ok());
-    Some(User::new(name, groups))
+    let mut user = User::new(name, groups);
+    let fingerprint: String = sha256(der).iter().map(|byte| format!("{byte:02x}")).collect();
+    user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={fingerprint}")]);
+    Some(user)
 }

@@ -225,6 +225,7 @@ const CONTROLLERS: &[ClusterRole] = &[
             ("delete,deletecollection,get,list,watch", "*", "*"),
         ],
     },
+    ClusterRole { name: "root-ca-cert-publisher", rows: &[("create,update", "", "configmaps"), EVENTS] },
     ClusterRole { name: "service-account-controller", rows: &[("create", "", "serviceaccounts"), EVENTS] },
 ];
 

@@ -22,6 +22,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 pub fn answer(path: &str, headers: &HeaderMap, server: &str) -> Option<Response<Bytes>> {
     let path = path.trim_end_matches('/');
     match path {
+        "" => return Some(ROOT.respond(headers)),
         "/api" if wants_aggregated(headers) => return Some(AGGREGATED_CORE.respond(headers)),
         "/apis" if wants_aggregated(headers) => return Some(AGGREGATED_GROUPS.respond(headers)),
         // The only document that names the server's address cannot be made in advance.
@@ -31,13 +32,29 @@ pub fn answer(path: &str, headers: &HeaderMap, server: &str) -> Option<Response<
     LEGACY.get(path).map(|document| document.respond(headers))
 }
 
-/// The discovery paths, for the list of paths at `/`.
-pub fn paths() -> impl Iterator<Item = &'static str> {
-    std::iter::once("/api").chain(LEGACY.keys().map(String::as_str))
-}
+/// What is served beside resources and their discovery.
+const OTHER_PATHS: [&str; 11] = [
+    "/.well-known/openid-configuration",
+    "/api",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/openid/v1/jwks",
+    "/readyz",
+    "/version",
+];
 
 static AGGREGATED_CORE: LazyLock<Document> = LazyLock::new(|| aggregated(|group| group.is_empty()));
 static AGGREGATED_GROUPS: LazyLock<Document> = LazyLock::new(|| aggregated(|group| !group.is_empty()));
+/// The list of paths at `/`.
+static ROOT: LazyLock<Document> = LazyLock::new(|| {
+    let mut paths: Vec<&str> = OTHER_PATHS.into_iter().chain(LEGACY.keys().map(String::as_str)).collect();
+    paths.sort_unstable();
+    Document::new(JSON, &json!({ "paths": paths }))
+});
 static LEGACY: LazyLock<BTreeMap<String, Document>> = LazyLock::new(legacy);
 
 /// Whether the first clause of `Accept` that we can answer asks for aggregated discovery.

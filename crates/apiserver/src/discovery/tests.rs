@@ -81,3 +81,13 @@ fn a_client_that_knows_the_document_gets_304() {
     let response = answer("/apis", &headers, "").unwrap();
     assert_eq!((response.status(), response.body().len()), (StatusCode::NOT_MODIFIED, 0));
 }
+
+#[test]
+fn the_root_lists_the_paths() {
+    let (_, _, root) = get("/", None);
+    let paths: Vec<&str> = root["paths"].as_array().unwrap().iter().map(|path| path.as_str().unwrap()).collect();
+    assert!(paths.is_sorted());
+    for path in ["/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/openapi/v3", "/version"] {
+        assert!(paths.contains(&path), "{path}");
+    }
+}
