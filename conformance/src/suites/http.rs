@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bayplan_apiserver::admission::Plugins;
 use bayplan_apiserver::authn::StaticTokens;
 use bayplan_apiserver::certificates::{Names, Pki};
+use bayplan_apiserver::registry::ServiceRangeError;
 use bayplan_apiserver::server::ResponseBody;
 use bayplan_apiserver::user::User;
 use bayplan_apiserver::{ApiServer, Config};
@@ -94,6 +95,7 @@ async fn server(store: &Arc<dyn Store>, plugins: Plugins) -> Result<ApiServer, S
     let pki = Pki::in_memory(&names, jiff::Timestamp::now()).map_err(|e| e.to_string())?;
     let mut config = Config::new(pki.service_account_key.clone(), ([127, 0, 0, 1], 6443).into());
     config.plugins = plugins;
+    config.service_range = "10.0.0.0/24".parse().map_err(|e: ServiceRangeError| e.to_string())?;
     let mut tokens = StaticTokens::default();
     for (name, group) in [("admin", "system:masters"), ("alice", "devs"), ("bob", "ops")] {
         let user = User { uid: format!("{name}-uid"), ..User::new(name, [group]) };
@@ -335,8 +337,7 @@ impl Replay {
             return true;
         }
         let pieces = |text: &str| {
-            let mut pieces: Vec<String> =
-                text.replace('[', "").replace(']', "").split(", ").map(str::to_owned).collect();
+            let mut pieces: Vec<String> = text.replace(['[', ']'], "").split(", ").map(str::to_owned).collect();
             pieces.sort();
             pieces.join(", ")
         };

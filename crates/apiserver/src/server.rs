@@ -10,7 +10,7 @@ mod health;
 mod housekeeping;
 
 use std::convert::Infallible;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,12 +31,10 @@ use crate::admission::Plugins;
 use crate::authn::{Authenticator, StaticTokens, certificate};
 use crate::authz::{Authorizer, Index};
 use crate::bootstrap;
-use crate::registry::{Clock, Registry};
+use crate::registry::{Clock, Registry, ServiceRange};
 use crate::serviceaccounts::{KeyError, Tokens};
 use crate::user::User;
 
-/// The first address of the service range: the `kubernetes` service.
-const SERVICE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// More connections than this wait in the listener's queue: each costs a task, buffers and a TLS session (about 64 KiB).
 const CONNECTIONS_MAX: usize = 10_000;
 /// How long a client may take for the TLS handshake.
@@ -59,6 +57,8 @@ pub struct Config {
     pub address: String,
     /// Which admission plugins are on.
     pub plugins: Plugins,
+    /// The addresses services get theirs from; the first is the `kubernetes` service's.
+    pub service_range: ServiceRange,
     /// What the first objects depend on.
     pub bootstrap: bootstrap::Options,
     /// Where time comes from.
@@ -74,8 +74,8 @@ impl Config {
             anonymous: true,
             address: address.to_string(),
             plugins: Plugins::default(),
+            service_range: ServiceRange::default(),
             bootstrap: bootstrap::Options {
-                service_address: SERVICE_ADDRESS.into(),
                 advertise_address: address.ip(),
                 advertise_port: address.port(),
                 client_authority: String::new(),
@@ -121,13 +121,15 @@ impl ApiServer {
     /// Starts a server over a store: feeds the watch caches, creates the objects every cluster has.
     pub async fn new(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, Error> {
         let tokens = Arc::new(Tokens::new(&config.service_account_key)?);
-        let registry = Arc::new(Registry::new(store.clone(), config.clock, config.plugins));
+        let registry = Arc::new(Registry::new(store.clone(), config.clock, config.plugins, config.service_range));
         let index = Arc::new(Index::default());
         let mut tasks = JoinSet::new();
         for cache in registry.caches() {
             tasks.spawn(cache.clone().feed(store.clone()));
         }
-        bootstrap::ensure(&*registry, &config.bootstrap).await.map_err(Error::Bootstrap)?;
+        bootstrap::ensure(&*registry, config.service_range.first(), &config.bootstrap)
+            .await
+            .map_err(Error::Bootstrap)?;
         index.load(&*store).await?;
         tasks.spawn(index.clone().follow(store.clone()));
         tasks.spawn(housekeeping::expire_events(registry.clone()));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use bayplan_apiserver::certificates::{Names, Pki, kubeconfig, tls};
+use bayplan_apiserver::registry::ServiceRange;
 use bayplan_apiserver::server::{ApiServer, Config};
 use bayplan_apiserver::user::User;
 use bayplan_client::Client;
@@ -16,9 +17,6 @@ use tokio::task::JoinHandle;
 
 use crate::args::Server;
 use crate::data_folder::DataFolder;
-
-/// The first address of the range services get theirs from; pods are elsewhere in 10.0.0.0/8.
-const SERVICE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
 /// A served API, and everything needed to reach and to stop it.
 pub(crate) struct Cluster {
@@ -40,7 +38,6 @@ impl Cluster {
         let (pki, store) = open(&folder)?;
 
         let mut config = Config::new(&pki.service_account_key, address);
-        config.bootstrap.service_address = SERVICE_ADDRESS.into();
         config.bootstrap.client_authority = pki.authority.certificate.clone();
         let server = ApiServer::new(config, Arc::new(store)).await?;
         let tls = tls::server_config(&pki)?;
@@ -83,7 +80,7 @@ async fn listen(port: u16) -> Result<TcpListener> {
 }
 
 fn open(folder: &DataFolder) -> Result<(Pki, LogStore)> {
-    let names = Names::standard(hostname().as_deref(), SERVICE_ADDRESS.into());
+    let names = Names::standard(hostname().as_deref(), ServiceRange::default().first().into());
     let now = Timestamp::now();
     match folder {
         DataFolder::Kept(path) => {

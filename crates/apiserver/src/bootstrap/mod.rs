@@ -1,6 +1,6 @@
 //! The objects every cluster starts with: made when missing, brought up to date on every start, otherwise left alone.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bayplan_model::status::{Status, reason};
 use futures::future::try_join_all;
@@ -17,8 +17,6 @@ mod roles;
 /// What the objects depend on.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The `kubernetes` service's cluster address: the first of the service range.
-    pub service_address: IpAddr,
     /// Where the API server can be reached.
     pub advertise_address: IpAddr,
     /// On which port.
@@ -65,11 +63,11 @@ struct Seed {
     upkeep: Upkeep,
 }
 
-/// Makes and mends the objects; answers how many were written.
-pub async fn ensure(objects: &dyn Objects, options: &Options) -> Result<usize, Status> {
+/// Makes and mends the objects, with the address the `kubernetes` service is to have; answers how many were written.
+pub async fn ensure(objects: &dyn Objects, service_address: Ipv4Addr, options: &Options) -> Result<usize, Status> {
     // Namespaces first: the others live in them. Then all at once, so that they share the store's fsyncs.
     let mut written = 0;
-    for seeds in [namespaces()?, rest(options)?] {
+    for seeds in [namespaces()?, rest(service_address, options)?] {
         written +=
             try_join_all(seeds.iter().map(|seed| plant(objects, seed))).await?.into_iter().filter(|w| *w).count();
     }
@@ -156,7 +154,7 @@ fn namespaces() -> Result<Vec<Seed>, Status> {
     NAMESPACES.into_iter().map(make).collect()
 }
 
-fn rest(options: &Options) -> Result<Vec<Seed>, Status> {
+fn rest(service_address: Ipv4Addr, options: &Options) -> Result<Vec<Seed>, Status> {
     let mut seeds = roles::seeds(options.aggregate_roles)?;
     for (name, value, description) in PRIORITY_CLASSES {
         let object = json!({
@@ -172,21 +170,20 @@ fn rest(options: &Options) -> Result<Vec<Seed>, Status> {
         "data": {"client-ca-file": options.client_authority},
     });
     seeds.push(seed("", "configmaps", "kube-system", Upkeep::Fields(&["data"]), authentication)?);
-    seeds.extend(kubernetes_service(options)?);
+    seeds.extend(kubernetes_service(service_address, options)?);
     Ok(seeds)
 }
 
 /// The API server as a service of the cluster it serves.
-fn kubernetes_service(options: &Options) -> Result<Vec<Seed>, Status> {
-    let family = |address: IpAddr| if address.is_ipv4() { "IPv4" } else { "IPv6" };
-    let (cluster, server, port) = (options.service_address, options.advertise_address, options.advertise_port);
+fn kubernetes_service(cluster: Ipv4Addr, options: &Options) -> Result<Vec<Seed>, Status> {
+    let (server, port) = (options.advertise_address, options.advertise_port);
     let service = json!({
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {
             "clusterIP": cluster,
             "clusterIPs": [cluster],
             "internalTrafficPolicy": "Cluster",
-            "ipFamilies": [family(cluster)],
+            "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
             "sessionAffinity": "None",
@@ -200,7 +197,7 @@ fn kubernetes_service(options: &Options) -> Result<Vec<Seed>, Status> {
     });
     let slice = json!({
         "metadata": {"name": "kubernetes", "generation": 1, "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": family(server),
+        "addressType": if server.is_ipv4() { "IPv4" } else { "IPv6" },
         "endpoints": [{"addresses": [server], "conditions": {"ready": true}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     });

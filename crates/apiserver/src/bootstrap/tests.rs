@@ -4,9 +4,10 @@ use crate::authz::{Action, Attributes, rbac};
 use crate::serviceaccounts::tests::Fixture;
 use crate::user::User;
 
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+
 fn options() -> Options {
     Options {
-        service_address: [10, 96, 0, 1].into(),
         advertise_address: [127, 0, 0, 1].into(),
         advertise_port: 6443,
         client_authority: "CA".into(),
@@ -17,9 +18,9 @@ fn options() -> Options {
 #[tokio::test]
 async fn a_second_start_writes_nothing() {
     let objects = Fixture::default();
-    let first = ensure(&objects, &options()).await.unwrap();
+    let first = ensure(&objects, ADDRESS, &options()).await.unwrap();
     assert_eq!(first, objects.objects.lock().unwrap().len());
-    assert_eq!(ensure(&objects, &options()).await.unwrap(), 0);
+    assert_eq!(ensure(&objects, ADDRESS, &options()).await.unwrap(), 0);
     for (plural, namespace, name) in [
         ("namespaces", "", "kube-node-lease"),
         ("priorityclasses", "", "system-node-critical"),
@@ -36,7 +37,7 @@ async fn a_second_start_writes_nothing() {
 #[tokio::test]
 async fn a_start_mends_what_is_ours_and_keeps_what_is_not() {
     let objects = Fixture::default();
-    ensure(&objects, &options()).await.unwrap();
+    ensure(&objects, ADDRESS, &options()).await.unwrap();
     let edit = |plural: &str, namespace: &str, name: &str, change: &dyn Fn(&mut Value)| {
         let mut object = Value::clone(&objects.one(plural, namespace, name).unwrap());
         change(&mut object);
@@ -52,7 +53,7 @@ async fn a_start_mends_what_is_ours_and_keeps_what_is_not() {
     edit("namespaces", "", "default", &|namespace| namespace["metadata"]["labels"]["mine"] = "1".into());
     let moved = Options { advertise_port: 7443, ..options() };
     // The service, its endpoints and their slice, one role and one binding.
-    assert_eq!(ensure(&objects, &moved).await.unwrap(), 5);
+    assert_eq!(ensure(&objects, ADDRESS, &moved).await.unwrap(), 5);
     let role = objects.one("clusterroles", "", "system:basic-user").unwrap();
     assert_eq!((role["rules"].as_array().unwrap().len(), &role["rules"][0]), (3, &own));
     assert_eq!(objects.one("clusterroles", "", "system:discovery").unwrap()["rules"], json!([]));
@@ -63,7 +64,7 @@ async fn a_start_mends_what_is_ours_and_keeps_what_is_not() {
 /// The policy that the bootstrap objects make.
 async fn policy() -> Policy {
     let objects = Fixture::default();
-    ensure(&objects, &options()).await.unwrap();
+    ensure(&objects, ADDRESS, &options()).await.unwrap();
     let mut policy = Policy::default();
     for ((plural, namespace, name), object) in objects.objects.lock().unwrap().iter() {
         let (namespace, name, value) = (namespace.clone(), name.clone(), Value::clone(object));

@@ -31,6 +31,7 @@ pub use answer::{Answer, Body, List, Shown};
 pub(crate) use delete::check_delete_preconditions;
 pub use objects::Objects;
 pub use patch::PatchKind;
+pub use service_addresses::{ServiceRange, ServiceRangeError};
 pub use update::Change;
 
 use crate::admission::{AdmissionContext, Operation, Plugins};
@@ -50,6 +51,7 @@ pub struct Registry {
     caches: FxHashMap<&'static str, Arc<Cache>>,
     clock: Clock,
     plugins: Plugins,
+    service_range: ServiceRange,
     /// Held while a service gets its addresses and is stored.
     services: tokio::sync::Mutex<()>,
 }
@@ -73,13 +75,13 @@ pub struct Call<'a> {
 
 impl Registry {
     /// A registry over a store; its caches must be [fed](Self::caches).
-    pub fn new(store: Arc<dyn Store>, clock: Clock, plugins: Plugins) -> Registry {
+    pub fn new(store: Arc<dyn Store>, clock: Clock, plugins: Plugins, service_range: ServiceRange) -> Registry {
         let caches = RESOURCES
             .iter()
             .filter(|r| r.stored() && std::ptr::eq(*r, r.storage()))
             .map(|r| (r.storage_prefix, Arc::new(Cache::new(r))))
             .collect();
-        Registry { store, caches, clock, plugins, services: tokio::sync::Mutex::default() }
+        Registry { store, caches, clock, plugins, service_range, services: tokio::sync::Mutex::default() }
     }
 
     /// The store.

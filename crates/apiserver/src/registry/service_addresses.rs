@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
+use std::str::FromStr;
 
 use bayplan_model::status::Status;
 use rand::RngExt;
@@ -11,12 +12,65 @@ use tokio::sync::MutexGuard;
 use super::{Call, Objects, Registry, metadata};
 use crate::status_errors::{self, FieldError};
 
-/// The service range, 10.0.0.0/16: its first address is the `kubernetes` service.
-const RANGE_START: u32 = u32::from_be_bytes([10, 0, 0, 0]);
-const RANGE_SIZE: u32 = 1 << 16;
+/// The shortest prefix of a range: the addresses of one fit a 32-bit count.
+const PREFIX_MIN: u32 = 8;
+/// The longest prefix: below four addresses none is left beside network, `kubernetes` and broadcast.
+const PREFIX_MAX: u32 = 29;
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
 /// Random tries before a systematic search.
 const TRIES: usize = 16;
+
+/// The addresses services get theirs from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceRange {
+    start: u32,
+    size: u32,
+}
+
+/// Why a text is no range.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0:?} is not a service range: an IPv4 network such as 10.96.0.0/12, with a prefix of {PREFIX_MIN} to {PREFIX_MAX}"
+)]
+pub struct ServiceRangeError(String);
+
+impl Default for ServiceRange {
+    /// 10.96.0.0/12, which most clusters use.
+    fn default() -> ServiceRange {
+        ServiceRange { start: Ipv4Addr::new(10, 96, 0, 0).to_bits(), size: 1 << 20 }
+    }
+}
+
+impl FromStr for ServiceRange {
+    type Err = ServiceRangeError;
+
+    fn from_str(text: &str) -> Result<ServiceRange, ServiceRangeError> {
+        let read = || {
+            let (network, prefix) = text.split_once('/')?;
+            let start = network.parse::<Ipv4Addr>().ok()?.to_bits();
+            let prefix = prefix.parse().ok().filter(|prefix| (PREFIX_MIN..=PREFIX_MAX).contains(prefix))?;
+            let size = 1 << (u32::BITS - prefix);
+            (start % size == 0).then_some(ServiceRange { start, size })
+        };
+        read().ok_or_else(|| ServiceRangeError(text.to_owned()))
+    }
+}
+
+impl ServiceRange {
+    /// The first address, which the `kubernetes` service has.
+    pub fn first(self) -> Ipv4Addr {
+        self.address(1)
+    }
+
+    fn address(self, offset: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.start + offset)
+    }
+
+    /// Neither the network's own address nor the broadcast address is given out.
+    fn contains(self, address: Ipv4Addr) -> bool {
+        (1..self.size - 1).contains(&address.to_bits().wrapping_sub(self.start))
+    }
+}
 
 /// What other services hold.
 #[derive(Default)]
@@ -44,7 +98,8 @@ impl Registry {
                 held.note(&other["spec"]);
             }
         }
-        allocate(object, &mut held).map_err(|error| status_errors::invalid_object(call.resource, &name, &[error]))?;
+        allocate(object, self.service_range, &mut held)
+            .map_err(|error| status_errors::invalid_object(call.resource, &name, &[error]))?;
         Ok(Some(guard))
     }
 }
@@ -58,7 +113,7 @@ impl Held {
     }
 }
 
-fn allocate(service: &mut Value, held: &mut Held) -> Result<(), FieldError> {
+fn allocate(service: &mut Value, range: ServiceRange, held: &mut Held) -> Result<(), FieldError> {
     let Some(spec) = service["spec"].as_object_mut() else { return Ok(()) };
     let text = |key: &str| spec.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (service_type, policy, given) = (text("type"), text("externalTrafficPolicy"), text("clusterIP"));
@@ -68,8 +123,8 @@ fn allocate(service: &mut Value, held: &mut Held) -> Result<(), FieldError> {
     let selects = spec.get("selector").and_then(Value::as_object).is_some_and(|s| !s.is_empty());
     let address = match given.as_str() {
         "None" => given,
-        "" => free_address(held)?,
-        _ => reserve(given, held)?,
+        "" => free_address(range, held)?,
+        _ => reserve(given, range, held)?,
     };
     let both = address == "None" && !selects;
     spec.entry("ipFamilies").or_insert_with(|| if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
@@ -123,24 +178,22 @@ fn allocate_ports(ports: Option<&mut Vec<Value>>, held: &mut Held) -> Result<(),
     Ok(())
 }
 
-fn reserve(address: String, held: &Held) -> Result<String, FieldError> {
+fn reserve(address: String, range: ServiceRange, held: &Held) -> Result<String, FieldError> {
     let why = match address.parse::<Ipv4Addr>() {
         Err(_) => return Ok(address),
-        Ok(ip) if !(1..RANGE_SIZE - 1).contains(&ip.to_bits().wrapping_sub(RANGE_START)) => {
-            "the provided network does not match the current range"
-        }
+        Ok(ip) if !range.contains(ip) => "the provided network does not match the current range",
         Ok(_) if held.addresses.contains(&address) => "provided IP is already allocated",
         Ok(_) => return Ok(address),
     };
     Err(FieldError::invalid("spec.clusterIPs", json!([address]), format!("failed to allocate IP {address}: {why}")))
 }
 
-fn free_address(held: &mut Held) -> Result<String, FieldError> {
+fn free_address(range: ServiceRange, held: &Held) -> Result<String, FieldError> {
     let mut rng = rand::rng();
-    let random = (0..TRIES).map(|_| rng.random_range(2..RANGE_SIZE - 1));
+    let random = (0..TRIES).map(|_| rng.random_range(2..range.size - 1));
     let found = random
-        .chain(2..RANGE_SIZE - 1)
-        .map(|offset| Ipv4Addr::from_bits(RANGE_START + offset).to_string())
+        .chain(2..range.size - 1)
+        .map(|offset| range.address(offset).to_string())
         .find(|address| !held.addresses.contains(address));
     found.ok_or_else(|| FieldError::new("InternalError", "spec.clusterIPs", "Internal error: range is full"))
 }
@@ -152,4 +205,35 @@ fn free_port(held: &mut Held) -> Result<i64, FieldError> {
     let port = found.ok_or_else(|| FieldError::new("InternalError", "spec.ports", "Internal error: range is full"))?;
     held.ports.insert(port);
     Ok(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_and_know_their_addresses() {
+        let range: ServiceRange = "10.0.0.0/24".parse().unwrap();
+        assert_eq!(range.first(), Ipv4Addr::new(10, 0, 0, 1));
+        let inside = |text: &str| range.contains(text.parse().unwrap());
+        assert_eq!(
+            ["10.0.0.0", "10.0.0.1", "10.0.0.254", "10.0.0.255", "9.9.9.9"].map(inside),
+            [false, true, true, false, false]
+        );
+        assert_eq!("10.96.0.0/12".parse::<ServiceRange>().unwrap(), ServiceRange::default());
+        for bad in ["", "10.96.0.0", "10.96.0.1/12", "10.0.0.0/30", "0.0.0.0/0", "fd00::/108", "10.0.0.0/x"] {
+            assert!(bad.parse::<ServiceRange>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_full_range_says_so() {
+        let range: ServiceRange = "10.0.0.0/29".parse().unwrap();
+        let mut held = Held::default();
+        for _ in 0..5 {
+            let address = free_address(range, &held).unwrap();
+            held.addresses.insert(address);
+        }
+        assert!(free_address(range, &held).is_err());
+    }
 }
