@@ -3,6 +3,7 @@
 //! Watch events reach the controllers one at a time, between any two reconciles, so their caches are as stale as a
 //! real one's; a crash forgets everything but the server.
 
+mod outcome;
 pub(crate) mod server;
 
 use std::collections::VecDeque;
@@ -55,6 +56,15 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> Self {
         World { server: Server::default(), now: Duration::ZERO, process: Process::start(), pending: VecDeque::new() }
+    }
+
+    /// The same objects at the same time, under controllers that have just started.
+    pub(crate) fn restarted(&self) -> Self {
+        let server = self.server.copy();
+        let pending = server.list();
+        let mut world = World { server, now: self.now, process: Process::start(), pending };
+        world.read_lists();
+        world
     }
 
     fn timestamp(&self) -> Timestamp {
@@ -125,7 +135,7 @@ impl World {
         };
         let Process { cache, loops } = &mut self.process;
         let change: Option<Change> = match &event.object {
-            Some(object) => Some(cache.set(kind, object.to_string().as_bytes()).unwrap()),
+            Some(object) => Some(cache.set(kind, object).unwrap()),
             None => cache.remove(kind, "ns", &event.name, &event.version),
         };
         for each in loops {
@@ -168,47 +178,12 @@ impl World {
         self.server.restart();
         self.process = Process::start();
         self.pending = self.server.list();
-        // No worker starts before the caches are complete.
-        while self.deliver_one() {}
+        self.read_lists();
     }
 
-    /// What a user would call the outcome: no UIDs, versions, times or pod names.
-    pub(crate) fn outcome(&self) -> Value {
-        let owner_of = |pod: &Value| pod["metadata"]["ownerReferences"][0]["name"].as_str().unwrap_or("").to_owned();
-        let mut pods = std::collections::BTreeMap::<String, usize>::new();
-        for pod in self.server.pods() {
-            *pods.entry(owner_of(&pod)).or_default() += 1;
-        }
-        let strip = |mut object: Value| {
-            for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "ownerReferences"] {
-                object["metadata"].as_object_mut().unwrap().remove(field);
-            }
-            let status = object["status"].as_object_mut().unwrap();
-            status.remove("observedGeneration");
-            if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
-                for condition in conditions.iter_mut() {
-                    let fields = condition.as_object_mut().unwrap();
-                    fields.remove("lastUpdateTime");
-                    fields.remove("lastTransitionTime");
-                    // Upstream keeps the message of a condition whose status and reason stay the same, so which
-                    // ReplicaSet it names depends on the states that happened to be seen in between.
-                    fields.remove("message");
-                }
-                conditions.sort_by_key(|condition| condition["type"].to_string());
-            }
-            object
-        };
-        let forget_sizes = |mut set: Value| {
-            // Without pods a ReplicaSet is never sized again: it keeps the size of whichever moment it was emptied at.
-            if set["spec"]["replicas"] == 0 {
-                let annotations = set["metadata"]["annotations"].as_object_mut().unwrap();
-                annotations.retain(|annotation, _| !annotation.ends_with("-replicas"));
-            }
-            set
-        };
-        let all = |plural: &str| self.server.objects(plural).into_iter().map(strip).collect::<Vec<_>>();
-        let sets: Vec<Value> = all("replicasets").into_iter().map(forget_sizes).collect();
-        json!({"deployments": all("deployments"), "replicaSets": sets, "pods": pods})
+    /// No worker starts before the caches are complete.
+    fn read_lists(&mut self) {
+        while self.deliver_one() {}
     }
 }
 

@@ -1,7 +1,7 @@
 //! The API server of the small world: optimistic concurrency, generations, watches; and one fault at one write.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use bayplan_model::api::{Api, Request, Verb};
 use bayplan_model::status::{Status, reason};
@@ -30,12 +30,18 @@ pub(crate) struct Watch {
     pub(crate) plural: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    pub(crate) object: Option<Value>,
+    pub(crate) object: Option<Bytes>,
 }
 
-#[derive(Default)]
+/// An object, encoded once for every answer and watch event that carries this version of it.
+struct Stored {
+    object: Value,
+    json: Bytes,
+}
+
+#[derive(Clone, Default)]
 struct State {
-    objects: BTreeMap<(String, String), Value>,
+    objects: BTreeMap<(String, String), Arc<Stored>>,
     revision: u64,
     events: VecDeque<Watch>,
     now: Timestamp,
@@ -57,6 +63,12 @@ impl Server {
         self.0.lock().unwrap().writes
     }
 
+    /// A server with the same objects and no past: no writes, no watches.
+    pub(crate) fn copy(&self) -> Server {
+        let state = self.0.lock().unwrap().clone();
+        Server(Mutex::new(State { events: VecDeque::new(), writes: 0, fault: None, ..state }))
+    }
+
     /// Lets a fault happen at the nth write from the start, counted from 1.
     pub(crate) fn plan(&self, write: usize, fault: Fault) {
         self.0.lock().unwrap().fault = Some((write, fault));
@@ -73,18 +85,18 @@ impl Server {
 
     pub(crate) fn list(&self) -> VecDeque<Watch> {
         let state = self.0.lock().unwrap();
-        let event = |((plural, name), object): (&(String, String), &Value)| Watch {
+        let event = |((plural, name), stored): (&(String, String), &Arc<Stored>)| Watch {
             plural: plural.clone(),
             name: name.clone(),
-            version: object["metadata"]["resourceVersion"].as_str().unwrap().into(),
-            object: Some(object.clone()),
+            version: stored.object["metadata"]["resourceVersion"].as_str().unwrap().into(),
+            object: Some(stored.json.clone()),
         };
         state.objects.iter().map(event).collect()
     }
 
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let state = self.0.lock().unwrap();
-        state.objects.iter().filter(|((p, _), _)| p == plural).map(|(_, object)| object.clone()).collect()
+        state.objects.iter().filter(|((p, _), _)| p == plural).map(|(_, stored)| stored.object.clone()).collect()
     }
 
     pub(crate) fn pods(&self) -> Vec<Value> {
@@ -99,7 +111,7 @@ impl Server {
     /// A change of the user.
     pub(crate) fn edit(&self, plural: &str, name: &str, edit: impl FnOnce(&mut Value)) {
         let mut state = self.0.lock().unwrap();
-        let mut object = state.objects[&(plural.to_owned(), name.to_owned())].clone();
+        let mut object = state.objects[&(plural.to_owned(), name.to_owned())].object.clone();
         edit(&mut object);
         let generation = object["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
         object["metadata"]["generation"] = json!(generation);
@@ -108,7 +120,7 @@ impl Server {
 }
 
 impl State {
-    fn store(&mut self, plural: &str, mut object: Value) -> Value {
+    fn store(&mut self, plural: &str, mut object: Value) -> Bytes {
         self.revision += 1;
         let metadata = &mut object["metadata"];
         metadata["resourceVersion"] = json!(self.revision.to_string());
@@ -119,19 +131,20 @@ impl State {
             metadata["generation"] = json!(1);
         }
         let name = metadata["name"].as_str().unwrap().to_owned();
-        self.objects.insert((plural.into(), name.clone()), object.clone());
+        let json = Bytes::from(object.to_string());
+        self.objects.insert((plural.into(), name.clone()), Arc::new(Stored { object, json: json.clone() }));
         let version = self.revision.to_string();
-        self.events.push_back(Watch { plural: plural.into(), name, version, object: Some(object.clone()) });
-        object
+        self.events.push_back(Watch { plural: plural.into(), name, version, object: Some(json.clone()) });
+        json
     }
 
-    fn apply(&mut self, request: &Request) -> Result<Value, Status> {
+    fn apply(&mut self, request: &Request) -> Result<Bytes, Status> {
         let plural = request.resource.plural.as_ref();
         let key = (plural.to_owned(), request.name.clone());
         let found = self.objects.get(&key).cloned();
         let missing = || Status::failure(404, reason::NOT_FOUND, format!("{plural} \"{}\" not found", request.name));
         match &request.verb {
-            Verb::Get => found.ok_or_else(missing),
+            Verb::Get => found.map(|stored| stored.json.clone()).ok_or_else(missing),
             Verb::Create(body) => {
                 let mut object: Value = serde_json::from_slice(body).unwrap();
                 if object["metadata"]["name"].is_null() {
@@ -145,7 +158,8 @@ impl State {
                 Ok(self.store(plural, object))
             }
             Verb::Update(body) => {
-                let old = found.ok_or_else(missing)?;
+                let stored = found.ok_or_else(missing)?;
+                let old = &stored.object;
                 let sent: Value = serde_json::from_slice(body).unwrap();
                 if sent["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"] {
                     return Err(Status::failure(409, reason::CONFLICT, "the object has been modified"));
@@ -159,20 +173,19 @@ impl State {
                 if new["spec"] != old["spec"] {
                     new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap() + 1);
                 }
-                if new == old { Ok(old) } else { Ok(self.store(plural, new)) }
+                if new == *old { Ok(stored.json.clone()) } else { Ok(self.store(plural, new)) }
             }
             Verb::Delete(_) => {
-                let mut gone = self.objects.remove(&key).ok_or_else(missing)?;
+                let gone = self.objects.remove(&key).ok_or_else(missing)?;
                 self.revision += 1;
                 let version = self.revision.to_string();
-                gone["metadata"]["resourceVersion"] = json!(version);
                 self.events.push_back(Watch {
                     plural: plural.into(),
                     name: request.name.clone(),
                     version,
                     object: None,
                 });
-                Ok(gone)
+                Ok(gone.json.clone())
             }
             verb => panic!("nobody asks for {verb:?} here"),
         }
@@ -195,7 +208,7 @@ impl Api for Server {
             }
             _ => {}
         }
-        let answer = state.apply(&request).map(|object| Bytes::from(object.to_string()));
+        let answer = state.apply(&request);
         match due {
             Some(Fault::CrashAfter) => pending().boxed(),
             Some(Fault::LostAnswer) => {
