@@ -148,7 +148,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
                 return (Duration::ZERO, None);
             }
             Step::Refused(status) if self.cannot_stream(&status) => {
-                self.read_all();
+                self.list_all();
                 return (Duration::ZERO, None);
             }
             Step::NotStreaming => {
@@ -169,11 +169,16 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
         (delay, Some(trouble))
     }
 
-    /// 422 is what servers without streaming lists answer, 400 what some proxies make of it.
+    /// 422 is what servers without streaming lists answer, 400 what some proxies make of it, and 500 what upstream's
+    /// answers above an etcd that is too old for it. A 500 may also pass: it is listed this time only.
     fn cannot_stream(&mut self, status: &Status) -> bool {
-        let refused = matches!(self.state, State::Streaming { .. }) && matches!(status.code, 400 | 422);
-        self.streams &= !refused;
+        let refused = matches!(self.state, State::Streaming { .. }) && matches!(status.code, 400 | 422 | 500);
+        self.streams &= !refused || status.code == 500;
         refused
+    }
+
+    fn list_all(&mut self) {
+        self.state = State::Listing { seen: FxHashSet::default(), limit: PAGE_OBJECTS, continue_token: String::new() };
     }
 
     /// The history is gone: read all again, at once the first time, later if that keeps happening.
@@ -194,12 +199,11 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     fn read_all(&mut self) {
-        let seen = FxHashSet::default();
-        self.state = if self.streams {
-            State::Streaming { seen }
+        if self.streams {
+            self.state = State::Streaming { seen: FxHashSet::default() };
         } else {
-            State::Listing { seen, limit: PAGE_OBJECTS, continue_token: String::new() }
-        };
+            self.list_all();
+        }
     }
 
     /// An object is there.

@@ -148,6 +148,21 @@ fn a_server_that_cannot_stream_is_listed_page_by_page_from_then_on() {
 }
 
 #[test]
+fn a_server_that_fails_to_stream_is_listed_and_asked_again_next_time() {
+    check(
+        "ask => stream
+         refused 500 => 0ms
+         ask => list 500
+         refused 500 => 800ms!
+         ask => list 500
+         page 7 - a@3 => +a@3 synced
+         ask => watch 7
+         refused 410 => 1600ms!
+         ask => stream",
+    );
+}
+
+#[test]
 fn a_server_that_takes_the_stream_for_a_plain_watch_is_listed() {
     check(
         "ask => stream
