@@ -21,6 +21,8 @@ pub mod node;
 pub mod pod;
 pub mod quantity;
 pub mod quoted;
+pub mod resource_claim;
+pub mod resource_slice;
 pub mod resources;
 pub mod schema;
 pub mod status;
