@@ -193,6 +193,9 @@ async fn start_informers(client: &Client, inputs: &mpsc::UnboundedSender<Input>)
         "storage.k8s.io" "v1" "csidrivers" => CsiDriver;
         "storage.k8s.io" "v1" "csistoragecapacities" => CsiStorageCapacity;
         "storage.k8s.io" "v1" "volumeattachments" => VolumeAttachment;
+        "resource.k8s.io" "v1" "resourceclaims" => ResourceClaim;
+        "resource.k8s.io" "v1" "resourceslices" => ResourceSlice;
+        "resource.k8s.io" "v1" "deviceclasses" => DeviceClass;
         "" "v1" "pods" => Pod;
     }
     informers

@@ -43,6 +43,8 @@ pub enum Effect {
     Preempt(Preemption),
     /// Tell the user something.
     Record(Event),
+    /// Ask something of the API server that a plugin wants, one call after the other.
+    Call(Vec<Request>),
 }
 
 impl Effect {
@@ -65,6 +67,15 @@ impl Effect {
             }
             Effect::Record(event) => {
                 shell.recorder.record(event);
+                None
+            }
+            Effect::Call(calls) => {
+                for call in calls {
+                    // What was wanted is seen in the objects; a plugin that still wants it asks again in the next cycle.
+                    if shell.api.call(call).await.is_err() {
+                        break;
+                    }
+                }
                 None
             }
         }

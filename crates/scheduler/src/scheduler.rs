@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_model::api::EventType;
+use bayplan_model::api::{EventType, Request};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::bind::{BindOutcome, Binding};
@@ -251,6 +251,7 @@ impl Scheduler {
                 let preemption = unfit.preemption.and_then(|preemption| self.begin_preemption(preemption, now));
                 self.fail(pod, Failure::unfit(unfit.diagnosis, unfit.nomination), now);
                 self.effects.extend(preemption.map(Effect::Preempt));
+                self.ask(unfit.calls);
             }
         }
     }
@@ -315,12 +316,21 @@ impl Scheduler {
         self.effects.push(Effect::Bind(Box::new(binding)));
     }
 
+    /// Has calls sent that plugins ask for.
+    fn ask(&mut self, calls: Vec<Request>) {
+        if !calls.is_empty() {
+            self.effects.push(Effect::Call(calls));
+        }
+    }
+
     /// Takes an assumed pod off its node and back into the queue.
     fn undo(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
         for &plugin in binding.profile.at(Points::RESERVE).iter().rev() {
             let state = binding.states.get_mut(plugin);
             state.unreserve(&mut self.cluster, &binding.assumed, &binding.node);
         }
+        let calls = std::mem::take(&mut self.cluster.calls);
+        self.ask(calls);
         self.cluster.forget(binding.assumed.uid());
         let failure = match status.is_rejected() {
             true => Failure::unfit(Diagnosis::of_one(&binding.node, status), Nomination::Override(String::new())),

@@ -2,6 +2,7 @@
 //!
 //! One thread owns it and changes it in place; cycles borrow it, so there is no snapshot.
 
+mod claims;
 mod node_info;
 mod node_tree;
 mod objects;
@@ -10,10 +11,12 @@ mod volumes;
 
 use std::sync::Arc;
 
+use bayplan_model::api::Request;
 use bayplan_model::meta::Map;
 use bayplan_model::node::Node;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub use claims::{ClaimKey, DEVICE_CLASS_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION, InFlightClaims};
 pub use node_info::{HostPorts, NodeId, NodeInfo};
 use node_tree::NodeTree;
 pub use objects::{Object, Objects, Table};
@@ -66,6 +69,9 @@ pub struct Cluster {
     /// UIDs of pods whose victims are being evicted.
     pub preempting: FxHashSet<String>,
     assumed_volumes: AssumedVolumes,
+    in_flight_claims: InFlightClaims,
+    /// What Unreserve asks of the API server; the scheduler sends it.
+    pub calls: Vec<Request>,
 }
 
 impl Cluster {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bayplan_model::meta::ObjectMeta;
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
+use bayplan_model::resource_claim::ResourceClaim;
+use bayplan_model::resource_slice::{DeviceClass, ResourceSlice};
 use bayplan_model::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
 };
@@ -156,4 +158,10 @@ objects! {
     CsiStorageCapacity(CsiStorageCapacity), csi_storage_capacities, "storage.k8s.io/v1" "CSIStorageCapacity", Some(EventResource::CsiStorageCapacity);
     /// Attachments.
     VolumeAttachment(VolumeAttachment), volume_attachments, "storage.k8s.io/v1" "VolumeAttachment", Some(EventResource::VolumeAttachment);
+    /// Claims on devices.
+    ResourceClaim(ResourceClaim), resource_claims, "resource.k8s.io/v1" "ResourceClaim", Some(EventResource::ResourceClaim);
+    /// Lists of devices.
+    ResourceSlice(ResourceSlice), resource_slices, "resource.k8s.io/v1" "ResourceSlice", Some(EventResource::ResourceSlice);
+    /// Classes of devices.
+    DeviceClass(DeviceClass), device_classes, "resource.k8s.io/v1" "DeviceClass", Some(EventResource::DeviceClass);
 }

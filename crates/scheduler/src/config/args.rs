@@ -1,5 +1,7 @@
 //! Arguments of plugins, with their defaults.
 
+use std::time::Duration;
+
 use bayplan_model::affinity::{NodeAffinity, TopologySpreadConstraint};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -145,4 +147,51 @@ impl Default for VolumeBindingArgs {
     fn default() -> Self {
         VolumeBindingArgs { bind_timeout_seconds: 600 }
     }
+}
+
+/// Arguments of DynamicResources.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DynamicResourcesArgs {
+    /// How long the search on one node may take; the core bounds its steps instead.
+    pub filter_timeout: String,
+    /// How long a pod waits for its devices to be prepared.
+    pub binding_timeout: String,
+}
+
+impl Default for DynamicResourcesArgs {
+    fn default() -> Self {
+        DynamicResourcesArgs { filter_timeout: "10s".into(), binding_timeout: "600s".into() }
+    }
+}
+
+impl DynamicResourcesArgs {
+    /// The binding timeout as a duration.
+    pub fn binding_timeout(&self) -> Result<Duration, String> {
+        duration(&self.binding_timeout).ok_or_else(|| format!("time: invalid duration {:?}", self.binding_timeout))
+    }
+}
+
+/// Reads a duration as Go writes it: `1h30m`, `10s`, `250ms`.
+fn duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() && rest != "0" {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let seconds = match &rest[..unit] {
+            "h" => 3600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            "ns" => 1e-9,
+            _ => return None,
+        };
+        rest = &rest[unit..];
+        total = total.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
+    }
+    Some(total)
 }

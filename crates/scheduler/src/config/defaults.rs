@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{API_VERSION, Configuration, DEFAULT_SCHEDULER_NAME, PluginRef, PluginSet, Plugins, ProfileConfig};
 
-/// Upstream's default plugins of v1.36 with their weights, in order; that for devices joins when it comes.
-const DEFAULT_PLUGINS: [(&str, i32); 19] = [
+/// Upstream's default plugins of v1.36 with their weights, in order.
+const DEFAULT_PLUGINS: [(&str, i32); 20] = [
     ("SchedulingGates", 0),
     ("PrioritySort", 0),
     ("NodeUnschedulable", 0),
@@ -20,6 +20,7 @@ const DEFAULT_PLUGINS: [(&str, i32); 19] = [
     ("VolumeZone", 0),
     ("PodTopologySpread", 2),
     ("InterPodAffinity", 2),
+    ("DynamicResources", 2),
     ("DefaultPreemption", 0),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),

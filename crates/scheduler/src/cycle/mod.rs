@@ -8,6 +8,7 @@ pub mod preempt;
 pub mod score;
 pub mod select;
 
+use bayplan_model::api::Request;
 use jiff::Timestamp;
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
@@ -48,6 +49,8 @@ pub struct Unfit {
     pub nomination: Nomination,
     /// Whom to evict.
     pub preemption: Option<Preemption>,
+    /// What else to ask of the API server, one after the other.
+    pub calls: Vec<Request>,
     /// What PostFilter answered.
     pub post_filter: Status,
 }
@@ -124,13 +127,15 @@ impl<'a> Attempt<'a> {
                         collected.status.plugin = answer.status.plugin;
                     }
                     collected.status.reasons.extend(answer.status.reasons.iter().cloned());
+                    collected.calls.extend(answer.calls);
                     if answer.nomination != Nomination::Keep {
                         collected.nomination = answer.nomination;
                     }
                 }
                 _ => {
                     diagnosis.post_filter_message = answer.status.message();
-                    return answer;
+                    collected.calls.extend(answer.calls);
+                    return PostFilter { calls: collected.calls, ..answer };
                 }
             }
         }
@@ -155,6 +160,7 @@ impl<'a> Attempt<'a> {
                     diagnosis: found.diagnosis,
                     nomination: post_filter.nomination,
                     preemption: post_filter.preemption,
+                    calls: post_filter.calls,
                     post_filter: post_filter.status,
                 }))
             }

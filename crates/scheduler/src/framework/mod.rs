@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_model::api::{Api, Recorder};
+use bayplan_model::api::{Api, Recorder, Request};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
@@ -176,11 +176,13 @@ pub struct PostFilter {
     pub nomination: Nomination,
     /// Whom to evict.
     pub preemption: Option<Preemption>,
+    /// What else to ask of the API server, one after the other.
+    pub calls: Vec<Request>,
 }
 
 impl From<Status> for PostFilter {
     fn from(status: Status) -> Self {
-        PostFilter { status, nomination: Nomination::Keep, preemption: None }
+        PostFilter { status, ..PostFilter::default() }
     }
 }
 
@@ -406,6 +408,10 @@ changed_as! {
     csi_storage_capacities, CsiStorageCapacity, bayplan_model::storage::CsiStorageCapacity;
     /// Both sides as attachments.
     volume_attachments, VolumeAttachment, bayplan_model::storage::VolumeAttachment;
+    /// Both sides as classes of devices.
+    device_classes, DeviceClass, bayplan_model::resource_slice::DeviceClass;
+    /// Both sides as claims on devices.
+    resource_claims, ResourceClaim, bayplan_model::resource_claim::ResourceClaim;
 }
 
 /// Upstream's DefaultNormalizeScore: the highest score becomes 100 and the others follow; `reverse` turns it around.

@@ -113,6 +113,7 @@ impl Plugin for DefaultPreemption {
                 preemptor: Arc::new(pod.clone()),
                 demoted,
             }),
+            calls: Vec::new(),
         }
     }
 }
@@ -120,7 +121,8 @@ impl Plugin for DefaultPreemption {
 /// No node would be free enough: says why for each, and clears the nomination.
 fn unhelpful(cx: &PostFilterContext<'_>, mut statuses: NodeStatuses) -> PostFilter {
     if let Some(error) = statuses.nodes.values().find(|status| status.code == Code::Error) {
-        return PostFilter { status: error.clone(), nomination: Nomination::Override(String::new()), preemption: None };
+        let nomination = Nomination::Override(String::new());
+        return PostFilter { nomination, ..PostFilter::from(error.clone()) };
     }
     statuses.absent = Status::unresolvable("Preemption is not helpful for scheduling");
     let diagnosis = Diagnosis { node_count: cx.cycle.cluster.node_count(), statuses, ..Diagnosis::default() };
@@ -128,5 +130,6 @@ fn unhelpful(cx: &PostFilterContext<'_>, mut statuses: NodeStatuses) -> PostFilt
         status: Status::unschedulable(format!("preemption: {}", diagnosis.message())),
         nomination: Nomination::Override(String::new()),
         preemption: None,
+        calls: Vec::new(),
     }
 }

@@ -2,6 +2,7 @@
 
 mod default_binder;
 pub mod default_preemption;
+mod dynamic_resources;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -45,5 +46,6 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.register("NodeVolumeLimits", |_| Ok(AnyPlugin::new(node_volume_limits::NodeVolumeLimits)));
     registry.register("VolumeBinding", |args| volume_binding::VolumeBinding::new(args).map(AnyPlugin::new));
     registry.register("VolumeZone", |_| Ok(AnyPlugin::new(volume_zone::VolumeZone)));
+    registry.register("DynamicResources", |args| dynamic_resources::DynamicResources::new(args).map(AnyPlugin::new));
     registry.register("DefaultBinder", |_| Ok(AnyPlugin::new(default_binder::DefaultBinder)));
 }

@@ -1,11 +1,15 @@
 //! NodeResourcesFit: a node must have room for what the pod requests; how much is left (or used) makes the score.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
+use bayplan_model::resource_slice::DeviceClass;
 use bayplan_model::resources::{Amounts, RequestRules, is_extended};
 use serde_json::Value;
 
-use crate::cluster::NodeInfo;
+use crate::cluster::{Cluster, DEVICE_CLASS_PREFIX, NodeInfo};
 use crate::config::args::{NodeResourcesFitArgs, ResourceSpec, UtilizationShapePoint, read, resources_or_default};
 use crate::framework::*;
 
@@ -29,6 +33,8 @@ enum Strategy {
 pub(super) struct State {
     /// What Filter compares.
     request: Amounts,
+    /// Resources that devices provide where nodes do not.
+    device_backed: BTreeSet<Arc<str>>,
     /// What Score compares: the same with defaults for cpu and memory.
     scored: Amounts,
 }
@@ -88,6 +94,17 @@ impl NodeResourcesFit {
 
 fn request(pod: &Pod) -> Amounts {
     Amounts::of(&RequestRules::default().requests(pod))
+}
+
+/// The resources of a request that devices of some class stand behind.
+fn device_backed(cluster: &Cluster, request: &Amounts) -> BTreeSet<Arc<str>> {
+    let names = request.scalars.keys();
+    names.filter(|name| cluster.class_of_extended_resource(name).is_some()).cloned().collect()
+}
+
+/// Whether DynamicResources answers for a resource on a node: devices stand behind it and the node has none itself.
+fn is_delegated(device_backed: &BTreeSet<Arc<str>>, node: &NodeInfo, name: &str) -> bool {
+    device_backed.contains(name) && node.allocatable.get(name) == 0
 }
 
 /// Why a node has no room; `true` beside a reason when the whole node is too small.
@@ -178,13 +195,16 @@ impl Plugin for NodeResourcesFit {
         vec![
             Registration::ask(EventResource::Pod, action::DELETE | action::UPDATE_POD_SCALE_DOWN),
             Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_ALLOCATABLE),
+            Registration::ask(EventResource::DeviceClass, action::ADD | action::UPDATE),
         ]
     }
 
     fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let worth = if event.resource == EventResource::Node {
             let (old, new) = changed.nodes();
-            new.is_none_or(|new| grown_for(cx.pod, old, new))
+            new.is_none_or(|new| grown_for(cx.cluster, cx.pod, old, new))
+        } else if let (old, Some(class)) = changed.device_classes() {
+            stands_behind(cx.pod, old, class)
         } else {
             match changed.pods() {
                 (Some(deleted), None) => deleted.is_assigned() || deleted.is_nominated(),
@@ -199,11 +219,13 @@ impl Plugin for NodeResourcesFit {
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
         state.request = request(cx.pod);
+        state.device_backed = device_backed(cx.cluster, &state.request);
         PreFilter::default()
     }
 
     fn filter(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Status {
-        let reasons = shortages(&state.request, node, |name| self.is_ignored(name));
+        let delegated = |name: &str| is_delegated(&state.device_backed, node, name);
+        let reasons = shortages(&state.request, node, |name| self.is_ignored(name) || delegated(name));
         if reasons.is_empty() {
             return Status::SUCCESS;
         }
@@ -252,10 +274,12 @@ impl Plugin for NodeResourcesFit {
 }
 
 /// Whether a new or changed node has room for the pod if it were empty, and more than before of something it wants.
-fn grown_for(pod: &Pod, old: Option<&Node>, new: &Node) -> bool {
+fn grown_for(cluster: &Cluster, pod: &Pod, old: Option<&Node>, new: &Node) -> bool {
     let wanted = request(pod);
-    let empty = NodeInfo::of(std::sync::Arc::new(new.clone()));
-    if !shortages(&wanted, &empty, |_| false).is_empty() {
+    let empty = NodeInfo::of(Arc::new(new.clone()));
+    let device_backed = device_backed(cluster, &wanted);
+    let delegated = |name: &str| is_delegated(&device_backed, &empty, name);
+    if !shortages(&wanted, &empty, delegated).is_empty() {
         return false;
     }
     let Some(old) = old else { return true };
@@ -265,7 +289,21 @@ fn grown_for(pod: &Pod, old: Option<&Node>, new: &Node) -> bool {
         || grown(wanted.milli_cpu, before.milli_cpu, after.milli_cpu)
         || grown(wanted.memory, before.memory, after.memory)
         || grown(wanted.ephemeral_storage, before.ephemeral_storage, after.ephemeral_storage)
-        || wanted.scalars.iter().any(|(name, &amount)| grown(amount, before.get(name), after.get(name)))
+        || wanted
+            .scalars
+            .iter()
+            .any(|(name, &amount)| grown(amount, before.get(name), after.get(name)) || delegated(name))
+}
+
+/// Whether a new or changed class now stands behind a resource the pod wants.
+fn stands_behind(pod: &Pod, old: Option<&DeviceClass>, new: &DeviceClass) -> bool {
+    let name = new.spec.extended_resource_name.as_deref();
+    let wanted = request(pod).scalars;
+    let wants = |name: &str| wanted.contains_key(name);
+    match old {
+        Some(old) => old.spec.extended_resource_name != new.spec.extended_resource_name && name.is_some_and(wants),
+        None => wants(&format!("{DEVICE_CLASS_PREFIX}{}", new.metadata.name)) || name.is_some_and(wants),
+    }
 }
 
 /// Whether another pod now requests less of something the pod wants.

@@ -1,0 +1,646 @@
+//! Which devices the claims of a pod get on a node: the first solution of an ordered search.
+//!
+//! Claims, requests, alternatives and devices are tried in order, depth first. Within a request devices are only tried
+//! after the one chosen before, so that no set of devices is tried twice.
+
+use std::collections::BTreeMap;
+
+use bayplan_model::affinity::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
+use bayplan_model::node::Node;
+use bayplan_model::resource_claim::{AllocationResult, DeviceAllocationResult, DeviceResult};
+use bayplan_model::resource_slice::{Device, ResourceSlice};
+use bayplan_model::taint::untolerated;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::capacity::{Amounts, consumption, fits};
+use super::constraint::Constraint;
+use super::pools::{Counters, Pool, Slices, consumed, device_reaches};
+use super::requests::{Alternative, ClaimRequests};
+
+/// The most devices a claim may have; the API's limit.
+const DEVICES_MAX: usize = 32;
+
+/// The most steps of a search on one node. Upstream stops after ten seconds; the core has no clock, and a step takes
+/// about ten microseconds at worst.
+const STEPS_MAX: usize = 1_000_000;
+
+/// Driver, pool and name of a device.
+pub(super) type DeviceId = (String, String, String);
+
+/// Devices that claims have already.
+#[derive(Default)]
+pub(super) struct Taken {
+    exclusive: FxHashSet<DeviceId>,
+    shared: FxHashMap<DeviceId, Amounts>,
+}
+
+impl Taken {
+    pub(super) fn of<'a>(results: impl Iterator<Item = &'a DeviceResult>) -> Self {
+        let mut taken = Taken::default();
+        for result in results.filter(|result| result.admin_access != Some(true)) {
+            let id = (result.driver.clone(), result.pool.clone(), result.device.clone());
+            if result.share_id.is_none() {
+                taken.exclusive.insert(id);
+                continue;
+            }
+            let amounts = taken.shared.entry(id).or_default();
+            for (name, amount) in &result.consumed_capacity {
+                amounts.entry(name.clone()).and_modify(|sum| sum.add(amount)).or_insert_with(|| amount.clone());
+            }
+        }
+        taken
+    }
+}
+
+/// Why nothing was allocated.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There are not enough devices.
+    NoSolution,
+    /// There may have been, in a pool that makes no sense.
+    InvalidPools,
+    /// The search took too long.
+    TimedOut,
+    /// The claims or slices make no sense.
+    Error(String),
+}
+
+impl From<String> for Failure {
+    fn from(error: String) -> Self {
+        Failure::Error(error)
+    }
+}
+
+/// What a claim gets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Allocation {
+    pub(super) result: AllocationResult,
+    /// Settings for drivers, ready to be written.
+    pub(super) config: Vec<serde_json::Value>,
+    /// The index of the alternative taken, by request; absent for requests without alternatives.
+    pub(super) chosen: BTreeMap<String, usize>,
+}
+
+/// Finds devices for claims on a node.
+pub(super) fn allocate(
+    slices: &Slices,
+    taken: &Taken,
+    claims: &[&ClaimRequests],
+    node: &Node,
+) -> Result<Vec<Allocation>, Failure> {
+    let pools = slices.pools(node)?;
+    let mut search = Search::new(&pools, taken, claims, node);
+    search.prepare()?;
+    match search.claim(0) {
+        Ok(true) => Ok(search.results()?),
+        Ok(false) | Err(Stop::TooMany) if pools.iter().any(|pool| pool.is_invalid) => Err(Failure::InvalidPools),
+        Ok(false) | Err(Stop::TooMany) => Err(Failure::NoSolution),
+        Err(Stop::TimedOut) => Err(Failure::TimedOut),
+        Err(Stop::Error(error)) => Err(Failure::Error(error)),
+    }
+}
+
+/// Why a branch of the search ends.
+enum Stop {
+    /// The claim would have too many devices; another alternative may need fewer.
+    TooMany,
+    TimedOut,
+    Error(String),
+}
+
+/// A device of the node, in the order in which devices are tried.
+struct Candidate<'a> {
+    pool: usize,
+    slice: &'a ResourceSlice,
+    device: &'a Device,
+    /// A claim has it for itself.
+    taken: bool,
+    /// What claims have of it, if it is shared.
+    shared: Option<&'a Amounts>,
+    /// Claims of this search that have it.
+    users: Vec<usize>,
+    /// What this search has taken of it, if it is shared.
+    taking: Vec<Amounts>,
+}
+
+/// A device chosen for a request.
+struct Choice {
+    candidate: usize,
+    request: usize,
+    alternative: usize,
+    consumed: Option<Amounts>,
+    counted: bool,
+}
+
+/// Where the search is: a request of a claim, one of its alternatives, and how many devices that has.
+#[derive(Clone, Copy)]
+struct At {
+    claim: usize,
+    request: usize,
+    alternative: usize,
+    device: usize,
+}
+
+struct Search<'a> {
+    node: &'a Node,
+    pools: &'a [Pool],
+    taken: &'a Taken,
+    claims: &'a [&'a ClaimRequests],
+    candidates: Vec<Candidate<'a>>,
+    /// By claim.
+    constraints: Vec<Vec<Constraint<'a>>>,
+    /// The candidates of an alternative that asks for all devices.
+    all: FxHashMap<(usize, usize, usize), Vec<usize>>,
+    selectable: FxHashMap<(usize, usize, usize, usize), bool>,
+    /// Counters left by what claims have, and those this search takes, by pool.
+    available: FxHashMap<usize, Counters>,
+    consumed: FxHashMap<usize, Counters>,
+    /// By claim.
+    chosen: Vec<Vec<Choice>>,
+    steps: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(pools: &'a [Pool], taken: &'a Taken, claims: &'a [&'a ClaimRequests], node: &'a Node) -> Self {
+        let mut candidates = Vec::new();
+        for (at, pool) in pools.iter().enumerate() {
+            for slice in &pool.slices {
+                for device in &slice.spec.devices {
+                    let id = (pool.driver.clone(), pool.name.clone(), device.name.clone());
+                    candidates.push(Candidate {
+                        pool: at,
+                        slice,
+                        device,
+                        taken: taken.exclusive.contains(&id),
+                        shared: taken.shared.get(&id),
+                        users: Vec::new(),
+                        taking: Vec::new(),
+                    });
+                }
+            }
+        }
+        Search {
+            node,
+            pools,
+            taken,
+            claims,
+            candidates,
+            constraints: Vec::new(),
+            all: FxHashMap::default(),
+            selectable: FxHashMap::default(),
+            available: FxHashMap::default(),
+            consumed: FxHashMap::default(),
+            chosen: claims.iter().map(|_| Vec::new()).collect(),
+            steps: 0,
+        }
+    }
+
+    /// Checks that the claims make sense, and finds the devices of requests for all devices.
+    fn prepare(&mut self) -> Result<(), String> {
+        let claims = self.claims;
+        for (claim, of) in claims.iter().enumerate() {
+            let key = of.claim.metadata.key();
+            let mut least = 0usize;
+            for (request, wanted) in of.requests.iter().enumerate() {
+                let mut fewest = usize::MAX;
+                for alternative in 0..wanted.alternatives.len() {
+                    let at = At { claim, request, alternative, device: 0 };
+                    fewest = fewest.min(self.prepare_alternative(at, &key)?);
+                }
+                least = least.saturating_add(if wanted.alternatives.is_empty() { 0 } else { fewest });
+            }
+            if least > DEVICES_MAX {
+                return Err(format!(
+                    "claim {key}: number of requested devices {least} exceeds the claim limit of {DEVICES_MAX}"
+                ));
+            }
+            let mut constraints = Vec::new();
+            for (i, constraint) in of.claim.spec.devices.constraints.iter().enumerate() {
+                constraints.push(Constraint::new(constraint).ok_or_else(|| {
+                    format!("claim {key}, constraint #{i}: empty constraint (unsupported constraint type?)")
+                })?);
+            }
+            self.constraints.push(constraints);
+        }
+        Ok(())
+    }
+
+    /// How many devices an alternative needs.
+    fn prepare_alternative(&mut self, at: At, claim: &str) -> Result<usize, String> {
+        let alternative = self.alternative(at);
+        let request = &alternative.short_name;
+        if let Some(i) = alternative.unknown_selector() {
+            return Err(format!(
+                "claim {claim}, request {request}, selector #{i}: CEL expression empty (unsupported selector type?)"
+            ));
+        }
+        let class = &alternative.wanted.device_class_name;
+        if class.is_empty() {
+            return Err(format!(
+                "claim {claim}, request {request}: missing device class name (unsupported request type?)"
+            ));
+        }
+        if alternative.class.is_none() {
+            return Err(format!(
+                "claim {claim}, request {request}: could not retrieve device class {class}: \
+                 deviceclass.resource.k8s.io {class:?} not found"
+            ));
+        }
+        match alternative.wanted.allocation_mode.as_str() {
+            "ExactCount" => Ok(usize::try_from(alternative.wanted.count).unwrap_or(0)),
+            "All" => {
+                let all = self.all_devices(at, claim)?;
+                let count = all.len();
+                self.all.insert((at.claim, at.request, at.alternative), all);
+                Ok(count)
+            }
+            mode => Err(format!("claim {claim}, request {request}: unsupported count mode {mode}")),
+        }
+    }
+
+    fn all_devices(&mut self, at: At, claim: &str) -> Result<Vec<usize>, String> {
+        let alternative = self.alternative(at);
+        for pool in self.pools {
+            let state = match (pool.is_incomplete, pool.is_invalid) {
+                (true, _) => "being updated",
+                (_, true) => "invalid",
+                _ => continue,
+            };
+            let (request, pool) = (&alternative.short_name, pool.key());
+            return Err(format!(
+                "claim {claim}, request {request}: asks for all devices, but resource pool {pool} is currently {state}"
+            ));
+        }
+        let mut all = Vec::new();
+        for candidate in 0..self.candidates.len() {
+            if self.is_selectable(at, candidate)? && self.consumption(at, candidate).is_some() {
+                all.push(candidate);
+            }
+        }
+        Ok(all)
+    }
+
+    fn alternative(&self, at: At) -> &'a Alternative {
+        &self.claims[at.claim].requests[at.request].alternatives[at.alternative]
+    }
+
+    /// Whether class, request and place of a device fit; asked once.
+    fn is_selectable(&mut self, at: At, candidate: usize) -> Result<bool, String> {
+        let key = (at.claim, at.request, at.alternative, candidate);
+        if let Some(known) = self.selectable.get(&key) {
+            return Ok(*known);
+        }
+        let Candidate { slice, device, pool, .. } = &self.candidates[candidate];
+        let claim = self.claims[at.claim].claim.metadata.key();
+        let mut selectable = self.alternative(at).selects(&claim, &self.pools[*pool].driver, device)?;
+        if selectable && slice.spec.per_device_node_selection {
+            selectable = device_reaches(self.node, device)?;
+        }
+        self.selectable.insert(key, selectable);
+        Ok(selectable)
+    }
+
+    /// What the request takes of the device; none when that is not there.
+    fn consumption(&self, at: At, candidate: usize) -> Option<Amounts> {
+        let candidate = &self.candidates[candidate];
+        let wanted = consumption(candidate.device, self.alternative(at).wanted.capacity.as_ref())?;
+        let taken = candidate.shared.into_iter().chain(&candidate.taking);
+        fits(candidate.device, &wanted, taken).then_some(wanted)
+    }
+
+    /// Allocates this claim and all after it.
+    fn claim(&mut self, claim: usize) -> Result<bool, Stop> {
+        if claim >= self.claims.len() {
+            return Ok(true);
+        }
+        self.request(claim, 0)
+    }
+
+    /// Allocates this request and all after it: the first alternative that leads to a solution.
+    fn request(&mut self, claim: usize, request: usize) -> Result<bool, Stop> {
+        let Some(wanted) = self.claims[claim].requests.get(request) else {
+            return match self.claim(claim + 1) {
+                // Other choices for this claim may leave room for smaller alternatives of later ones.
+                Err(Stop::TooMany) => Ok(false),
+                result => result,
+            };
+        };
+        let mut all_too_many = !wanted.alternatives.is_empty();
+        for alternative in 0..wanted.alternatives.len() {
+            match self.device(At { claim, request, alternative, device: 0 }, 0) {
+                Err(Stop::TooMany) => {}
+                Ok(false) => all_too_many = false,
+                result => return result,
+            }
+        }
+        if all_too_many { Err(Stop::TooMany) } else { Ok(false) }
+    }
+
+    /// Allocates the next device of an alternative, from `start` on, and all after it.
+    fn device(&mut self, at: At, start: usize) -> Result<bool, Stop> {
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            return Err(Stop::TimedOut);
+        }
+        let wanted = &self.alternative(at).wanted;
+        let all = self.all.get(&(at.claim, at.request, at.alternative));
+        if all.is_some_and(Vec::is_empty) {
+            return Ok(false);
+        }
+        let count = all.map_or(usize::try_from(wanted.count).unwrap_or(0), Vec::len);
+        if at.device >= count {
+            return self.request(at.claim, at.request + 1);
+        }
+        if self.chosen[at.claim].len().saturating_add(count - at.device) > DEVICES_MAX {
+            return Err(Stop::TooMany);
+        }
+        if let Some(candidate) = all.map(|all| all[at.device]) {
+            return Ok(self.choose(at, candidate, true)? && self.next(at, start)?);
+        }
+        for candidate in start..self.candidates.len() {
+            self.steps += 1;
+            let pool = &self.pools[self.candidates[candidate].pool];
+            if pool.is_incomplete || pool.is_invalid || self.is_in_use(at, candidate) {
+                continue;
+            }
+            if self.is_selectable(at, candidate).map_err(Stop::Error)?
+                && self.choose(at, candidate, false)?
+                && self.next(at, candidate + 1)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Goes on after a device was chosen; takes it back when that leads nowhere.
+    fn next(&mut self, at: At, start: usize) -> Result<bool, Stop> {
+        let result = self.device(At { device: at.device + 1, ..at }, start);
+        if !matches!(result, Ok(true)) {
+            self.take_back(at.claim);
+        }
+        result
+    }
+
+    fn is_in_use(&self, at: At, candidate: usize) -> bool {
+        let candidate = &self.candidates[candidate];
+        match self.alternative(at).admin_access {
+            true => candidate.users.contains(&at.claim),
+            false => candidate.taken || !candidate.users.is_empty(),
+        }
+    }
+
+    /// Takes a device for an alternative if nothing speaks against it.
+    fn choose(&mut self, at: At, candidate: usize, must: bool) -> Result<bool, Stop> {
+        let alternative = self.alternative(at);
+        if self.is_in_use(at, candidate) {
+            return Ok(false);
+        }
+        let Some(amounts) = self.consumption(at, candidate) else { return Ok(false) };
+        let device = self.candidates[candidate].device;
+        let tolerations: Vec<_> = alternative.wanted.tolerations.iter().map(|t| t.as_toleration()).collect();
+        if untolerated(&device.taints, &tolerations).is_some() {
+            return Ok(false);
+        }
+        let shares = device.allow_multiple_allocations;
+        let in_part =
+            shares && (self.candidates[candidate].shared.is_some() || !self.candidates[candidate].taking.is_empty());
+        let counted = !in_part && !device.consumes_counters.is_empty();
+        if counted && !self.take_counters(candidate) {
+            return Ok(false);
+        }
+        if !self.add_to_constraints(at, candidate) {
+            if counted {
+                self.give_counters_back(candidate);
+            }
+            if must {
+                let claim = self.claims[at.claim].claim.metadata.key();
+                let pool = self.pools[self.candidates[candidate].pool].key();
+                return Err(Stop::Error(format!(
+                    "claim {claim}, request {}: cannot add device {pool}/{} because a claim constraint would not be \
+                     satisfied",
+                    alternative.short_name, device.name
+                )));
+            }
+            return Ok(false);
+        }
+        let consumed = shares.then_some(amounts);
+        match &consumed {
+            Some(amounts) => self.candidates[candidate].taking.push(amounts.clone()),
+            None => self.candidates[candidate].users.push(at.claim),
+        }
+        let choice = Choice { candidate, request: at.request, alternative: at.alternative, consumed, counted };
+        self.chosen[at.claim].push(choice);
+        Ok(true)
+    }
+
+    fn add_to_constraints(&mut self, at: At, candidate: usize) -> bool {
+        let claims = self.claims;
+        let request = &claims[at.claim].requests[at.request].name;
+        let full_name = &self.alternative(at).full_name;
+        let Candidate { device, pool, .. } = self.candidates[candidate];
+        let driver = &self.pools[pool].driver;
+        let constraints = &mut self.constraints[at.claim];
+        for i in 0..constraints.len() {
+            if !constraints[i].add(request, full_name, driver, device) {
+                constraints[..i].iter_mut().for_each(|constraint| constraint.remove(request, full_name));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes the last device of a claim back.
+    fn take_back(&mut self, claim: usize) {
+        let Some(choice) = self.chosen[claim].pop() else { return };
+        let claims = self.claims;
+        let request = &claims[claim].requests[choice.request];
+        let full_name = &request.alternatives[choice.alternative].full_name;
+        for constraint in &mut self.constraints[claim] {
+            constraint.remove(&request.name, full_name);
+        }
+        let candidate = &mut self.candidates[choice.candidate];
+        match choice.consumed {
+            Some(_) => drop(candidate.taking.pop()),
+            None => drop(candidate.users.pop()),
+        }
+        if choice.counted {
+            self.give_counters_back(choice.candidate);
+        }
+    }
+
+    /// Takes what a device consumes of its pool's counters; nothing when some counter would not suffice.
+    fn take_counters(&mut self, candidate: usize) -> bool {
+        let Candidate { device, pool, .. } = self.candidates[candidate];
+        if !self.available.contains_key(&pool) {
+            self.available.insert(pool, self.left_in(pool));
+        }
+        let taking = self.consumed.entry(pool).or_default();
+        for (counter, amount) in consumed(device) {
+            taking.entry(counter).and_modify(|sum| sum.add(amount)).or_insert_with(|| amount.clone());
+        }
+        let available = &self.available[&pool];
+        let zero = bayplan_model::quantity::Quantity::ZERO;
+        let suffices = available.iter().all(|(counter, left)| taking.get(counter).unwrap_or(&zero) <= left);
+        if !suffices {
+            self.give_counters_back(candidate);
+        }
+        suffices
+    }
+
+    fn give_counters_back(&mut self, candidate: usize) {
+        let Candidate { device, pool, .. } = self.candidates[candidate];
+        let taking = self.consumed.entry(pool).or_default();
+        for (counter, amount) in consumed(device) {
+            taking.entry(counter).and_modify(|sum| sum.sub(amount));
+        }
+    }
+
+    /// The counters of a pool without what allocated devices consume.
+    fn left_in(&self, pool: usize) -> Counters {
+        let pool = &self.pools[pool];
+        let mut left = pool.counters.clone();
+        for device in pool.all.iter().flat_map(|slice| &slice.spec.devices) {
+            let id = (pool.driver.clone(), pool.name.clone(), device.name.clone());
+            if self.taken.exclusive.contains(&id) || self.taken.shared.contains_key(&id) {
+                for (counter, amount) in consumed(device) {
+                    left.entry(counter).and_modify(|sum| sum.sub(amount));
+                }
+            }
+        }
+        left
+    }
+
+    fn results(&self) -> Result<Vec<Allocation>, String> {
+        self.claims.iter().zip(&self.chosen).map(|(claim, chosen)| self.allocation(claim, chosen)).collect()
+    }
+
+    fn allocation(&self, claim: &ClaimRequests, chosen: &[Choice]) -> Result<Allocation, String> {
+        let mut allocation = Allocation::default();
+        for (i, request) in claim.requests.iter().enumerate() {
+            let taken = chosen.iter().find(|choice| choice.request == i).map_or(0, |choice| choice.alternative);
+            if request.alternatives.get(taken).is_some_and(|alternative| alternative.full_name != request.name) {
+                allocation.chosen.insert(request.name.clone(), taken);
+            }
+        }
+        let results = chosen.iter().map(|choice| self.result(claim, choice)).collect();
+        allocation.config = config(claim, &allocation.chosen);
+        allocation.result = AllocationResult {
+            devices: DeviceAllocationResult { results },
+            node_selector: self.node_selector(claim, chosen)?,
+            allocation_timestamp: None,
+        };
+        Ok(allocation)
+    }
+
+    fn result(&self, claim: &ClaimRequests, choice: &Choice) -> DeviceResult {
+        let alternative = &claim.requests[choice.request].alternatives[choice.alternative];
+        let Candidate { device, pool, .. } = self.candidates[choice.candidate];
+        let pool = &self.pools[pool];
+        DeviceResult {
+            request: alternative.full_name.clone(),
+            driver: pool.driver.clone(),
+            pool: pool.name.clone(),
+            device: device.name.clone(),
+            admin_access: alternative.admin_access.then_some(true),
+            tolerations: alternative.wanted.tolerations.clone(),
+            binding_conditions: device.binding_conditions.clone(),
+            binding_failure_conditions: device.binding_failure_conditions.clone(),
+            share_id: choice.consumed.as_ref().map(|_| String::new()),
+            consumed_capacity: choice.consumed.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Where all devices of the claim can be reached; none for everywhere.
+    fn node_selector(&self, claim: &ClaimRequests, chosen: &[Choice]) -> Result<Option<NodeSelector>, String> {
+        let mut common = NodeSelectorTerm::default();
+        for choice in chosen {
+            let Candidate { slice, device, .. } = self.candidates[choice.candidate];
+            let (name, selector) = match slice.spec.per_device_node_selection {
+                true => (&device.node_name, &device.node_selector),
+                false => (&slice.spec.node_name, &slice.spec.node_selector),
+            };
+            if name.is_some() || device.binds_to_node {
+                let only = NodeSelectorRequirement {
+                    key: "metadata.name".into(),
+                    operator: "In".into(),
+                    values: vec![self.node.metadata.name.clone()],
+                };
+                let term = NodeSelectorTerm { match_fields: vec![only], ..NodeSelectorTerm::default() };
+                return Ok(Some(NodeSelector { node_selector_terms: vec![term] }));
+            }
+            match selector.as_ref().map_or(&[][..], |selector| &selector.node_selector_terms) {
+                [] => {}
+                [term] => {
+                    add_new(&mut common.match_fields, &term.match_fields);
+                    add_new(&mut common.match_expressions, &term.match_expressions);
+                }
+                terms => {
+                    return Err(format!(
+                        "create NodeSelector for claim {}: unsupported ResourceSlice.NodeSelector with {} terms",
+                        claim.claim.metadata.name,
+                        terms.len()
+                    ));
+                }
+            }
+        }
+        Ok((!common.is_empty()).then(|| NodeSelector { node_selector_terms: vec![common] }))
+    }
+}
+
+fn add_new(to: &mut Vec<NodeSelectorRequirement>, from: &[NodeSelectorRequirement]) {
+    for requirement in from {
+        if !to.contains(requirement) {
+            to.push(requirement.clone());
+        }
+    }
+}
+
+/// Settings for drivers: those of the classes in use, each once, then those of the claim that apply.
+fn config(claim: &ClaimRequests, chosen: &BTreeMap<String, usize>) -> Vec<serde_json::Value> {
+    let mut config: Vec<serde_json::Value> = Vec::new();
+    let mut of_class: BTreeMap<&str, std::ops::Range<usize>> = BTreeMap::new();
+    for request in &claim.requests {
+        let taken = chosen.get(&request.name).copied().unwrap_or(0);
+        let Some(alternative) = request.alternatives.get(taken) else { continue };
+        let Some(class) = &alternative.class else { continue };
+        if let Some(known) = of_class.get(class.metadata.name.as_str()) {
+            for entry in &mut config[known.clone()] {
+                if let Some(requests) = entry["requests"].as_array_mut() {
+                    requests.push(alternative.full_name.clone().into());
+                }
+            }
+            continue;
+        }
+        let start = config.len();
+        config.extend(class.spec.config.iter().map(|entry| with_source(entry, "FromClass", &[&alternative.full_name])));
+        of_class.insert(&class.metadata.name, start..config.len());
+    }
+    for entry in &claim.claim.spec.devices.config {
+        let names: Vec<&str> = entry["requests"].as_array().into_iter().flatten().filter_map(|n| n.as_str()).collect();
+        if names.is_empty() {
+            config.push(with_source(entry, "FromClaim", &[]));
+            continue;
+        }
+        for request in &claim.requests {
+            let taken = chosen.get(&request.name).copied().unwrap_or(0);
+            let full_name = request.alternatives.get(taken).map_or("", |alternative| alternative.full_name.as_str());
+            if names.iter().any(|name| *name == request.name || *name == full_name) {
+                config.push(with_source(entry, "FromClaim", &names));
+            }
+        }
+    }
+    config
+}
+
+fn with_source(entry: &serde_json::Value, source: &str, requests: &[&str]) -> serde_json::Value {
+    let mut entry = entry.clone();
+    if let Some(fields) = entry.as_object_mut() {
+        fields.insert("source".into(), source.into());
+        fields.remove("requests");
+        if !requests.is_empty() {
+            fields.insert("requests".into(), requests.into());
+        }
+    }
+    entry
+}

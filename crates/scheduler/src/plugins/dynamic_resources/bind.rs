@@ -1,0 +1,420 @@
+//! Allocations on their way into claims: written in PreBind, taken back when the pod is not bound after all.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bayplan_model::affinity::{NodeSelector, NodeSelectorRequirement};
+use bayplan_model::api::{
+    Api, DeleteOptions, Event, EventType, ObjectReference, PatchKind, Preconditions, Request, Resource, Verb, decode,
+    encode,
+};
+use bayplan_model::pod::Pod;
+use bayplan_model::resource_claim::{AllocationResult, DeviceResult, ResourceClaim};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::allocator::Allocation;
+use super::extended_resources::Mapping;
+use super::{ClaimKey, Cluster, Found, Kind, Prepared, lock};
+use crate::cluster::{EXTENDED_RESOURCE_CLAIM_ANNOTATION, PodInfo};
+use crate::framework::BindContext;
+
+const CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims");
+const PODS: Resource = Resource::new("", "v1", "pods");
+
+/// Keeps an allocated claim from vanishing before its devices are free.
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// How often a write is tried when others write too, and the first pause between two tries.
+const TRIES_MAX: u32 = 5;
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// How often PreBind looks whether devices are ready.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What Reserve set aside for a pod.
+pub(super) struct Reservation {
+    claims: Vec<Reserved>,
+    mappings: Vec<Mapping>,
+    /// The claim for extended resources, once it was made: name and UID.
+    made: Mutex<Option<(String, String)>>,
+}
+
+/// A claim the pod will use.
+struct Reserved {
+    claim: Arc<ResourceClaim>,
+    key: ClaimKey,
+    /// What it gets; none when it has its devices already.
+    allocation: Option<(Arc<AllocationResult>, Vec<Value>)>,
+    /// The spec of the claim to be made for extended resources.
+    to_make: Option<Value>,
+}
+
+impl Reservation {
+    pub(super) fn new(prepared: &Prepared, found: &Found, pod: &PodInfo) -> Self {
+        let mut claims = Vec::new();
+        for (i, claim) in prepared.claims.iter().enumerate() {
+            let allocation = found.allocations.iter().find(|(of, _)| *of == i).map(|(_, allocation)| allocation);
+            let is_extended = matches!(claim.kind, Kind::ExtendedResources);
+            if is_extended && allocation.is_none() {
+                // The node provides the resources itself.
+                continue;
+            }
+            let key = match is_extended {
+                true => ClaimKey::ExtendedResources(pod.metadata.namespace.clone(), pod.uid().to_owned()),
+                false => ClaimKey::of(&claim.claim),
+            };
+            claims.push(Reserved {
+                allocation: allocation.map(|allocation| shared(allocation, pod, i)),
+                to_make: is_extended.then(|| spec_of(found)),
+                claim: claim.claim.clone(),
+                key,
+            });
+        }
+        Reservation { claims, mappings: found.mappings.clone(), made: Mutex::new(None) }
+    }
+
+    /// The allocations that count until the API server knows them.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = (ClaimKey, Arc<AllocationResult>)> {
+        self.claims.iter().filter_map(|claim| Some((claim.key.clone(), claim.allocation.as_ref()?.0.clone())))
+    }
+
+    /// The calls that undo what was written, as far as the cluster shows it.
+    pub(super) fn give_back(&self, cluster: &Cluster, pod: &PodInfo) -> Vec<Request> {
+        let mut calls = Vec::new();
+        for reserved in self.claims.iter().filter(|reserved| reserved.to_make.is_none()) {
+            let meta = &reserved.claim.metadata;
+            let known = cluster.objects.resource_claims.get(&meta.namespace, &meta.name);
+            if known.is_some_and(|claim| claim.status.allocation.is_some() && claim.is_reserved_for(pod)) {
+                calls.push(status_patch(
+                    &meta.namespace,
+                    &meta.name,
+                    PatchKind::Strategic,
+                    &json!({
+                        "metadata": {"uid": meta.uid},
+                        "status": {"reservedFor": [{"$patch": "delete", "uid": pod.metadata.uid}]},
+                    }),
+                ));
+            }
+        }
+        if let Some((name, uid)) = &*lock(&self.made) {
+            calls.extend(delete(&pod.metadata.namespace, name, uid));
+        }
+        calls
+    }
+
+    /// Writes allocations and reservations, then waits for devices that must be prepared.
+    pub(super) async fn write(&self, cx: &BindContext<'_>, timeout: Duration) -> Result<(), String> {
+        let mut names = Vec::new();
+        for reserved in &self.claims {
+            names.push(self.write_one(cx, reserved).await?);
+        }
+        let conditions = |(allocation, _): &(Arc<AllocationResult>, _)| has_conditions(&allocation.devices.results);
+        let known = |claim: &ResourceClaim| {
+            let results = claim.status.allocation.as_ref().map(|allocation| &allocation.devices.results);
+            results.is_some_and(|results| has_conditions(results))
+        };
+        if self.claims.iter().any(|c| c.allocation.as_ref().is_some_and(conditions) || known(&c.claim)) {
+            wait(cx, &names, timeout).await?;
+        }
+        Ok(())
+    }
+
+    /// The name of the claim that was written.
+    async fn write_one(&self, cx: &BindContext<'_>, reserved: &Reserved) -> Result<String, String> {
+        let namespace = &cx.pod.metadata.namespace;
+        let name = match &reserved.to_make {
+            Some(spec) => self.make(cx, spec).await?,
+            None => reserved.claim.metadata.name.clone(),
+        };
+        if !reserved.claim.is_reserved_for(cx.pod) {
+            reserve(cx, namespace, &name, reserved).await?;
+        }
+        if reserved.to_make.is_some() {
+            let patch = json!({"status": {"extendedResourceClaimStatus": {
+                "resourceClaimName": name,
+                "requestMappings": self.mappings,
+            }}});
+            let verb = Verb::Patch(PatchKind::Strategic, encode(&patch));
+            let request = Request::object(&PODS, namespace, &cx.pod.metadata.name, verb).subresource("status");
+            cx.api.call(request).await.map_err(|status| format!("update pod status: {}", status.message))?;
+        }
+        Ok(name)
+    }
+
+    async fn make(&self, cx: &BindContext<'_>, spec: &Value) -> Result<String, String> {
+        let meta = &cx.pod.metadata;
+        let claim = json!({
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {
+                "namespace": meta.namespace,
+                "generateName": format!("{}-extended-resources-", meta.name),
+                "annotations": {EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"},
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": true},
+                ],
+            },
+            "spec": spec,
+        });
+        let request = Request::collection(&CLAIMS, &meta.namespace, Verb::Create(encode(&claim)));
+        let failed = |message: String| format!("create claim for extended resources: {message}");
+        let answer = cx.api.call(request).await.map_err(|status| failed(status.message))?;
+        let made: ResourceClaim = decode(&answer).map_err(|status| failed(status.message))?;
+        let name = made.metadata.name;
+        *lock(&self.made) = Some((name.clone(), made.metadata.uid));
+        Ok(name)
+    }
+}
+
+/// An allocation ready to be written: shares get names that no other pod's have.
+fn shared(allocation: &Allocation, pod: &PodInfo, claim: usize) -> (Arc<AllocationResult>, Vec<Value>) {
+    let mut result = allocation.result.clone();
+    for (i, device) in result.devices.results.iter_mut().enumerate().filter(|(_, d)| d.share_id.is_some()) {
+        device.share_id = Some(share_id(pod.uid(), claim, i));
+    }
+    (Arc::new(result), allocation.config.clone())
+}
+
+/// A UUID made from the pod's own, which is unique already: the core owns no randomness.
+fn share_id(pod: &str, claim: usize, device: usize) -> String {
+    use std::hash::{Hash, Hasher};
+    let half = |salt: u64| {
+        let mut hasher = rustc_hash::FxHasher::default();
+        (salt, pod, claim, device).hash(&mut hasher);
+        hasher.finish()
+    };
+    let (a, b) = (half(1), half(2));
+    let (a, b) = (a & !0xf000 | 0x4000, b & !(0xc << 60) | (0x8 << 60));
+    format!("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", a >> 32, a >> 16 & 0xffff, a & 0xffff, b >> 48, b & 0xffff_ffff_ffff)
+}
+
+fn spec_of(found: &Found) -> Value {
+    let requests = found.extended.devices.requests.iter().map(|request| {
+        let exactly = request.exactly.clone().unwrap_or_default();
+        json!({"name": request.name, "exactly": {
+            "deviceClassName": exactly.device_class_name,
+            "allocationMode": exactly.allocation_mode,
+            "count": exactly.count,
+        }})
+    });
+    json!({"devices": {"requests": requests.collect::<Vec<_>>()}})
+}
+
+fn requirements(requirements: &[NodeSelectorRequirement]) -> Value {
+    let one = |r: &NodeSelectorRequirement| match r.values.is_empty() {
+        true => json!({"key": r.key, "operator": r.operator}),
+        false => json!({"key": r.key, "operator": r.operator, "values": r.values}),
+    };
+    requirements.iter().map(one).collect()
+}
+
+fn selector(selector: &NodeSelector) -> Value {
+    let terms = selector.node_selector_terms.iter().map(|term| {
+        let mut json = json!({});
+        if !term.match_expressions.is_empty() {
+            json["matchExpressions"] = requirements(&term.match_expressions);
+        }
+        if !term.match_fields.is_empty() {
+            json["matchFields"] = requirements(&term.match_fields);
+        }
+        json
+    });
+    json!({"nodeSelectorTerms": terms.collect::<Vec<_>>()})
+}
+
+fn allocation_json(allocation: &AllocationResult, config: &[Value], now: Timestamp) -> Value {
+    let mut json = json!({"devices": {"results": allocation.devices.results}, "allocationTimestamp": now.to_string()});
+    if !config.is_empty() {
+        json["devices"]["config"] = config.into();
+    }
+    if let Some(nodes) = &allocation.node_selector {
+        json["nodeSelector"] = selector(nodes);
+    }
+    json
+}
+
+fn status_patch(namespace: &str, name: &str, kind: PatchKind, patch: &Value) -> Request {
+    Request::object(&CLAIMS, namespace, name, Verb::Patch(kind, encode(patch))).subresource("status")
+}
+
+/// The call that frees the devices of a claim nobody uses.
+pub(super) fn deallocate(claim: &ResourceClaim) -> Request {
+    let meta = &claim.metadata;
+    status_patch(
+        &meta.namespace,
+        &meta.name,
+        PatchKind::Merge,
+        &json!({
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": {"allocation": null, "reservedFor": null, "devices": null},
+        }),
+    )
+}
+
+/// The calls that remove a claim this scheduler made.
+pub(super) fn delete(namespace: &str, name: &str, uid: &str) -> Vec<Request> {
+    let release = json!({"metadata": {"uid": uid, "finalizers": null}});
+    let release = Verb::Patch(PatchKind::Merge, encode(&release));
+    let preconditions = Some(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
+    let delete = Verb::Delete(DeleteOptions { preconditions, ..DeleteOptions::default() });
+    [release, delete].map(|verb| Request::object(&CLAIMS, namespace, name, verb)).into()
+}
+
+async fn read(api: &dyn Api, namespace: &str, name: &str) -> Result<ResourceClaim, String> {
+    let request = Request::object(&CLAIMS, namespace, name, Verb::Get);
+    let answer = api.call(request).await.map_err(|status| status.message)?;
+    decode(&answer).map_err(|status| status.message)
+}
+
+/// Writes the allocation and the reservation into a claim; conflicts with other writers are tried again.
+async fn reserve(cx: &BindContext<'_>, namespace: &str, name: &str, reserved: &Reserved) -> Result<(), String> {
+    let key = format!("{namespace}/{name}");
+    let what = if reserved.allocation.is_some() { "allocation and reservation" } else { "reservation" };
+    let mut pause = RETRY_PAUSE;
+    // Twice as often, because the finalizer takes a write of its own.
+    for attempt in 1..=2 * TRIES_MAX {
+        let claim = read(cx.api, namespace, name).await.map_err(|error| format!("get claim {key}: {error}"))?;
+        let Some(patch) = patch_for(&claim, &key, cx, reserved)? else { return Ok(()) };
+        if reserved.allocation.is_some() && !claim.metadata.finalizers.iter().any(|f| f == FINALIZER) {
+            let mut finalizers = claim.metadata.finalizers.clone();
+            finalizers.push(FINALIZER.to_owned());
+            let version = &claim.metadata.resource_version;
+            let body = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+            let request = Request::object(&CLAIMS, namespace, name, Verb::Patch(PatchKind::Merge, encode(&body)));
+            match cx.api.call(request).await {
+                // The claim has a new version now; the allocation goes on top of that.
+                Ok(_) => continue,
+                Err(status) if status.code == 409 && attempt < TRIES_MAX => {}
+                Err(status) => return Err(format!("add finalizer to claim {key}: {}", status.message)),
+            }
+        } else {
+            match cx.api.call(status_patch(namespace, name, PatchKind::Merge, &patch)).await {
+                Ok(_) => return Ok(()),
+                Err(status) if status.code == 409 && attempt < TRIES_MAX => {}
+                Err(status) => return Err(format!("add {what} to claim {key}: {}", status.message)),
+            }
+        }
+        cx.timer.sleep(pause).await;
+        pause *= 2;
+    }
+    Err(format!("add {what} to claim {key}: too many other writers"))
+}
+
+/// What to write into a claim as it is now; nothing when it is there already.
+fn patch_for(
+    claim: &ResourceClaim,
+    key: &str,
+    cx: &BindContext<'_>,
+    reserved: &Reserved,
+) -> Result<Option<Value>, String> {
+    let made_here = reserved.to_make.is_some();
+    if claim.metadata.deletion_timestamp.is_some() || (!made_here && claim.metadata.uid != reserved.claim.metadata.uid)
+    {
+        return Err(format!("claim {key} got deleted in the meantime"));
+    }
+    if claim.is_reserved_for(cx.pod) {
+        return Ok(None);
+    }
+    let mut consumers: Vec<Value> = claim.status.reserved_for.iter().map(consumer).collect();
+    consumers.push(json!({"resource": "pods", "name": cx.pod.metadata.name, "uid": cx.pod.metadata.uid}));
+    let mut status = json!({"reservedFor": consumers});
+    if let Some((allocation, config)) = &reserved.allocation {
+        if claim.status.allocation.is_some() {
+            return Err(format!("claim {key} got allocated elsewhere in the meantime"));
+        }
+        status["allocation"] = allocation_json(allocation, config, cx.timer.now());
+    }
+    Ok(Some(json!({"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status})))
+}
+
+fn consumer(consumer: &bayplan_model::resource_claim::ConsumerReference) -> Value {
+    let mut json = json!({"resource": consumer.resource, "name": consumer.name, "uid": consumer.uid});
+    if !consumer.api_group.is_empty() {
+        json["apiGroup"] = consumer.api_group.clone().into();
+    }
+    json
+}
+
+fn has_conditions(results: &[DeviceResult]) -> bool {
+    results.iter().any(|result| !result.binding_conditions.is_empty())
+}
+
+/// Whether the devices of a claim are ready to be used.
+fn is_ready(claim: &ResourceClaim) -> Result<bool, String> {
+    let results = claim.status.allocation.iter().flat_map(|allocation| &allocation.devices.results);
+    let mut ready = true;
+    for result in results.filter(|result| !result.binding_conditions.is_empty()) {
+        let device = claim.status.devices.iter().find(|device| {
+            (&device.driver, &device.pool, &device.device, &device.share_id)
+                == (&result.driver, &result.pool, &result.device, &result.share_id)
+        });
+        let Some(device) = device else {
+            ready = false;
+            continue;
+        };
+        let is_true = |kind: &String| device.conditions.iter().find(|c| c.kind == *kind && c.status == "True");
+        if let Some(failure) = result.binding_failure_conditions.iter().find_map(is_true) {
+            let (name, reason, message) = (&claim.metadata.name, &failure.reason, &failure.message);
+            return Err(format!("device binding failed: claim={name}, reason={reason}, message={message:?}"));
+        }
+        ready &= result.binding_conditions.iter().all(|kind| is_true(kind).is_some());
+    }
+    Ok(ready)
+}
+
+/// Whether a claim's devices are late.
+fn is_late(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
+    let since = claim.status.allocation.as_ref().and_then(|allocation| allocation.allocation_timestamp);
+    let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
+    since.is_some_and(|since| now.duration_since(since) > timeout)
+}
+
+/// Whether the devices of an allocated claim will not become ready any more.
+pub(super) fn has_failed(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
+    match is_ready(claim) {
+        Ok(ready) => !ready && is_late(claim, timeout, now),
+        Err(_) => true,
+    }
+}
+
+/// Waits until the devices of all claims are ready.
+async fn wait(cx: &BindContext<'_>, names: &[String], timeout: Duration) -> Result<(), String> {
+    cx.recorder.record(Event {
+        regarding: reference(cx.pod),
+        event_type: EventType::Normal,
+        reason: "BindingConditionsPending".into(),
+        action: "Scheduling".into(),
+        note: format!("waiting for binding conditions for device on node {}", cx.node),
+    });
+    let mut waited = Duration::ZERO;
+    loop {
+        let mut ready = true;
+        for name in names {
+            let claim = read(cx.api, &cx.pod.metadata.namespace, name).await?;
+            let is_ready = is_ready(&claim)?;
+            if !is_ready && is_late(&claim, timeout, cx.timer.now()) {
+                return Err(format!("device binding timeout: claim={name}"));
+            }
+            ready &= is_ready;
+        }
+        if ready {
+            return Ok(());
+        }
+        if waited + POLL_INTERVAL > timeout {
+            return Err("device binding timeout: context deadline exceeded".into());
+        }
+        cx.timer.sleep(POLL_INTERVAL).await;
+        waited += POLL_INTERVAL;
+    }
+}
+
+fn reference(pod: &Pod) -> ObjectReference {
+    let meta = &pod.metadata;
+    ObjectReference {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        namespace: meta.namespace.clone(),
+        name: meta.name.clone(),
+        uid: meta.uid.clone(),
+        resource_version: meta.resource_version.clone(),
+    }
+}

@@ -1,0 +1,388 @@
+//! DynamicResources: a pod goes where devices for its claims can be allocated, and the claims get them.
+//!
+//! PreFilter gathers what is needed once for a pod: its claims with selectors compiled, the slices by node and pool, and
+//! the devices that are taken. Filter searches for devices on one node. Reserve counts what was found as taken; PreBind
+//! writes it into the claims and waits for devices that must be prepared first.
+
+mod allocator;
+mod bind;
+mod capacity;
+mod cel;
+mod constraint;
+mod extended_resources;
+mod pod_claims;
+mod pools;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bayplan_model::affinity::NodeMatcher;
+use bayplan_model::node::Node;
+use bayplan_model::resource_claim::{ResourceClaim, ResourceClaimSpec};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+
+use crate::cluster::{ClaimKey, Cluster, EXTENDED_RESOURCE_CLAIM_ANNOTATION, NodeInfo, PodInfo};
+use crate::config::args::{DynamicResourcesArgs, read};
+use crate::framework::*;
+use allocator::{Allocation, Failure, Taken};
+use bind::Reservation;
+use extended_resources::Mapping;
+use pools::Slices;
+use requests::{ClaimRequests, Compiler};
+
+/// Allocates devices to claims.
+pub(super) struct DynamicResources {
+    /// How long a pod waits for its devices to be prepared.
+    binding_timeout: Duration,
+}
+
+/// What is kept of one pod.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    /// PostFilter of a pod whose PreFilter was never reached is an error, as upstream has it.
+    ran: bool,
+    prepared: Option<Arc<Prepared>>,
+    reserved: Option<Arc<Reservation>>,
+}
+
+/// What PreFilter gathered.
+struct Prepared {
+    claims: Vec<PodClaim>,
+    /// Extended resources and the classes of devices behind them; empty when no claim stands for them.
+    extended: BTreeMap<String, Option<String>>,
+    slices: Slices,
+    taken: Taken,
+    compiler: Mutex<Compiler>,
+    /// What Filter found, by node: Score and Reserve take it from here.
+    found: Mutex<FxHashMap<Arc<str>, Arc<Found>>>,
+}
+
+/// A claim of the pod.
+struct PodClaim {
+    claim: Arc<ResourceClaim>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// It has devices; they can be used where the matcher says, or anywhere.
+    Allocated(Option<NodeMatcher>),
+    /// It needs devices.
+    Unallocated(Box<ClaimRequests>),
+    /// It stands for extended resources; what it asks for depends on the node.
+    ExtendedResources,
+}
+
+/// What was found on a node.
+#[derive(Default)]
+struct Found {
+    /// Allocations with the place of their claims among the pod's.
+    allocations: Vec<(usize, Allocation)>,
+    /// What the claim for extended resources asks for.
+    extended: ResourceClaimSpec,
+    mappings: Vec<Mapping>,
+}
+
+/// Why a node is rejected that cannot reach what a claim has already.
+const NOT_AVAILABLE: &str = "resourceclaim not available on the node";
+/// The name of a claim that is not at the API server yet.
+const UNNAMED_CLAIM: &str = "<extended-resources>";
+/// What the API grants for the first alternative of a request; each later one is worth one less.
+const ALTERNATIVES_MAX: i64 = 8;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while holding these locks; a poisoned one is still whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl DynamicResources {
+    pub(super) fn new(args: &Value) -> Result<Self, String> {
+        let args: DynamicResourcesArgs = read(args)?;
+        Ok(DynamicResources { binding_timeout: args.binding_timeout()? })
+    }
+
+    fn prepare(&self, cx: &Cycle<'_>) -> Result<Option<Prepared>, Status> {
+        let user = pod_claims::of(cx.cluster, cx.pod).map_err(Status::unresolvable)?;
+        let mut extended = extended_resources::asked_for(cx.cluster, cx.pod);
+        if extended.values().all(Option::is_none) {
+            extended.clear();
+        }
+        if user.is_empty() && extended.is_empty() {
+            return Ok(None);
+        }
+        let mut compiler = Compiler::default();
+        let class = |name: &str| cx.cluster.objects.device_classes.get("", name).cloned();
+        let mut claims = Vec::new();
+        for claim in user {
+            let kind = match &claim.status.allocation {
+                Some(_) => Kind::Allocated(matcher(&claim)?),
+                None if cx.cluster.is_in_flight(&claim) => {
+                    return Err(Status::unresolvable(format!(
+                        "resource claim {} is in the process of being allocated",
+                        claim.metadata.key()
+                    )));
+                }
+                None => {
+                    pod_claims::check_requests(cx.cluster, &claim)?;
+                    Kind::Unallocated(Box::new(compiler.claim(claim.clone(), class)))
+                }
+            };
+            claims.push(PodClaim { claim, kind });
+        }
+        if !extended.is_empty() {
+            claims.push(PodClaim { claim: extended_claim(cx), kind: Kind::ExtendedResources });
+        }
+        let needs_devices = claims.iter().any(|claim| !matches!(claim.kind, Kind::Allocated(_)));
+        let (slices, taken) = match needs_devices {
+            true => (Slices::new(cx.cluster.objects.resource_slices.iter()), Taken::of(cx.cluster.taken_devices())),
+            false => Default::default(),
+        };
+        let (compiler, found) = (Mutex::new(compiler), Mutex::default());
+        Ok(Some(Prepared { claims, extended, slices, taken, compiler, found }))
+    }
+
+    /// Whether an allocated claim cannot be used on a node, or will not become usable any more.
+    fn is_unavailable(&self, claim: &PodClaim, node: &Node, now: Timestamp) -> bool {
+        let Kind::Allocated(matcher) = &claim.kind else { return false };
+        matcher.as_ref().is_some_and(|matcher| !matcher.matches(node))
+            || bind::has_failed(&claim.claim, self.binding_timeout, now)
+    }
+
+    fn find(&self, cx: &Cycle<'_>, prepared: &Prepared, node: &NodeInfo) -> Result<Found, Status> {
+        let mut found = Found::default();
+        let extended = self.extended_requests(cx, prepared, node, &mut found)?;
+        let mut wanted: Vec<(usize, &ClaimRequests)> = Vec::new();
+        for (i, claim) in prepared.claims.iter().enumerate() {
+            match &claim.kind {
+                Kind::Unallocated(requests) => wanted.push((i, requests)),
+                Kind::ExtendedResources => wanted.extend(extended.as_ref().map(|requests| (i, requests))),
+                Kind::Allocated(_) => {}
+            }
+        }
+        if !wanted.is_empty() {
+            let claims: Vec<&ClaimRequests> = wanted.iter().map(|(_, claim)| *claim).collect();
+            let allocated = allocator::allocate(&prepared.slices, &prepared.taken, &claims, node.node());
+            let allocations = allocated.map_err(|failure| match failure {
+                Failure::NoSolution => Status::unresolvable("cannot allocate all claims"),
+                Failure::InvalidPools => Status::unresolvable("invalid resource pools were encountered"),
+                Failure::TimedOut => Status::error(format!("node {}: timed out trying to allocate devices", node.name)),
+                Failure::Error(error) => Status::error(error),
+            })?;
+            found.allocations = wanted.iter().map(|(i, _)| *i).zip(allocations).collect();
+        }
+        if prepared.claims.iter().any(|claim| self.is_unavailable(claim, node.node(), cx.now)) {
+            return Err(Status::unresolvable(NOT_AVAILABLE));
+        }
+        Ok(found)
+    }
+
+    /// What the claim for extended resources asks for on a node; nothing when the node provides them itself.
+    fn extended_requests(
+        &self,
+        cx: &Cycle<'_>,
+        prepared: &Prepared,
+        node: &NodeInfo,
+        found: &mut Found,
+    ) -> Result<Option<ClaimRequests>, Status> {
+        let special = prepared.claims.iter().find(|claim| matches!(claim.kind, Kind::ExtendedResources));
+        let Some(special) = special else { return Ok(None) };
+        if !special.claim.spec.devices.requests.is_empty() {
+            // It is left over from an earlier attempt; PostFilter deletes it.
+            return Err(Status::unresolvable("cannot schedule extended resource claim"));
+        }
+        let provided = extended_resources::provided_by_devices(&prepared.extended, node);
+        let provided = provided.ok_or_else(|| Status::unresolvable("cannot fit resource"))?;
+        if provided.is_empty() {
+            return Ok(None);
+        }
+        let (requests, mappings) = extended_resources::requests(cx.pod, &provided);
+        let mut claim = (*special.claim).clone();
+        claim.spec.devices.requests = requests;
+        found.extended = claim.spec.clone();
+        found.mappings = mappings;
+        let class = |name: &str| cx.cluster.objects.device_classes.get("", name).cloned();
+        Ok(Some(lock(&prepared.compiler).claim(Arc::new(claim), class)))
+    }
+}
+
+fn matcher(claim: &ResourceClaim) -> Result<Option<NodeMatcher>, Status> {
+    let selector = claim.status.allocation.as_ref().and_then(|allocation| allocation.node_selector.as_ref());
+    let matcher = selector.map(NodeMatcher::new);
+    match matcher.as_ref().and_then(|matcher| matcher.errors().first().map(|error| (*error).to_owned())) {
+        Some(error) => Err(Status::error(error)),
+        None => Ok(matcher),
+    }
+}
+
+/// The claim for the pod's extended resources: the one at the API server, or a draft of it.
+fn extended_claim(cx: &Cycle<'_>) -> Arc<ResourceClaim> {
+    let meta = &cx.pod.metadata;
+    if let Some(claim) = cx.cluster.extended_resource_claim(&meta.namespace, &meta.uid) {
+        return claim.clone();
+    }
+    let mut draft = ResourceClaim::default();
+    draft.metadata.name = UNNAMED_CLAIM.into();
+    draft.metadata.namespace = meta.namespace.clone();
+    draft.metadata.annotations.insert(EXTENDED_RESOURCE_CLAIM_ANNOTATION.into(), "true".into());
+    Arc::new(draft)
+}
+
+impl Plugin for DynamicResources {
+    type State = State;
+
+    fn name(&self) -> PluginName {
+        "DynamicResources"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_ENQUEUE
+            .and(Points::PRE_FILTER)
+            .and(Points::FILTER)
+            .and(Points::POST_FILTER)
+            .and(Points::SCORE)
+            .and(Points::RESERVE)
+            .and(Points::PRE_BIND)
+    }
+
+    fn events(&self) -> Vec<Registration> {
+        use EventResource::*;
+        vec![
+            Registration::always(Node, action::ADD | action::UPDATE_NODE_LABEL | action::UPDATE_NODE_ALLOCATABLE),
+            Registration::ask(ResourceClaim, action::ADD | action::UPDATE),
+            Registration::ask(Pod, action::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+            Registration::always(DeviceClass, action::ADD | action::UPDATE),
+            Registration::always(ResourceSlice, action::ADD | action::UPDATE),
+        ]
+    }
+
+    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+        let claims = pod_claims::of(cx.cluster, cx.pod);
+        let helps = if let (_, Some(pod)) = changed.pods() {
+            pod.metadata.uid == cx.pod.metadata.uid && claims.is_ok()
+        } else if let (old, Some(new)) = changed.resource_claims() {
+            let freed = old.is_some_and(|old| old.status.allocation.is_some()) && new.status.allocation.is_none();
+            claims.is_ok_and(|claims| {
+                let is_ours = claims.iter().any(|claim| claim.metadata.uid == new.metadata.uid);
+                freed || (is_ours && old.is_none_or(|old| old.status != new.status))
+            })
+        } else {
+            true
+        };
+        Ok(if helps { Hint::Queue } else { Hint::Skip })
+    }
+
+    fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
+        match pod_claims::of(cx.cluster, cx.pod) {
+            Ok(_) => Status::SUCCESS,
+            Err(reason) => Status::unresolvable(reason),
+        }
+    }
+
+    fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
+        state.ran = true;
+        match self.prepare(cx) {
+            Err(status) => status.into(),
+            Ok(None) => Status::skip().into(),
+            Ok(Some(prepared)) => {
+                state.prepared = Some(Arc::new(prepared));
+                PreFilter::default()
+            }
+        }
+    }
+
+    fn filter(&self, cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Status {
+        let Some(prepared) = &state.prepared else { return Status::SUCCESS };
+        match self.find(cx, prepared, node) {
+            Err(status) => status,
+            Ok(found) => {
+                lock(&prepared.found).insert(node.name.clone(), Arc::new(found));
+                Status::SUCCESS
+            }
+        }
+    }
+
+    fn post_filter(&self, cx: &PostFilterContext<'_>, state: &mut State) -> PostFilter {
+        if !state.ran {
+            return Status::error("not found").into();
+        }
+        let Some(prepared) = &state.prepared else {
+            return Status::unschedulable("no new claims to deallocate").into();
+        };
+        let Cycle { pod, cluster, now } = cx.cycle;
+        let ours =
+            cx.statuses.nodes.iter().filter(|(_, status)| status.reasons.iter().any(|reason| reason == NOT_AVAILABLE));
+        let nodes: Vec<&NodeInfo> = ours.filter_map(|(name, _)| cluster.node(name)).collect();
+        let unusable = prepared.claims.iter().find(|claim| {
+            let reserved_for = &claim.claim.status.reserved_for;
+            reserved_for.iter().all(|consumer| consumer.uid == pod.metadata.uid)
+                && nodes.iter().any(|node| self.is_unavailable(claim, node.node(), now))
+        });
+        if let Some(claim) = unusable {
+            let status = Status::unschedulable("deallocation of ResourceClaim completed");
+            return PostFilter { calls: vec![bind::deallocate(&claim.claim)], ..PostFilter::from(status) };
+        }
+        let left_over = prepared
+            .claims
+            .iter()
+            .find(|claim| matches!(claim.kind, Kind::ExtendedResources) && claim.claim.metadata.name != UNNAMED_CLAIM);
+        if let Some(claim) = left_over {
+            let status = Status::unschedulable("deletion of ResourceClaim completed");
+            let meta = &claim.claim.metadata;
+            let calls = bind::delete(&meta.namespace, &meta.name, &meta.uid);
+            return PostFilter { calls, ..PostFilter::from(status) };
+        }
+        Status::unschedulable("still not schedulable").into()
+    }
+
+    fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
+        let Some(prepared) = &state.prepared else { return Ok(0) };
+        let found = lock(&prepared.found).get(&node.name).cloned();
+        let chosen = found.iter().flat_map(|found| &found.allocations).flat_map(|(_, a)| a.chosen.values());
+        Ok(chosen.map(|index| ALTERNATIVES_MAX - *index as i64).sum())
+    }
+
+    fn normalize(&self, _cx: &Cycle<'_>, _state: &State, scores: &mut [NodeScore]) -> Status {
+        default_normalize(scores, false);
+        Status::SUCCESS
+    }
+
+    fn reserve(&self, cluster: &mut Cluster, state: &mut State, pod: &PodInfo, node: &str) -> Status {
+        let Some(prepared) = &state.prepared else { return Status::SUCCESS };
+        let Some(found) = lock(&prepared.found).get(node).cloned() else {
+            return Status::error("claim allocation not found for node");
+        };
+        let reservation = Reservation::new(prepared, &found, pod);
+        for (key, allocation) in reservation.in_flight() {
+            cluster.allocate_claim(key, allocation);
+        }
+        state.reserved = Some(Arc::new(reservation));
+        Status::SUCCESS
+    }
+
+    fn unreserve(&self, cluster: &mut Cluster, state: &mut State, pod: &PodInfo, _node: &str) {
+        let Some(reservation) = state.reserved.take() else { return };
+        for (key, _) in reservation.in_flight() {
+            cluster.deallocate_claim(&key);
+        }
+        cluster.calls.extend(reservation.give_back(cluster, pod));
+    }
+
+    fn pre_bind_pre_flight(&self, state: &State, _pod: &PodInfo, _node: &str) -> PreFlight {
+        let status = if state.reserved.is_some() { Status::SUCCESS } else { Status::skip() };
+        PreFlight { status, allow_parallel: true }
+    }
+
+    fn pre_bind<'a>(&'a self, cx: BindContext<'a>, state: &'a State) -> BoxFuture<'a, Status> {
+        Box::pin(async move {
+            let Some(reservation) = &state.reserved else { return Status::SUCCESS };
+            match reservation.write(&cx, self.binding_timeout).await {
+                Ok(()) => Status::SUCCESS,
+                Err(reason) => Status::error(reason),
+            }
+        })
+    }
+}

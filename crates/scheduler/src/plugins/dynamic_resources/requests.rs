@@ -1,0 +1,109 @@
+//! Requests for devices, with their selectors compiled.
+
+use std::sync::Arc;
+
+use bayplan_model::resource_claim::{DeviceRequest, DeviceSubRequest, ResourceClaim};
+use bayplan_model::resource_slice::{Device, DeviceClass, DeviceSelector};
+use rustc_hash::FxHashMap;
+
+use super::cel::{Error, Program};
+
+/// A selector; none for a kind nobody knows.
+type Selector = Option<Arc<Result<Program, Error>>>;
+
+/// Compiles every expression once.
+#[derive(Default)]
+pub(super) struct Compiler(FxHashMap<String, Arc<Result<Program, Error>>>);
+
+impl Compiler {
+    fn compile(&mut self, selectors: &[DeviceSelector]) -> Vec<Selector> {
+        let mut one = |selector: &DeviceSelector| {
+            let expression = &selector.cel.as_ref()?.expression;
+            let known = self.0.entry(expression.clone());
+            Some(known.or_insert_with(|| Arc::new(Program::compile(expression))).clone())
+        };
+        selectors.iter().map(&mut one).collect()
+    }
+
+    /// A claim ready to be allocated. Classes are looked up by `class`.
+    pub(super) fn claim(
+        &mut self,
+        claim: Arc<ResourceClaim>,
+        class: impl Fn(&str) -> Option<Arc<DeviceClass>>,
+    ) -> ClaimRequests {
+        let requests = claim.spec.devices.requests.iter().map(|request| self.request(request, &class)).collect();
+        ClaimRequests { requests, claim }
+    }
+
+    fn request(&mut self, request: &DeviceRequest, class: &impl Fn(&str) -> Option<Arc<DeviceClass>>) -> Request {
+        let is_list = !request.first_available.is_empty();
+        let alternatives = if is_list { request.first_available.as_slice() } else { request.exactly.as_slice() };
+        let alternatives = alternatives.iter().map(|wanted| {
+            let class = class(&wanted.device_class_name);
+            let full_name = if is_list { format!("{}/{}", request.name, wanted.name) } else { request.name.clone() };
+            Alternative {
+                // Alternatives of a list may not look without taking.
+                admin_access: !is_list && wanted.admin_access == Some(true),
+                short_name: if is_list { wanted.name.clone() } else { request.name.clone() },
+                full_name,
+                class_selectors: class.iter().flat_map(|class| self.compile(&class.spec.selectors)).collect(),
+                selectors: self.compile(&wanted.selectors),
+                class,
+                wanted: wanted.clone(),
+            }
+        });
+        Request { name: request.name.clone(), alternatives: alternatives.collect() }
+    }
+}
+
+/// A claim and its requests.
+pub(super) struct ClaimRequests {
+    pub(super) claim: Arc<ResourceClaim>,
+    pub(super) requests: Vec<Request>,
+}
+
+/// A request: the first alternative that leads to a solution is taken.
+pub(super) struct Request {
+    pub(super) name: String,
+    pub(super) alternatives: Vec<Alternative>,
+}
+
+/// One way to satisfy a request.
+pub(super) struct Alternative {
+    pub(super) wanted: DeviceSubRequest,
+    /// The name in messages.
+    pub(super) short_name: String,
+    /// The name in results: `request` or `request/alternative`.
+    pub(super) full_name: String,
+    pub(super) admin_access: bool,
+    pub(super) class: Option<Arc<DeviceClass>>,
+    class_selectors: Vec<Selector>,
+    selectors: Vec<Selector>,
+}
+
+impl Alternative {
+    /// The first selector of a kind nobody knows.
+    pub(super) fn unknown_selector(&self) -> Option<usize> {
+        self.selectors.iter().position(Option::is_none)
+    }
+
+    /// Whether class and request select a device. `claim` is the claim's key.
+    pub(super) fn selects(&self, claim: &str, driver: &str, device: &Device) -> Result<bool, String> {
+        let class = self.class.as_ref().map_or("", |class| class.metadata.name.as_str());
+        Ok(all_match(&self.class_selectors, &format!("class {class}"), driver, device)?
+            && all_match(&self.selectors, &format!("claim {claim}"), driver, device)?)
+    }
+}
+
+fn all_match(selectors: &[Selector], whose: &str, driver: &str, device: &Device) -> Result<bool, String> {
+    for (i, selector) in selectors.iter().enumerate() {
+        let Some(program) = selector else { continue };
+        let program = program.as_ref().as_ref();
+        let program = program.map_err(|error| format!("{whose}: selector #{i}: CEL compile error: {error}"))?;
+        let matches = program.matches(driver, device);
+        if !matches.map_err(|error| format!("{whose}: selector #{i}: CEL runtime error: {error}"))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
