@@ -8,6 +8,7 @@
 mod handler;
 mod health;
 mod housekeeping;
+mod in_flight;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -107,6 +108,7 @@ pub(crate) struct Shared {
     pub(crate) authorizer: Authorizer,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) address: String,
+    pub(crate) in_flight: in_flight::InFlight,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -140,6 +142,7 @@ impl ApiServer {
             authorizer: Authorizer { index },
             tokens,
             address: config.address,
+            in_flight: in_flight::InFlight::default(),
             stopping: watch::channel(false).0,
         };
         Ok(ApiServer { shared: Arc::new(shared), tasks: Arc::new(tokio::sync::Mutex::new(tasks)) })

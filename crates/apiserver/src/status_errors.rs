@@ -233,6 +233,12 @@ pub fn plain(message: impl Into<String>) -> Status {
     Status::failure(500, "", message)
 }
 
+/// 429: the server has more to do than it can.
+pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Status {
+    Status::failure(429, reason::TOO_MANY_REQUESTS, message)
+        .with_details(Details { retry_after_seconds, ..Details::default() })
+}
+
 /// 504: the request took longer than it may.
 pub fn timeout(message: impl fmt::Display) -> Status {
     Status::failure(504, reason::TIMEOUT, format!("Timeout: {message}")).with_details(Details::default())

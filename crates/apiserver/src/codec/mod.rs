@@ -91,9 +91,9 @@ pub enum Encoding {
 impl Encoding {
     /// Reads a `Content-Type`; anything else than the three is a 415.
     pub fn of(content_type: Option<&str>) -> Result<Encoding, Status> {
-        let media_type = content_type.unwrap_or("").split(';').next().unwrap_or("").trim();
-        match media_type {
-            "" | "application/json" => Ok(Encoding::Json),
+        let Some(content_type) = content_type.filter(|given| !given.is_empty()) else { return Ok(Encoding::Json) };
+        match content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase().as_str() {
+            "application/json" => Ok(Encoding::Json),
             "application/yaml" => Ok(Encoding::Yaml),
             "application/vnd.kubernetes.protobuf" => Ok(Encoding::Protobuf),
             _ => Err(unsupported_media_type()),
@@ -171,10 +171,14 @@ type Read = Result<(Map<String, Value>, Findings), String>;
 
 fn read_json(body: &[u8], id: StructId, strict: bool) -> Read {
     let mut findings = Findings::new(strict);
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    // As Go does: what is not UTF-8 becomes replacement characters.
+    let text = String::from_utf8_lossy(body);
+    let mut deserializer = serde_json::Deserializer::from_str(&text);
     let object = json::decode_struct(&mut deserializer, id, &mut findings)
         .and_then(|object| deserializer.end().map(|()| object))
-        .map_err(|error| format!("couldn't get version/kind; json parse error: {}", syntax::explain(body, &error)))?;
+        .map_err(|error| {
+            format!("couldn't get version/kind; json parse error: {}", syntax::explain(text.as_bytes(), &error))
+        })?;
     Ok((object, findings))
 }
 
@@ -201,6 +205,9 @@ fn read_protobuf(expected: Kind<'_>, body: &[u8], id: StructId) -> Result<Read, 
             Err("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".into()),
         );
     };
+    if envelope.is_empty() {
+        return Ok(Err("empty body".into()));
+    }
     let unknown = match protobuf::unknown(envelope) {
         Ok(unknown) => unknown,
         Err(error) => return Ok(Err(error.to_string())),

@@ -1,7 +1,7 @@
 //! Update: whatever changes a stored object, in a compare-and-swap loop.
 
 use bayplan_model::status::Status;
-use bayplan_store::{Entry, WriteError};
+use bayplan_store::{Entry, Revision, WriteError};
 use serde_json::Value;
 
 use super::create::check_namespace;
@@ -99,6 +99,9 @@ impl Registry {
             }
             None => {}
             Some(version) if version == entry.mod_revision.to_string() => {}
+            Some(version) if version.parse::<Revision>().is_err() => {
+                return Err(status_errors::plain(format!("strconv.ParseUint: parsing {version:?}: invalid syntax")));
+            }
             Some(_) => return Err(status_errors::modified(call.resource, call.name)),
         }
         let version = Value::String(entry.mod_revision.to_string());

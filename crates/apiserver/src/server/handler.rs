@@ -153,6 +153,7 @@ where
 {
     let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, &*shared.registry).await?;
     let user = impersonate(user, &parts.headers, &shared.authorizer)?;
+    let _seat = shared.in_flight.enter(info).await?;
     authorize(shared, &user, info)?;
     let body = read_body(parts, body).await?;
     let (method, headers) = (&parts.method, &parts.headers);

@@ -1,5 +1,5 @@
 //! A server in memory and a client in the same process.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::sync::Arc;
 
