@@ -1,7 +1,7 @@
 //! `bayplan up`: a whole cluster in this process. `bayplan apiserver`: its API server alone.
 
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use bayplan_runner::controllers::{ControllersConfig, run_controllers};
@@ -17,6 +17,11 @@ use crate::cluster::Cluster;
 use crate::data_folder::DataFolder;
 use crate::shutdown;
 
+/// Upstream gives every API server of a cluster 5 s to learn that a namespace is closing before it is emptied, or one
+/// that has not heard of it would still let objects in. Here the only server refuses them from the same instant on;
+/// what it had admitted just before is stored long before this time is over.
+const NAMESPACE_DELAY: Duration = Duration::from_millis(100);
+
 /// Starts the cluster, says so, and runs it until asked to stop.
 pub(crate) async fn run(args: Up) -> Result<()> {
     let started = Instant::now();
@@ -24,7 +29,11 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     let (stop, stopping) = watch::channel(false);
 
     let mut parts: JoinSet<Result<()>> = JoinSet::new();
-    let controllers = ControllersConfig { root_ca: Some(cluster.authority.clone()), ..ControllersConfig::default() };
+    let controllers = ControllersConfig {
+        root_ca: Some(cluster.authority.clone()),
+        namespace_delay: Some(NAMESPACE_DELAY),
+        ..ControllersConfig::default()
+    };
     let manager = cluster.client("system:kube-controller-manager", &[])?;
     parts.spawn(run_controllers(manager, controllers, stopping.clone()).map(Ok));
     let scheduler = cluster.client("system:kube-scheduler", &[])?;

@@ -87,9 +87,7 @@ fn parse(text: &str) -> Vec<Step> {
             _ => None,
         };
         match (mode, steps.last_mut()) {
-            (Some(mode), _) => {
-                steps.push(Step { line: index + 1, mode, command: line[2..].into(), expected: vec![] })
-            }
+            (Some(mode), _) => steps.push(Step { line: index + 1, mode, command: line[2..].into(), expected: vec![] }),
             (None, Some(step)) if !line.starts_with('#') && !line.is_empty() => step.expected.push(squeeze(line)),
             _ => {}
         }

@@ -41,7 +41,8 @@ impl Outcome {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct List {
-    items: Vec<Metadata>,
+    /// An empty list of metadata says `null`.
+    items: Option<Vec<Metadata>>,
 }
 
 /// Deletes what is in the namespace: first the pods, and when none is left everything else.
@@ -114,7 +115,7 @@ async fn empty(resource: &ApiResource, namespace: &str, context: Context<'_>) ->
         }
         match context.api.call(collection(Verb::List(ListOptions::default())).metadata_only()).await {
             Err(status) if is_unsupported(&status) => Ok(Vec::new()),
-            answer => decode::<List>(&answer?).map(|list| list.items),
+            answer => decode::<List>(&answer?).map(|list| list.items.unwrap_or_default()),
         }
     };
     let mut together = resource.can(&["deletecollection"]);
