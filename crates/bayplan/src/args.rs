@@ -93,6 +93,9 @@ pub(crate) struct Scheduler {
     /// A KubeSchedulerConfiguration file (kubescheduler.config.k8s.io/v1).
     #[arg(long, value_name = "PATH")]
     pub(crate) config: Option<PathBuf>,
+    /// Decide only while holding the Lease kube-system/kube-scheduler; wins over the configuration [default: true].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) leader_elect: Option<bool>,
 }
 
 #[derive(Debug, Args)]

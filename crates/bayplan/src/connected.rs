@@ -12,16 +12,22 @@ use crate::shutdown;
 
 /// Runs the scheduler until asked to stop.
 pub(crate) async fn run_scheduler_alone(args: Scheduler) -> Result<()> {
-    let config = match &args.config {
-        None => SchedulerConfig::default(),
+    let mut configuration = match &args.config {
+        None => Configuration::default(),
         Some(path) => {
             let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let configuration = Configuration::from_yaml(&text);
-            let configuration = configuration.with_context(|| format!("cannot use {}", path.display()))?;
-            SchedulerConfig { configuration, ..SchedulerConfig::default() }
+            Configuration::from_yaml(&text).with_context(|| format!("cannot use {}", path.display()))?
         }
     };
-    let client = connect(&args.connection, "kube-scheduler").await?;
+    if let Some(leader_elect) = args.leader_elect {
+        configuration.leader_election.leader_elect = leader_elect;
+    }
+    let mut connection = args.connection;
+    if !configuration.client_connection.kubeconfig.is_empty() {
+        connection.kubeconfig = Some(configuration.client_connection.kubeconfig.as_str().into());
+    }
+    let client = connect(&connection, "kube-scheduler").await?;
+    let config = SchedulerConfig { configuration, ..SchedulerConfig::default() }.with_leader_election();
     until_stopped(|stopping| run_scheduler(client, config, stopping)).await??;
     Ok(())
 }

@@ -52,11 +52,16 @@ impl Config {
     }
 }
 
-/// `<hostname>_<random uuid>`, as upstream's candidates call themselves.
-fn fresh_identity() -> String {
+/// The name of the machine, or of the pod when in one.
+pub fn hostname() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|host| !host.is_empty());
     let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
-    let host = host.as_deref().map_or("localhost", str::trim);
+    host.as_deref().map_or("localhost", str::trim).to_owned()
+}
+
+/// `<hostname>_<random uuid>`, as upstream's candidates call themselves.
+fn fresh_identity() -> String {
+    let host = hostname();
     // Version 4, variant 1, as RFC 9562 wants it.
     let bits = rand::random::<u128>() & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{bits:032x}");

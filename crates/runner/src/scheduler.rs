@@ -6,20 +6,22 @@
 //!                             └───────────── Input ◀──────────────┘
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_client::informer::{self, Change};
+use bayplan_client::leader_election::{self, Elector};
 use bayplan_client::{Client, EventRecorder, Informer, Scope};
 use bayplan_model::api::{Event, Recorder, Resource};
 use bayplan_model::meta::HasMeta;
 use bayplan_model::status::reason;
 use bayplan_scheduler::cluster::Object;
-use bayplan_scheduler::config::Configuration;
+use bayplan_scheduler::config::{ClientConnection, Configuration};
 use bayplan_scheduler::cycle::select::{Dice, TieBreak};
 use bayplan_scheduler::effect::{Effect, Shell};
 use bayplan_scheduler::framework::{Registry, Timer};
-use bayplan_scheduler::scheduler::{Error, Input, Scheduler};
+use bayplan_scheduler::scheduler::{self, Input, Scheduler};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -34,16 +36,32 @@ const POD_BATCH_MAX: usize = 16;
 /// How often something may be due that no event announces.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Why the scheduler does not run, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The profiles cannot be built.
+    #[error(transparent)]
+    Profiles(#[from] scheduler::Error),
+    /// The configuration asks for extenders.
+    #[error("extenders are not supported yet: remove `extenders` from the configuration")]
+    Extenders,
+    /// Another process leads, or nobody can tell: we must not go on.
+    #[error("leader election lost")]
+    LeaseLost,
+}
+
 /// How the scheduler runs.
 pub struct SchedulerConfig {
     /// Profiles, plugins and backoffs.
     pub configuration: Configuration,
     /// The plugins that profiles may name.
     pub registry: Registry,
-    /// The name of this process in events.
+    /// The name of this process in events: the host it runs on.
     pub instance: String,
     /// Breaks ties between equally good nodes.
     pub seed: u64,
+    /// Decide only while this candidate leads.
+    pub leader_election: Option<leader_election::Config>,
 }
 
 impl Default for SchedulerConfig {
@@ -51,9 +69,25 @@ impl Default for SchedulerConfig {
         SchedulerConfig {
             configuration: Configuration::default(),
             registry: Registry::default(),
-            instance: "bayplan".into(),
+            instance: leader_election::hostname(),
             seed: rand::random(),
+            leader_election: None,
         }
+    }
+}
+
+impl SchedulerConfig {
+    /// Stands for election as the configuration says.
+    pub fn with_leader_election(mut self) -> Self {
+        let rules = &self.configuration.leader_election;
+        self.leader_election = rules.leader_elect.then(|| leader_election::Config {
+            namespace: rules.resource_namespace.clone(),
+            lease_duration: rules.lease_duration.unsigned(),
+            renew_deadline: rules.renew_deadline.unsigned(),
+            retry_period: rules.retry_period.unsigned(),
+            ..leader_election::Config::new(&rules.resource_name)
+        });
+        self
     }
 }
 
@@ -70,18 +104,58 @@ impl Timer for TokioTimer {
     }
 }
 
-/// What effects run with, shared by all of them.
-struct Outside {
+/// A lane of requests: as many at once as there are permits, within the budget of its client.
+struct Lane {
     client: Client,
-    recorder: EventRecorder,
-    inputs: mpsc::UnboundedSender<Input>,
-    bindings: Semaphore,
-    status_updates: Semaphore,
+    permits: Semaphore,
 }
 
-impl Recorder for Outside {
+impl Lane {
+    fn new(client: &Client, connection: &ClientConnection, requests_max: usize) -> Self {
+        Lane { client: limited(client, connection), permits: Semaphore::new(requests_max) }
+    }
+}
+
+/// The same connection within the budget that was asked for; nothing is throttled that nobody asked to throttle.
+fn limited(client: &Client, connection: &ClientConnection) -> Client {
+    match connection.limit() {
+        Some((requests_per_second, burst)) => client.clone().with_limit(requests_per_second, burst),
+        None => client.clone(),
+    }
+}
+
+/// What effects run with, shared by all of them.
+struct Outside {
+    /// By the scheduler name that events are reported under.
+    recorders: BTreeMap<String, EventRecorder>,
+    inputs: mpsc::UnboundedSender<Input>,
+    bindings: Lane,
+    status_updates: Lane,
+}
+
+impl Outside {
+    fn new(client: &Client, config: &SchedulerConfig, inputs: mpsc::UnboundedSender<Input>) -> Self {
+        let connection = &config.configuration.client_connection;
+        let events = limited(client, connection);
+        let names = config.configuration.profiles.iter().filter_map(|profile| profile.scheduler_name.clone());
+        let recorder = |name: &str| EventRecorder::events(&events, name, &format!("{name}-{}", config.instance));
+        Outside {
+            recorders: names.map(|name| (name.clone(), recorder(&name))).collect(),
+            inputs,
+            bindings: Lane::new(client, connection, BINDINGS_MAX),
+            status_updates: Lane::new(client, connection, STATUS_UPDATES_MAX),
+        }
+    }
+}
+
+/// Events of one profile.
+struct ProfileRecorder<'a>(Option<&'a EventRecorder>);
+
+impl Recorder for ProfileRecorder<'_> {
     fn record(&self, event: Event) {
-        self.recorder.record(event);
+        if let Some(recorder) = self.0 {
+            recorder.record(event);
+        }
     }
 }
 
@@ -91,30 +165,67 @@ pub async fn run_scheduler(
     config: SchedulerConfig,
     mut shutdown: watch::Receiver<bool>,
 ) -> Result<(), Error> {
+    if !config.configuration.extenders.is_empty() {
+        return Err(Error::Extenders);
+    }
     let ties = TieBreak::Random(Dice::new(config.seed));
     let scheduler = Scheduler::new(&config.configuration, &config.registry, ties)?;
-    let name = config.configuration.profiles.iter().find_map(|p| p.scheduler_name.clone()).unwrap_or_default();
-    let instance = format!("{name}-{}", config.instance);
-    let (inputs, events) = mpsc::unbounded_channel();
-    let outside = Arc::new(Outside {
-        recorder: EventRecorder::events(&client, &name, &instance),
-        client: client.clone(),
-        inputs: inputs.clone(),
-        bindings: Semaphore::new(BINDINGS_MAX),
-        status_updates: Semaphore::new(STATUS_UPDATES_MAX),
+    let mut elector = config.leader_election.clone().map(|rules| {
+        let component = config.configuration.profiles.iter().find_map(|p| p.scheduler_name.as_deref());
+        let recorder = EventRecorder::core(&client, component.unwrap_or_default());
+        Elector::new(&client, rules, Some(Arc::new(recorder)))
     });
-    let work = async {
-        let informers = start_informers(&client, &inputs).await;
-        for informer in &informers {
-            informer.synced().await;
-        }
-        own(scheduler, events, outside).await;
+    let outcome = tokio::select! {
+        outcome = elect_and_work(&client, &config, scheduler, elector.as_mut()) => outcome,
+        _ = shutdown.wait_for(|stop| *stop) => Ok(()),
     };
-    tokio::select! {
-        () = work => {}
-        _ = shutdown.wait_for(|stop| *stop) => {}
+    if let (Ok(()), Some(elector)) = (&outcome, &mut elector) {
+        elector.release().await;
     }
-    Ok(())
+    outcome
+}
+
+async fn elect_and_work(
+    client: &Client,
+    config: &SchedulerConfig,
+    mut scheduler: Scheduler,
+    mut elector: Option<&mut Elector>,
+) -> Result<(), Error> {
+    if config.configuration.delay_cache_until_active
+        && let Some(elector) = &mut elector
+    {
+        elector.acquire().await;
+    }
+    let (inputs, mut events) = mpsc::unbounded_channel();
+    let outside = Arc::new(Outside::new(client, config, inputs.clone()));
+    let informers = start_informers(client, &inputs).await;
+    for informer in &informers {
+        informer.synced().await;
+    }
+    let Some(elector) = elector else {
+        own(scheduler, events, outside).await;
+        return Ok(());
+    };
+    if !config.configuration.delay_cache_until_active {
+        stand_by(&mut scheduler, &mut events, elector).await;
+    }
+    tokio::select! {
+        () = own(scheduler, events, outside) => Ok(()),
+        () = elector.hold() => Err(Error::LeaseLost),
+    }
+}
+
+/// Keeps the picture of the cluster current and decides nothing, until we lead.
+async fn stand_by(scheduler: &mut Scheduler, events: &mut mpsc::UnboundedReceiver<Input>, elector: &mut Elector) {
+    let mut leading = std::pin::pin!(elector.acquire());
+    loop {
+        tokio::select! {
+            () = &mut leading => return,
+            Some(input) = events.recv() => scheduler.handle(input, Timestamp::now()),
+        }
+        // What is to be told or done about it is the leader's.
+        scheduler.take_effects();
+    }
 }
 
 /// The one owner of queue and cluster.
@@ -148,14 +259,15 @@ async fn own(mut scheduler: Scheduler, mut events: mpsc::UnboundedReceiver<Input
 /// Starts an effect in its lane.
 fn start(effect: Effect, outside: &Arc<Outside>) {
     let outside = Arc::clone(outside);
-    if let Effect::Record(event) = effect {
-        return outside.record(event);
+    if let Effect::Record { scheduler, event } = effect {
+        return ProfileRecorder(outside.recorders.get(&scheduler)).record(event);
     }
     tokio::spawn(async move {
         let lane = if effect.is_binding() { &outside.bindings } else { &outside.status_updates };
         // The lanes are never closed.
-        let Ok(_permit) = lane.acquire().await else { return };
-        let shell = Shell { api: &outside.client, recorder: &*outside, timer: &TokioTimer };
+        let Ok(_permit) = lane.permits.acquire().await else { return };
+        let recorder = ProfileRecorder(outside.recorders.get(effect.scheduler_name()));
+        let shell = Shell { api: &lane.client, recorder: &recorder, timer: &TokioTimer };
         if let Some(input) = effect.run(shell).await {
             // The owner is gone only when the process is about to stop.
             let _ = outside.inputs.send(input);

@@ -42,7 +42,12 @@ pub enum Effect {
     /// Evict pods.
     Preempt(Preemption),
     /// Tell the user something.
-    Record(Event),
+    Record {
+        /// In the name of this scheduler.
+        scheduler: String,
+        /// What happened.
+        event: Event,
+    },
     /// Ask something of the API server that a plugin wants, one call after the other.
     Call(Vec<Request>),
 }
@@ -51,6 +56,21 @@ impl Effect {
     /// True for bindings, which have a lane of their own.
     pub fn is_binding(&self) -> bool {
         matches!(self, Effect::Bind(_))
+    }
+
+    /// The scheduler in whose name it tells events; empty when it tells none.
+    pub fn scheduler_name(&self) -> &str {
+        match self {
+            Effect::Bind(binding) => &binding.profile.name,
+            Effect::Preempt(preemption) => &preemption.preemptor.spec.scheduler_name,
+            Effect::Record { scheduler, .. } => scheduler,
+            Effect::UpdateStatus(_) | Effect::Call(_) => "",
+        }
+    }
+
+    /// An event told in the name of a pod's scheduler.
+    pub(crate) fn record(by: &PodInfo, event: Event) -> Self {
+        Effect::Record { scheduler: by.spec.scheduler_name.clone(), event }
     }
 
     /// Does it; what comes back goes to [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
@@ -65,7 +85,7 @@ impl Effect {
                 let result = evict(&preemption, shell).await;
                 Some(Input::Preempted { uid: preemption.preemptor.uid().to_owned(), result })
             }
-            Effect::Record(event) => {
+            Effect::Record { event, .. } => {
                 shell.recorder.record(event);
                 None
             }

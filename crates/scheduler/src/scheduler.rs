@@ -222,7 +222,7 @@ impl Scheduler {
         if pod.info.is_terminating() {
             let note = format!("skip schedule deleting pod: {}", pod.info.key());
             let told = event(&pod.info, EventType::Warning, "FailedScheduling", "Scheduling", note);
-            self.effects.push(Effect::Record(told));
+            self.effects.push(Effect::record(&pod.info, told));
             self.queue.done(&uid);
         } else if self.cluster.placed(&uid).is_some() {
             self.queue.done(&uid);
@@ -368,7 +368,7 @@ impl Scheduler {
                 let by = preemption.preemptor.uid();
                 let note = format!("Preempted by pod {by} on node {} (in kube-scheduler memory).", preemption.node);
                 let told = event(victim, EventType::Normal, "Preempted", "Preempting", note);
-                self.effects.push(Effect::Record(told));
+                self.effects.push(Effect::record(&preemption.preemptor, told));
             }
         }
         let cluster = &self.cluster;
@@ -408,7 +408,7 @@ impl Scheduler {
         self.queue.add_unschedulable(pod, now, &judge);
         self.queue.nominator.add(&info, &failure.nomination);
         let told = event(&info, EventType::Warning, "FailedScheduling", "Scheduling", failure.message.clone());
-        self.effects.push(Effect::Record(told));
+        self.effects.push(Effect::record(&info, told));
         let nominated = match &failure.nomination {
             Nomination::Keep => None,
             Nomination::Override(node) => Some(node.as_str()),

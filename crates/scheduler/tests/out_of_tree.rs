@@ -125,7 +125,7 @@ fn a_pod_no_node_suits_is_told_so_in_the_words_of_the_plugin() {
     let mut scheduler = scheduler();
     add(&mut scheduler, "p", "green");
     let told = scheduler.take_effects().into_iter().find_map(|effect| match effect {
-        Effect::Record(event) => Some(event.note),
+        Effect::Record { event, .. } => Some(event.note),
         _ => None,
     });
     let note = told.unwrap();

@@ -1,8 +1,9 @@
 //! The defaults of a configuration: which plugins run, and how a profile's own sets change that.
 
-use serde_json::Value;
-
-use super::{API_VERSION, Configuration, DEFAULT_SCHEDULER_NAME, PluginRef, PluginSet, Plugins, ProfileConfig};
+use super::{
+    API_VERSION, ClientConnection, Configuration, DEFAULT_SCHEDULER_NAME, LeaderElection, PluginRef, PluginSet,
+    Plugins, ProfileConfig,
+};
 
 /// Upstream's default plugins of v1.36 with their weights, in order.
 const DEFAULT_PLUGINS: [(&str, i32); 20] = [
@@ -40,8 +41,8 @@ impl Configuration {
             pod_max_backoff_seconds: 10,
             profiles: Vec::new(),
             extenders: Vec::new(),
-            leader_election: Value::Null,
-            client_connection: Value::Null,
+            leader_election: LeaderElection::default(),
+            client_connection: ClientConnection::default(),
             enable_profiling: true,
             enable_contention_profiling: true,
             delay_cache_until_active: false,

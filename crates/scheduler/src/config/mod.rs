@@ -2,9 +2,12 @@
 
 pub mod args;
 mod defaults;
+mod duration;
 
 use serde::Deserialize;
 use serde_json::Value;
+
+pub use duration::GoDuration;
 
 use crate::framework::Points;
 
@@ -66,9 +69,9 @@ pub struct Configuration {
     /// HTTP extenders.
     pub extenders: Vec<Value>,
     /// Leader election.
-    pub leader_election: Value,
+    pub leader_election: LeaderElection,
     /// How to reach the API server.
-    pub client_connection: Value,
+    pub client_connection: ClientConnection,
     /// Serves profiles of the process.
     pub enable_profiling: bool,
     /// And of its locks.
@@ -82,6 +85,68 @@ impl Default for Configuration {
         let mut configuration = Configuration::bare();
         configuration.complete();
         configuration
+    }
+}
+
+/// Who of several schedulers decides.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct LeaderElection {
+    /// Whether there is an election at all.
+    pub leader_elect: bool,
+    /// How long others wait before they take over.
+    pub lease_duration: GoDuration,
+    /// How long a leader tries to renew before it stops.
+    pub renew_deadline: GoDuration,
+    /// The time between two tries.
+    pub retry_period: GoDuration,
+    /// Always `leases`.
+    pub resource_lock: String,
+    /// The Lease.
+    pub resource_name: String,
+    /// Its namespace.
+    pub resource_namespace: String,
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        LeaderElection {
+            leader_elect: true,
+            lease_duration: GoDuration::from_secs(15),
+            renew_deadline: GoDuration::from_secs(10),
+            retry_period: GoDuration::from_secs(2),
+            resource_lock: "leases".to_owned(),
+            resource_name: "kube-scheduler".to_owned(),
+            resource_namespace: "kube-system".to_owned(),
+        }
+    }
+}
+
+/// How to reach the API server.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ClientConnection {
+    /// The kubeconfig; empty leaves it to the command line.
+    pub kubeconfig: String,
+    /// Accepted; we ask for JSON.
+    pub accept_content_types: String,
+    /// Accepted; we send JSON.
+    pub content_type: String,
+    /// Requests per second of each lane; 0 when not given.
+    pub qps: f32,
+    /// How many requests a lane may send at once; 0 when not given.
+    pub burst: i32,
+}
+
+impl ClientConnection {
+    /// Requests per second and burst, when a budget was asked for; a negative rate is none, as in client-go.
+    pub fn limit(&self) -> Option<(f64, u32)> {
+        if self.qps < 0.0 || (self.qps == 0.0 && self.burst == 0) {
+            return None;
+        }
+        let qps = if self.qps == 0.0 { 50.0 } else { self.qps };
+        let burst = u32::try_from(self.burst).ok().filter(|burst| *burst > 0).unwrap_or(100);
+        Some((f64::from(qps), burst))
     }
 }
 
