@@ -339,6 +339,12 @@ impl Pod {
         self.spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports).filter(|p| p.host_port > 0)
     }
 
+    /// The claims the pod's volumes name, without those made for the pod.
+    pub fn named_claims(&self) -> impl Iterator<Item = &str> {
+        let volumes = self.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        volumes.map(|claim| claim.claim_name.as_str())
+    }
+
     /// The claims the pod's volumes name, ephemeral ones included, as (volume, claim name, made for this pod).
     pub fn claim_names(&self) -> impl Iterator<Item = (&Volume, String, bool)> {
         self.spec.volumes.iter().filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {

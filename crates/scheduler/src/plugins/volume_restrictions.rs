@@ -63,14 +63,10 @@ fn disks_conflict(pod: &Pod, other: &Pod) -> bool {
     restricted.into_iter().any(|volume| other.spec.volumes.iter().any(|used| conflict(volume, used)))
 }
 
-fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
-    pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref()).map(|c| c.claim_name.as_str())
-}
-
 impl State {
     /// Counts the exclusive claims of a pod. Upstream compares names without namespaces here.
     fn count(&mut self, pod: &Pod, sign: i64) {
-        let shared = named_claims(pod).filter(|name| self.exclusive.contains(*name)).count();
+        let shared = pod.named_claims().filter(|name| self.exclusive.contains(*name)).count();
         self.in_use += sign * shared as i64;
     }
 }
@@ -98,11 +94,11 @@ impl Plugin for VolumeRestrictions {
         let pod = cx.pod;
         let helps = if let (_, Some(claim)) = changed.persistent_volume_claims() {
             claim.metadata.namespace == pod.metadata.namespace
-                && named_claims(pod).any(|name| name == claim.metadata.name)
+                && pod.named_claims().any(|name| name == claim.metadata.name)
         } else if let (Some(deleted), _) = changed.pods() {
             deleted.metadata.namespace == pod.metadata.namespace
                 && (disks_conflict(pod, deleted)
-                    || named_claims(pod).any(|name| named_claims(deleted).any(|other| other == name)))
+                    || pod.named_claims().any(|name| deleted.named_claims().any(|other| other == name)))
         } else {
             true
         };
@@ -111,7 +107,7 @@ impl Plugin for VolumeRestrictions {
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
         let namespace = &cx.pod.metadata.namespace;
-        for name in named_claims(cx.pod) {
+        for name in cx.pod.named_claims() {
             match cx.cluster.objects.persistent_volume_claims.get(namespace, name) {
                 None => return Status::unresolvable(format!("persistentvolumeclaim {name:?} not found")).into(),
                 Some(claim) if claim.spec.access_modes.iter().any(|mode| mode == READ_WRITE_ONCE_POD) => {

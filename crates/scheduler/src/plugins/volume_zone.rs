@@ -40,10 +40,6 @@ fn topology(volume: &PersistentVolume) -> BTreeMap<&'static str, BTreeSet<String
     LABELS.into_iter().filter_map(|label| Some((label, zones(labels.get(label)?)?))).collect()
 }
 
-fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
-    pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref()).map(|c| c.claim_name.as_str())
-}
-
 fn not_found(kind: &str, name: &str) -> Status {
     Status::unresolvable(format!("{kind} {name:?} not found"))
 }
@@ -81,7 +77,7 @@ fn of_claim(cluster: &Cluster, namespace: &str, name: &str) -> Result<Vec<Requir
 
 fn of_pod(cluster: &Cluster, pod: &Pod) -> Result<Vec<Requirement>, Status> {
     let mut all = Vec::new();
-    for name in named_claims(pod) {
+    for name in pod.named_claims() {
         all.extend(of_claim(cluster, &pod.metadata.namespace, name)?);
     }
     Ok(all)
@@ -122,7 +118,7 @@ impl Plugin for VolumeZone {
             class.volume_binding_mode.as_deref() == Some(WAIT_FOR_FIRST_CONSUMER)
         } else if let (_, Some(claim)) = changed.persistent_volume_claims() {
             claim.metadata.namespace == cx.pod.metadata.namespace
-                && named_claims(cx.pod).any(|name| name == claim.metadata.name)
+                && cx.pod.named_claims().any(|name| name == claim.metadata.name)
         } else if let (Some(old), Some(new)) = changed.persistent_volumes() {
             topology(old) != topology(new)
         } else {

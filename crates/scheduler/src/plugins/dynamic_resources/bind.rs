@@ -10,6 +10,7 @@ use bayplan_model::api::{
 };
 use bayplan_model::pod::Pod;
 use bayplan_model::resource_claim::{AllocationResult, DeviceResult, ResourceClaim};
+use bayplan_model::timestamp::seconds;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -36,6 +37,8 @@ pub(super) struct Reservation {
     mappings: Vec<Mapping>,
     /// The claim for extended resources, once it was made: name and UID.
     made: Mutex<Option<(String, String)>>,
+    /// Claims that have their allocation at the API server.
+    written: Mutex<Vec<ClaimKey>>,
 }
 
 /// A claim the pod will use.
@@ -69,12 +72,19 @@ impl Reservation {
                 key,
             });
         }
-        Reservation { claims, mappings: found.mappings.clone(), made: Mutex::new(None) }
+        Reservation { claims, mappings: found.mappings.clone(), made: Mutex::default(), written: Mutex::default() }
     }
 
     /// The allocations that count until the API server knows them.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = (ClaimKey, Arc<AllocationResult>)> {
         self.claims.iter().filter_map(|claim| Some((claim.key.clone(), claim.allocation.as_ref()?.0.clone())))
+    }
+
+    /// The allocations that nobody will see at the API server. Those that were written go on counting until they are
+    /// seen: the devices are taken, whatever becomes of the pod.
+    pub(super) fn unwritten(&self) -> Vec<ClaimKey> {
+        let written = lock(&self.written);
+        self.in_flight().map(|(key, _)| key).filter(|key| !written.contains(key)).collect()
     }
 
     /// The calls that undo what was written, as far as the cluster shows it.
@@ -127,6 +137,9 @@ impl Reservation {
         };
         if !reserved.claim.is_reserved_for(cx.pod) {
             reserve(cx, namespace, &name, reserved).await?;
+            if reserved.to_make.is_none() {
+                lock(&self.written).push(reserved.key.clone());
+            }
         }
         if reserved.to_make.is_some() {
             let patch = json!({"status": {"extendedResourceClaimStatus": {
@@ -222,7 +235,7 @@ fn selector(selector: &NodeSelector) -> Value {
 }
 
 fn allocation_json(allocation: &AllocationResult, config: &[Value], now: Timestamp) -> Value {
-    let mut json = json!({"devices": {"results": allocation.devices.results}, "allocationTimestamp": now.to_string()});
+    let mut json = json!({"devices": {"results": allocation.devices.results}, "allocationTimestamp": seconds(now)});
     if !config.is_empty() {
         json["devices"]["config"] = config.into();
     }

@@ -13,6 +13,8 @@ mod extended_resources;
 mod pod_claims;
 mod pools;
 mod requests;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -365,7 +367,7 @@ impl Plugin for DynamicResources {
 
     fn unreserve(&self, cluster: &mut Cluster, state: &mut State, pod: &PodInfo, _node: &str) {
         let Some(reservation) = state.reserved.take() else { return };
-        for (key, _) in reservation.in_flight() {
+        for key in reservation.unwritten() {
             cluster.deallocate_claim(&key);
         }
         cluster.calls.extend(reservation.give_back(cluster, pod));
