@@ -23,8 +23,8 @@ pub(super) async fn admit(context: &AdmissionContext<'_>, object: &mut Value) ->
 }
 
 pub(super) async fn validate(context: &AdmissionContext<'_>, object: &Value) -> Result<(), Status> {
-    let pod = context.is_new("", "pods");
-    // Containers of a pod cannot change their resources here; a claim can ask for more.
+    // Only a resize changes the resources of containers; a claim can ask for more in any update.
+    let pod = context.is_new("", "pods") || context.resizes();
     let claim = context.is("", "persistentvolumeclaims") && context.operation != Operation::Delete;
     if !pod && !claim {
         return Ok(());

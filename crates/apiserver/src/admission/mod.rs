@@ -126,6 +126,11 @@ impl AdmissionContext<'_> {
         self.operation == Operation::Create && self.is(group, plural)
     }
 
+    /// Whether the write changes what the containers of a pod ask for.
+    fn resizes(&self) -> bool {
+        self.resource.group.is_empty() && self.resource.plural == "pods" && self.subresource == "resize"
+    }
+
     /// The 403 that refuses the write. A name that is yet to be generated is shown by its prefix.
     fn refuse(&self, object: &Value, why: impl std::fmt::Display) -> Status {
         let given = |pointer| text(object, pointer);

@@ -24,11 +24,15 @@ pub(super) async fn validate(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    if context.namespace.is_empty() || !context.subresource.is_empty() || context.operation == Operation::Delete {
+    let resize = context.resizes();
+    if context.namespace.is_empty()
+        || !(context.subresource.is_empty() || resize)
+        || context.operation == Operation::Delete
+    {
         return Ok(());
     }
     let delta = match (context.operation, old) {
-        (Operation::Update, Some(old)) if measured_on_update(context.resource) => {
+        (Operation::Update, Some(old)) if resize || measured_on_update(context.resource) => {
             difference(usage(context.resource, object), &usage(context.resource, old))
         }
         (Operation::Update, _) => return Ok(()),

@@ -15,6 +15,7 @@ mod tests;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+pub(crate) use pod::quality_of_service;
 pub use selectable::check_field_label;
 
 use crate::codec::{self, Kind};

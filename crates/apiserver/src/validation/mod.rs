@@ -12,6 +12,7 @@ mod metadata;
 mod names;
 mod path;
 mod pod;
+mod pod_subresources;
 mod service;
 mod storage;
 #[cfg(test)]
@@ -68,6 +69,14 @@ pub fn update_kind(kind: Kind<'_>, subresource: &str, object: &Value, old: &Valu
         ("ReplicaSet", "status") => workloads::replica_set_status(&mut errors, &object["status"]),
         ("Pod", "status") => pod::status(&mut errors, object, old),
         (_, "status") => {}
+        ("Pod", "ephemeralcontainers") => {
+            rules(&mut errors, kind, object, Some(old));
+            pod_subresources::ephemeral_containers(&mut errors, object, old);
+        }
+        ("Pod", "resize") => {
+            rules(&mut errors, kind, object, Some(old));
+            pod_subresources::resize(&mut errors, object, old);
+        }
         _ => {
             if let ("Pod" | "Service" | "Secret" | "ConfigMap" | "PriorityClass", Some(rule)) =
                 (kind.kind, own_name_rule(kind))
