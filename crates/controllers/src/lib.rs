@@ -27,6 +27,8 @@ pub mod pod;
 pub mod pod_control;
 pub mod replicaset;
 pub mod requests;
+#[cfg(test)]
+mod script;
 pub mod selector;
 pub mod service_account;
 pub mod workload;

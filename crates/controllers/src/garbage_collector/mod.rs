@@ -86,3 +86,6 @@ impl Controller for GarbageCollector {
         Box::pin(self.run(key, context))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,3 +203,6 @@ impl Controller for NamespaceController {
         Box::pin(self.reconcile(key, context))
     }
 }
+
+#[cfg(test)]
+mod tests;

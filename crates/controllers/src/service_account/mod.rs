@@ -175,3 +175,6 @@ impl Controller for RootCaPublisher {
         Box::pin(self.reconcile(key, context))
     }
 }
+
+#[cfg(test)]
+mod tests;
