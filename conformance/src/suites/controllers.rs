@@ -9,8 +9,7 @@ use bayplan_controllers::pod::Pod;
 use bayplan_controllers::replicaset::ranking::deletion_order;
 use bayplan_controllers::replicaset::slow_start::slow_start;
 use bayplan_controllers::replicaset::{BURST_REPLICAS, ReplicaSetController};
-use bayplan_controllers::selector::LabelSelector;
-use bayplan_controllers::workload::{Deployment, ReplicaSet};
+use bayplan_controllers::workload::{Deployment, ReplicaSet, Selector};
 use bayplan_controllers::{Context, requests};
 use bayplan_model::api::{Api, Event, Recorder, Request, Resource, Verb};
 use bayplan_model::meta::{HasMeta, ObjectMeta};
@@ -235,7 +234,7 @@ fn fill(cache: &Cache, kind: Kind, objects: &Value) -> Outcome {
 fn claim(input: &Value, expect: &Value) -> Outcome {
     let controller = &input["controller"];
     let is_deployment = controller["kind"] == "Deployment";
-    let selector: LabelSelector = parse(&controller["selector"])?;
+    let selector: Selector = parse(&controller["selector"])?;
     let meta = ObjectMeta {
         name: parse(&controller["name"])?,
         namespace: "ns".into(),

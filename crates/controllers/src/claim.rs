@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cache::Metadata;
 use crate::error::{Error, not_found};
 use crate::requests;
-use crate::selector::LabelSelector;
+use crate::workload::Selector;
 
 /// A controller that claims objects.
 pub struct Claimant<'a> {
@@ -24,7 +24,7 @@ pub struct Claimant<'a> {
     /// Metadata of the controller.
     pub meta: &'a ObjectMeta,
     /// Which objects it wants.
-    pub selector: &'a LabelSelector,
+    pub selector: &'a Selector,
     /// Kind of the claimed objects.
     pub object_kind: &'static str,
     /// Resource of the claimed objects.

@@ -39,6 +39,9 @@ pub enum Error {
     /// A field holds a value that nothing can be computed from.
     #[error("{0}")]
     Invalid(String),
+    /// A number of pods is neither a number nor a percentage.
+    #[error(transparent)]
+    Amount(#[from] bayplan_model::int_or_string::Error),
     /// Several things failed.
     #[error("{}", list(.0))]
     Several(Vec<Error>),

@@ -29,7 +29,6 @@ pub mod replicaset;
 pub mod requests;
 #[cfg(test)]
 mod script;
-pub mod selector;
 pub mod service_account;
 pub mod workload;
 

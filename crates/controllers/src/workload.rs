@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use bayplan_model::api::ObjectReference;
+use bayplan_model::int_or_string::IntOrString;
+use bayplan_model::label_selector::{self, LabelSelector};
 use bayplan_model::meta::{HasMeta, Map, ObjectMeta, OwnerReference};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::selector::{IntOrString, LabelSelector};
 
 /// `apps/v1`.
 pub const APPS_V1: &str = "apps/v1";
@@ -38,7 +38,7 @@ pub struct DeploymentSpec {
     /// How many pods.
     pub replicas: i32,
     /// Which pods are its own.
-    pub selector: LabelSelector,
+    pub selector: Selector,
     /// What the pods look like.
     pub template: Arc<Value>,
     /// How old pods are replaced.
@@ -140,9 +140,57 @@ pub struct ReplicaSetSpec {
     #[serde(skip_serializing_if = "is_zero")]
     pub min_ready_seconds: i32,
     /// Which pods are its own.
-    pub selector: LabelSelector,
+    pub selector: Selector,
     /// What the pods look like.
     pub template: Arc<Value>,
+}
+
+/// A workload's selector, compiled once when the workload is read and not for every object it is held against.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "LabelSelector", into = "LabelSelector")]
+pub struct Selector {
+    source: LabelSelector,
+    compiled: Result<label_selector::Selector, label_selector::Error>,
+}
+
+impl Selector {
+    /// As the workload says it.
+    pub fn source(&self) -> &LabelSelector {
+        &self.source
+    }
+
+    /// What is wrong with it, if anything is.
+    pub fn error(&self) -> Option<&label_selector::Error> {
+        self.compiled.as_ref().err()
+    }
+
+    /// Selects everything.
+    pub fn is_everything(&self) -> bool {
+        self.compiled.as_ref().is_ok_and(label_selector::Selector::is_everything)
+    }
+
+    /// Whether these labels are selected; a selector with something wrong selects nothing.
+    pub fn matches(&self, labels: &Map) -> bool {
+        self.compiled.as_ref().is_ok_and(|selector| selector.matches(labels))
+    }
+}
+
+impl Default for Selector {
+    fn default() -> Self {
+        LabelSelector::default().into()
+    }
+}
+
+impl From<LabelSelector> for Selector {
+    fn from(source: LabelSelector) -> Self {
+        Selector { compiled: source.selector(), source }
+    }
+}
+
+impl From<Selector> for LabelSelector {
+    fn from(selector: Selector) -> Self {
+        selector.source
+    }
 }
 
 /// `ReplicaSet.status`.
@@ -210,7 +258,7 @@ impl Default for DeploymentSpec {
     fn default() -> Self {
         DeploymentSpec {
             replicas: 1,
-            selector: LabelSelector::default(),
+            selector: Selector::default(),
             template: Arc::new(Value::Null),
             strategy: Strategy::default(),
             min_ready_seconds: 0,
@@ -238,7 +286,7 @@ impl Default for ReplicaSetSpec {
         ReplicaSetSpec {
             replicas: 1,
             min_ready_seconds: 0,
-            selector: LabelSelector::default(),
+            selector: Selector::default(),
             template: Arc::new(Value::Null),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bayplan_model::int_or_string::IntOrString;
+
 use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, non_negative};
 use crate::error::Error;
 use crate::workload::{Deployment, ReplicaSet};
@@ -20,17 +22,22 @@ pub fn is_rolling_update(d: &Deployment) -> bool {
     d.spec.strategy.strategy_type == "RollingUpdate"
 }
 
+/// A number of pods, or a percentage of the desired ones. Upstream keeps the low 32 bits of what is larger.
+fn pods(value: &IntOrString, d: &Deployment, round_up: bool) -> Result<i32, Error> {
+    Ok(value.scaled(i64::from(d.spec.replicas), round_up)? as i32)
+}
+
 /// Surge rounded up, as far as the Deployment says one.
 fn surge(d: &Deployment) -> Result<i32, Error> {
     let value = d.spec.strategy.rolling_update.as_ref().and_then(|r| r.max_surge.as_ref());
-    value.map_or(Ok(0), |value| value.scaled(d.spec.replicas, true))
+    value.map_or(Ok(0), |value| pods(value, d, true))
 }
 
 /// Both bounds; they cannot both be zero, or nothing could ever move.
 pub fn fenceposts(d: &Deployment) -> Result<Fenceposts, Error> {
     let surge = surge(d)?;
     let value = d.spec.strategy.rolling_update.as_ref().and_then(|r| r.max_unavailable.as_ref());
-    let unavailable = value.map_or(Ok(0), |value| value.scaled(d.spec.replicas, false))?;
+    let unavailable = value.map_or(Ok(0), |value| pods(value, d, false))?;
     let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
     Ok(Fenceposts { surge, unavailable })
 }

@@ -70,8 +70,11 @@ impl DeploymentController {
         let (namespace, name) = split_key(key);
         let Some(d) = self.cache.deployments().get(namespace, name) else { return Ok(Next::Wait) };
         let mut rollout = Rollout { context, cache: &self.cache, d: Deployment::clone(&d), owned: Vec::new() };
-        if d.spec.selector.is_empty() {
+        if d.spec.selector.is_everything() {
             return rollout.refuse_selecting_all().await;
+        }
+        if let Some(error) = d.spec.selector.error() {
+            return Err(Error::Invalid(format!("deployment {key} has invalid label selector: {error}")));
         }
         let candidates: Vec<_> = self.cache.replica_sets().namespace(namespace).cloned().collect();
         let claims = claimant(&d).claim(context.api, candidates).await;

@@ -75,7 +75,8 @@ impl DeploymentController {
             return Vec::new();
         }
         let deployments = self.cache.deployments();
-        let wants = |d: &&Arc<Deployment>| !d.spec.selector.is_empty() && d.spec.selector.matches(&rs.metadata.labels);
+        let wants =
+            |d: &&Arc<Deployment>| !d.spec.selector.is_everything() && d.spec.selector.matches(&rs.metadata.labels);
         deployments.namespace(&rs.metadata.namespace).filter(wants).map(|d| Wakeup::now(d.metadata.key())).collect()
     }
 }

@@ -120,7 +120,7 @@ impl Rollout<'_> {
         let hash = template::hash(&d.spec.template, d.status.collision_count);
         let mut template = Value::clone(&d.spec.template);
         template["metadata"]["labels"][POD_TEMPLATE_HASH] = Value::String(hash.clone());
-        let mut selector = d.spec.selector.clone();
+        let mut selector = d.spec.selector.source().clone();
         selector.match_labels.insert(POD_TEMPLATE_HASH.into(), hash.clone());
         let metadata = ObjectMeta {
             name: replica_set_name(&d.metadata.name, &hash),
@@ -130,7 +130,8 @@ impl Rollout<'_> {
             ..ObjectMeta::default()
         };
         let min_ready_seconds = d.spec.min_ready_seconds;
-        let spec = ReplicaSetSpec { replicas: 0, min_ready_seconds, selector, template: Arc::new(template) };
+        let spec =
+            ReplicaSetSpec { replicas: 0, min_ready_seconds, selector: selector.into(), template: Arc::new(template) };
         ReplicaSet { metadata, spec, ..ReplicaSet::default() }
     }
 

@@ -54,7 +54,7 @@ impl ReplicaSetController {
             lock(&self.expectations).forget(key);
             return Ok(Next::Wait);
         };
-        if !rs.spec.selector.is_valid() {
+        if rs.spec.selector.error().is_some() {
             return Ok(Next::Wait);
         }
         let adjust = rs.metadata.deletion_timestamp.is_none() && lock(&self.expectations).satisfied(key, context.now);

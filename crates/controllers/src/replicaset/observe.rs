@@ -107,7 +107,7 @@ impl ReplicaSetController {
         }
         let sets = self.cache.replica_sets();
         let wants =
-            |rs: &&Arc<ReplicaSet>| !rs.spec.selector.is_empty() && rs.spec.selector.matches(&pod.metadata.labels);
+            |rs: &&Arc<ReplicaSet>| !rs.spec.selector.is_everything() && rs.spec.selector.matches(&pod.metadata.labels);
         sets.namespace(&pod.metadata.namespace).filter(wants).map(|rs| Wakeup::now(rs.metadata.key())).collect()
     }
 }
