@@ -46,8 +46,9 @@ impl Cluster {
     }
 
     fn run(&self, command: &str) -> Output {
-        Command::new("bash")
-            .args(["-c", command])
+        // A command that hangs fails its step instead of the whole run.
+        Command::new("timeout")
+            .args([&EVENTUALLY.as_secs().to_string(), "bash", "-c", command])
             .current_dir(self.folder.path())
             .env("KUBECONFIG", self.folder.path().join("kubeconfig"))
             .env("HOME", self.folder.path())
@@ -131,6 +132,7 @@ fn matches(expected: &[String], lines: &[String]) -> bool {
 fn play(transcript: &Path) {
     let cluster = Cluster::start();
     for step in parse(&std::fs::read_to_string(transcript).unwrap()) {
+        println!("{}:{}: {}", transcript.file_name().unwrap().to_string_lossy(), step.line, step.command);
         let deadline = Instant::now() + EVENTUALLY;
         loop {
             let output = cluster.run(&step.command);
