@@ -6,10 +6,20 @@ use serde_json::Value;
 use crate::cluster::NodeInfo;
 use crate::config::args::{NodeResourcesBalancedAllocationArgs, ResourceSpec, read, resources_or_default};
 use crate::framework::*;
+use crate::plugins::dynamic_resources::Census;
 
 /// Scores balance.
 pub(super) struct NodeResourcesBalancedAllocation {
     resources: Vec<ResourceSpec>,
+}
+
+/// What is prepared for one pod.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    /// What the pod requests.
+    request: Amounts,
+    /// Devices behind scored resources.
+    census: Census,
 }
 
 impl NodeResourcesBalancedAllocation {
@@ -33,8 +43,7 @@ fn balance(fractions: &[f64]) -> i64 {
 }
 
 impl Plugin for NodeResourcesBalancedAllocation {
-    /// What the pod requests.
-    type State = Amounts;
+    type State = State;
 
     fn name(&self) -> PluginName {
         "NodeResourcesBalancedAllocation"
@@ -48,22 +57,29 @@ impl Plugin for NodeResourcesBalancedAllocation {
         Dependencies { filter: Reads::Pod, score: Reads::Node }
     }
 
-    fn pre_score(&self, cx: &Cycle<'_>, state: &mut Amounts, _nodes: &[&NodeInfo]) -> Status {
+    fn pre_score(&self, cx: &Cycle<'_>, state: &mut State, _nodes: &[&NodeInfo]) -> Status {
         let rules = RequestRules { with_status: true, ..RequestRules::default() };
-        *state = Amounts::of(&rules.requests(cx.pod));
-        if self.resources.iter().all(|spec| state.get(&spec.name) == 0) { Status::skip() } else { Status::SUCCESS }
+        state.request = Amounts::of(&rules.requests(cx.pod));
+        if self.resources.iter().all(|spec| state.request.get(&spec.name) == 0) {
+            return Status::skip();
+        }
+        let names = self.resources.iter().map(|spec| spec.name.as_str());
+        state.census = Census::new(cx.cluster, &state.request, names);
+        Status::SUCCESS
     }
 
-    fn score(&self, _cx: &Cycle<'_>, state: &Amounts, node: &NodeInfo) -> Result<i64, Status> {
+    fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for spec in &self.resources {
-            let wanted = state.get(&spec.name);
+            let wanted = state.request.get(&spec.name);
             let native = matches!(spec.name.as_str(), "cpu" | "memory" | "ephemeral-storage");
-            let capacity = node.allocatable.get(&spec.name);
+            let (capacity, used) = match node.allocatable.get(&spec.name) {
+                0 => state.census.count(node.node(), &spec.name).unwrap_or((0, 0)),
+                capacity => (capacity, node.requested.get(&spec.name)),
+            };
             if capacity == 0 || (wanted == 0 && !native) {
                 continue;
             }
-            let used = node.requested.get(&spec.name);
             let fraction = |amount: i64| (amount as f64 / capacity as f64).min(1.0);
             with.push(fraction(used.saturating_add(wanted)));
             without.push(fraction(used));

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::cluster::{Cluster, DEVICE_CLASS_PREFIX, NodeInfo};
 use crate::config::args::{NodeResourcesFitArgs, ResourceSpec, UtilizationShapePoint, read, resources_or_default};
 use crate::framework::*;
+use crate::plugins::dynamic_resources::Census;
 
 /// Judges and scores room.
 pub(super) struct NodeResourcesFit {
@@ -37,6 +38,8 @@ pub(super) struct State {
     device_backed: BTreeSet<Arc<str>>,
     /// What Score compares: the same with defaults for cpu and memory.
     scored: Amounts,
+    /// Devices behind scored resources.
+    census: Census,
 }
 
 impl NodeResourcesFit {
@@ -144,15 +147,16 @@ fn broken_linear(points: &[(i64, i64)], x: i64) -> i64 {
 
 impl NodeResourcesFit {
     /// (capacity, requested with the pod, weight) of every resource that counts on the node.
-    fn shares<'a>(&'a self, pod: &'a Amounts, node: &'a NodeInfo) -> impl Iterator<Item = (i64, i64, i64)> + 'a {
+    fn shares<'a>(&'a self, state: &'a State, node: &'a NodeInfo) -> impl Iterator<Item = (i64, i64, i64)> + 'a {
         self.resources.iter().filter_map(move |spec| {
-            let wanted = pod.get(&spec.name);
+            let wanted = state.scored.get(&spec.name);
             if wanted == 0 && !matches!(spec.name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
                 return None;
             }
             let capacity = node.allocatable.get(&spec.name);
             if capacity == 0 {
-                return None;
+                let (capacity, used) = state.census.count(node.node(), &spec.name).filter(|(total, _)| *total > 0)?;
+                return Some((capacity, used.saturating_add(wanted), spec.weight));
             }
             let used = match spec.name.as_str() {
                 "cpu" => node.non_zero_milli_cpu,
@@ -188,6 +192,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn dependencies(&self) -> Dependencies {
+        // What devices stand behind is part of the pod's shape only as long as classes, slices and claims stay the same.
         Dependencies { filter: Reads::Node, score: Reads::Node }
     }
 
@@ -245,11 +250,13 @@ impl Plugin for NodeResourcesFit {
             ..RequestRules::default()
         };
         state.scored = Amounts::of(&rules.requests(cx.pod));
+        let names = self.resources.iter().map(|spec| spec.name.as_str());
+        state.census = Census::new(cx.cluster, &state.scored, names);
         Status::SUCCESS
     }
 
     fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
-        let shares = self.shares(&state.scored, node);
+        let shares = self.shares(state, node);
         Ok(match &self.strategy {
             Strategy::LeastAllocated => weighted(shares.map(|(capacity, requested, weight)| {
                 (if requested > capacity { 0 } else { percent(capacity - requested, capacity) }, weight)

@@ -50,6 +50,11 @@ impl Taken {
         }
         taken
     }
+
+    /// Whether some claim has the device, or a share of it.
+    pub(super) fn has(&self, id: &DeviceId) -> bool {
+        self.exclusive.contains(id) || self.shared.contains_key(id)
+    }
 }
 
 /// Why nothing was allocated.
@@ -502,7 +507,7 @@ impl<'a> Search<'a> {
         let mut left = pool.counters.clone();
         for device in pool.all.iter().flat_map(|slice| &slice.spec.devices) {
             let id = (pool.driver.clone(), pool.name.clone(), device.name.clone());
-            if self.taken.exclusive.contains(&id) || self.taken.shared.contains_key(&id) {
+            if self.taken.has(&id) {
                 for (counter, amount) in consumed(device) {
                     left.entry(counter).and_modify(|sum| sum.sub(amount));
                 }

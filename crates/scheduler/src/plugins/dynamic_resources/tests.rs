@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
 use bayplan_model::pod::Pod;
+use bayplan_model::quantity::Quantity;
+use bayplan_model::resources::Amounts;
 use bayplan_model::status::{Status as ApiStatus, reason};
 use bytes::Bytes;
 use futures::FutureExt;
@@ -13,7 +15,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{DynamicResources, State, lock};
+use super::{Census, DynamicResources, State, lock};
 use crate::cluster::{Cluster, Object, PodInfo};
 use crate::framework::*;
 
@@ -268,6 +270,24 @@ fn partitions_share_counters_and_claims_share_devices() {
         let found = search(&[shared.clone(), wants("one", one), wants("two", two)], &["one", "two"]);
         assert_eq!(found, expected, "{one} and {two}");
     }
+}
+
+#[test]
+fn scorers_see_devices_where_the_node_has_no_such_resource() {
+    let class = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+        "spec": {"extendedResourceName": "x.io/gpu", "selectors": [{"cel": {"expression": "device.attributes['d'].numa == 1"}}]},
+    });
+    let mut other = claim("other", json!({}));
+    other["status"] = json!({"allocation": {"devices": {"results": [
+        {"request": "r", "driver": "d", "pool": "p", "device": "b"},
+    ]}}});
+    let cluster = cluster(&[slice("s", json!({"devices": devices(&["a", "b", "c", "other"])})), class, other]);
+    let request = Amounts::of(&[("x.io/gpu".to_owned(), Quantity::parse("1").unwrap())].into());
+    let node = cluster.node("n").unwrap().node();
+    let count = |names: &[&str]| Census::new(&cluster, &request, names.iter().copied()).count(node, "x.io/gpu");
+    assert_eq!(count(&["cpu", "x.io/gpu"]), Some((3, 1)));
+    assert_eq!(count(&["cpu"]), None);
 }
 
 /// Objects by `resource/name`; a write makes a new version, and one that names an old version is a conflict.

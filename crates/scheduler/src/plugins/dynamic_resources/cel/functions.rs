@@ -30,7 +30,7 @@ pub(super) const GLOBAL: [&str; 14] = [
 ];
 
 /// Functions of a target.
-pub(super) const METHODS: [&str; 48] = [
+pub(super) const METHODS: [&str; 44] = [
     "size",
     "contains",
     "startsWith",
@@ -75,10 +75,6 @@ pub(super) const METHODS: [&str; 48] = [
     "value",
     "or",
     "orValue",
-    "getOrDefault",
-    "toString",
-    "keys",
-    "values",
 ];
 
 /// Functions with a dotted name.

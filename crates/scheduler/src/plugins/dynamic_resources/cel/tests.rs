@@ -99,3 +99,62 @@ fn cost_and_depth_are_bounded() {
     let long = vec!["device.driver == 'x'"; 500].join(" || ");
     assert_eq!(run(&long), Ok(false));
 }
+
+#[test]
+fn no_text_makes_it_panic() {
+    const PIECES: [&str; 44] = [
+        "device",
+        ".driver",
+        ".attributes",
+        "[\"gpu.example.com\"]",
+        ".model",
+        ".numa",
+        ".?absent",
+        "[?",
+        "[",
+        "]",
+        "(",
+        ")",
+        "{",
+        "}",
+        ",",
+        ":",
+        "?",
+        "==",
+        "<",
+        "&&",
+        "||",
+        "!",
+        "-",
+        "+",
+        "*",
+        "/",
+        "%",
+        " in ",
+        "1",
+        "9223372036854775807",
+        "0",
+        "1.5e9",
+        "'é\\n'",
+        "'",
+        "\\",
+        "é",
+        ".",
+        "size(",
+        ".all(x, ",
+        ".map(x, ",
+        "quantity('1Gi')",
+        "semver('1.0.0')",
+        ".substring(",
+        ".split('')",
+    ];
+    let mut seed = 7u64;
+    let mut next = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    for _ in 0..20_000 {
+        let text: String = (0..1 + next(12)).map(|_| PIECES[next(PIECES.len())]).collect();
+        let _ = run(&text);
+    }
+}

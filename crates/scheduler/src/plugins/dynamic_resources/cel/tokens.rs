@@ -75,8 +75,8 @@ impl Reader<'_> {
 
     fn next(&mut self) -> Result<Token, String> {
         let Some(c) = self.peek() else { return Ok(Token::End) };
-        let after_dot = self.rest()[1.min(self.rest().len())..].starts_with(|c: char| c.is_ascii_digit());
-        if c.is_ascii_digit() || (c == '.' && after_dot) {
+        let fraction = self.rest().strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        if c.is_ascii_digit() || fraction {
             return self.number();
         }
         if let Some(prefix) = self.string_prefix() {
