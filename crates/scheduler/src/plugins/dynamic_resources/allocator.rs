@@ -16,6 +16,7 @@ use super::capacity::{Amounts, consumption, fits};
 use super::constraint::Constraint;
 use super::pools::{Counters, Pool, Slices, consumed, device_reaches};
 use super::requests::{Alternative, ClaimRequests};
+use super::settings::settings;
 
 /// The most devices a claim may have; the API's limit.
 const DEVICES_MAX: usize = 32;
@@ -529,7 +530,7 @@ impl<'a> Search<'a> {
             }
         }
         let results = chosen.iter().map(|choice| self.result(claim, choice)).collect();
-        allocation.config = config(claim, &allocation.chosen);
+        allocation.config = settings(claim, &allocation.chosen);
         allocation.result = AllocationResult {
             devices: DeviceAllocationResult { results },
             node_selector: self.node_selector(claim, chosen)?,
@@ -599,53 +600,4 @@ fn add_new(to: &mut Vec<NodeSelectorRequirement>, from: &[NodeSelectorRequiremen
             to.push(requirement.clone());
         }
     }
-}
-
-/// Settings for drivers: those of the classes in use, each once, then those of the claim that apply.
-fn config(claim: &ClaimRequests, chosen: &BTreeMap<String, usize>) -> Vec<serde_json::Value> {
-    let mut config: Vec<serde_json::Value> = Vec::new();
-    let mut of_class: BTreeMap<&str, std::ops::Range<usize>> = BTreeMap::new();
-    for request in &claim.requests {
-        let taken = chosen.get(&request.name).copied().unwrap_or(0);
-        let Some(alternative) = request.alternatives.get(taken) else { continue };
-        let Some(class) = &alternative.class else { continue };
-        if let Some(known) = of_class.get(class.metadata.name.as_str()) {
-            for entry in &mut config[known.clone()] {
-                if let Some(requests) = entry["requests"].as_array_mut() {
-                    requests.push(alternative.full_name.clone().into());
-                }
-            }
-            continue;
-        }
-        let start = config.len();
-        config.extend(class.spec.config.iter().map(|entry| with_source(entry, "FromClass", &[&alternative.full_name])));
-        of_class.insert(&class.metadata.name, start..config.len());
-    }
-    for entry in &claim.claim.spec.devices.config {
-        let names: Vec<&str> = entry["requests"].as_array().into_iter().flatten().filter_map(|n| n.as_str()).collect();
-        if names.is_empty() {
-            config.push(with_source(entry, "FromClaim", &[]));
-            continue;
-        }
-        for request in &claim.requests {
-            let taken = chosen.get(&request.name).copied().unwrap_or(0);
-            let full_name = request.alternatives.get(taken).map_or("", |alternative| alternative.full_name.as_str());
-            if names.iter().any(|name| *name == request.name || *name == full_name) {
-                config.push(with_source(entry, "FromClaim", &names));
-            }
-        }
-    }
-    config
-}
-
-fn with_source(entry: &serde_json::Value, source: &str, requests: &[&str]) -> serde_json::Value {
-    let mut entry = entry.clone();
-    if let Some(fields) = entry.as_object_mut() {
-        fields.insert("source".into(), source.into());
-        fields.remove("requests");
-        if !requests.is_empty() {
-            fields.insert("requests".into(), requests.into());
-        }
-    }
-    entry
 }

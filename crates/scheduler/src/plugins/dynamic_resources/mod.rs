@@ -14,6 +14,7 @@ mod extended_resources;
 mod pod_claims;
 mod pools;
 mod requests;
+mod settings;
 #[cfg(test)]
 mod tests;
 
