@@ -63,33 +63,92 @@ impl Resources {
     }
 }
 
-/// Reads an answer of aggregated discovery (`APIGroupDiscoveryList`): the first version that serves a resource is the
-/// preferred one.
-pub fn read_aggregated(json: &[u8]) -> Result<Vec<ApiResource>, serde_json::Error> {
-    let list: wire::GroupList = serde_json::from_slice(json)?;
-    let mut found: Vec<ApiResource> = Vec::new();
-    for group in list.items {
+/// One version of a group, as URLs name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupVersion {
+    /// API group, empty for core.
+    pub group: String,
+    /// API version.
+    pub version: String,
+}
+
+impl GroupVersion {
+    /// Where its resources are listed.
+    pub fn path(&self) -> String {
+        match self.group.is_empty() {
+            true => format!("/api/{}", self.version),
+            false => format!("/apis/{}/{}", self.group, self.version),
+        }
+    }
+}
+
+/// What a server says at `/api` or `/apis`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// Aggregated discovery: the resources themselves.
+    Resources(Vec<ApiResource>),
+    /// A server without it: the versions to ask one by one, those a group prefers first.
+    Versions(Vec<GroupVersion>),
+}
+
+/// Reads what a server says at `/api` or `/apis`: `APIGroupDiscoveryList`, `APIVersions` or `APIGroupList`.
+pub fn read_root(json: &[u8]) -> Result<Root, serde_json::Error> {
+    let root: wire::Root = serde_json::from_slice(json)?;
+    let group_version = |group: &str, version: String| GroupVersion { group: group.into(), version };
+    Ok(match root.kind.as_str() {
+        "APIVersions" => Root::Versions(root.versions.into_iter().map(|version| group_version("", version)).collect()),
+        "APIGroupList" => {
+            let mut versions = Vec::new();
+            for mut group in root.groups {
+                group.versions.sort_by_key(|each| each.version != group.preferred_version.version);
+                versions.extend(group.versions.into_iter().map(|each| group_version(&group.name, each.version)));
+            }
+            Root::Versions(versions)
+        }
+        _ => Root::Resources(aggregated(root.items)),
+    })
+}
+
+/// Adds the resources of an `APIResourceList` that no earlier, more preferred version serves.
+pub fn add_version(found: &mut Vec<ApiResource>, from: &GroupVersion, json: &[u8]) -> Result<(), serde_json::Error> {
+    let list: wire::ResourceList = serde_json::from_slice(json)?;
+    // Subresources are listed beside the resources they belong to.
+    for resource in list.resources.into_iter().filter(|resource| !resource.name.contains('/')) {
+        add(found, from, resource.name, resource.kind, resource.namespaced, resource.verbs);
+    }
+    Ok(())
+}
+
+fn aggregated(groups: Vec<wire::Group>) -> Vec<ApiResource> {
+    let mut found = Vec::new();
+    for group in groups {
         for version in group.versions.into_iter().filter(|version| version.freshness != "Stale") {
+            let from = GroupVersion { group: group.metadata.name.clone(), version: version.version };
             for resource in version.resources {
-                let known =
-                    |r: &ApiResource| r.resource.group == group.metadata.name && r.resource.plural == resource.resource;
-                if found.iter().any(known) {
-                    continue;
-                }
-                found.push(ApiResource {
-                    resource: Resource {
-                        group: group.metadata.name.clone().into(),
-                        version: version.version.clone().into(),
-                        plural: resource.resource.into(),
-                    },
-                    kind: resource.response_kind.kind,
-                    namespaced: resource.scope == "Namespaced",
-                    verbs: resource.verbs,
-                });
+                let namespaced = resource.scope == "Namespaced";
+                add(&mut found, &from, resource.resource, resource.response_kind.kind, namespaced, resource.verbs);
             }
         }
     }
-    Ok(found)
+    found
+}
+
+/// The first version that serves a resource is the preferred one.
+fn add(
+    found: &mut Vec<ApiResource>,
+    from: &GroupVersion,
+    plural: String,
+    kind: String,
+    namespaced: bool,
+    verbs: Vec<String>,
+) {
+    let known = |r: &ApiResource| r.resource.group == from.group && r.resource.plural == plural;
+    if found.iter().any(known) {
+        return;
+    }
+    let resource =
+        Resource { group: from.group.clone().into(), version: from.version.clone().into(), plural: plural.into() };
+    found.push(ApiResource { resource, kind, namespaced, verbs });
 }
 
 mod wire {
@@ -97,8 +156,43 @@ mod wire {
 
     #[derive(Deserialize, Default)]
     #[serde(default)]
-    pub(super) struct GroupList {
+    pub(super) struct Root {
+        pub(super) kind: String,
+        /// Of an `APIGroupDiscoveryList`.
         pub(super) items: Vec<Group>,
+        /// Of an `APIVersions`.
+        pub(super) versions: Vec<String>,
+        /// Of an `APIGroupList`.
+        pub(super) groups: Vec<LegacyGroup>,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    pub(super) struct LegacyGroup {
+        pub(super) name: String,
+        pub(super) versions: Vec<LegacyVersion>,
+        pub(super) preferred_version: LegacyVersion,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    pub(super) struct LegacyVersion {
+        pub(super) version: String,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    pub(super) struct ResourceList {
+        pub(super) resources: Vec<LegacyResource>,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    pub(super) struct LegacyResource {
+        pub(super) name: String,
+        pub(super) kind: String,
+        pub(super) namespaced: bool,
+        pub(super) verbs: Vec<String>,
     }
 
     #[derive(Deserialize, Default)]
@@ -140,18 +234,67 @@ mod wire {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn thing(group: &str, version: &str, kind: &str) -> ApiResource {
+        ApiResource {
+            resource: Resource {
+                group: group.to_owned().into(),
+                version: version.to_owned().into(),
+                plural: "things".into(),
+            },
+            kind: kind.into(),
+            namespaced: true,
+            verbs: vec!["get".into(), "delete".into()],
+        }
+    }
+
+    fn root(answer: Value) -> Root {
+        read_root(answer.to_string().as_bytes()).unwrap()
+    }
 
     #[test]
     fn the_first_version_of_a_resource_is_the_preferred_one() {
-        let resource = |kind: &str| serde_json::json!({"resource": "things", "scope": "Namespaced", "verbs": ["get", "delete"], "responseKind": {"kind": kind}});
-        let list = serde_json::json!({"items": [{"metadata": {"name": "g"}, "versions": [
-            {"version": "v2", "resources": [resource("Thing")]},
+        let resource = |kind: &str| json!({"resource": "things", "scope": "Namespaced", "verbs": ["get", "delete"], "responseKind": {"kind": kind}});
+        let list = json!({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "g"}, "versions": [
+            {"version": "v3", "freshness": "Stale", "resources": [resource("NewThing")]},
+            {"version": "v2", "freshness": "Current", "resources": [resource("Thing")]},
             {"version": "v1", "resources": [resource("OldThing")]},
         ]}]});
-        let found = read_aggregated(list.to_string().as_bytes()).unwrap();
-        assert_eq!(found.len(), 1);
-        assert_eq!((found[0].kind.as_str(), found[0].api_version().as_str()), ("Thing", "g/v2"));
-        assert!(found[0].namespaced && found[0].can(&["get", "delete"]) && !found[0].can(&["list"]));
+        assert_eq!(root(list), Root::Resources(vec![thing("g", "v2", "Thing")]));
+        let found = thing("g", "v2", "Thing");
+        assert!(found.can(&["get", "delete"]) && !found.can(&["list"]));
+        assert_eq!(found.api_version(), "g/v2");
+    }
+
+    #[test]
+    fn a_server_without_aggregated_discovery_names_its_versions_preferred_first() {
+        let paths = |root| match root {
+            Root::Versions(versions) => versions.iter().map(GroupVersion::path).collect::<Vec<_>>(),
+            Root::Resources(resources) => panic!("{resources:?}"),
+        };
+        assert_eq!(paths(root(json!({"kind": "APIVersions", "versions": ["v1"]}))), ["/api/v1"]);
+        let groups = json!([
+            {"name": "g", "versions": [{"version": "v1"}, {"version": "v2"}, {"version": "v3"}], "preferredVersion": {"version": "v2"}},
+            {"name": "h", "versions": [{"version": "v1beta1"}]},
+        ]);
+        let list = json!({"kind": "APIGroupList", "groups": groups});
+        assert_eq!(paths(root(list)), ["/apis/g/v2", "/apis/g/v1", "/apis/g/v3", "/apis/h/v1beta1"]);
+    }
+
+    #[test]
+    fn the_lists_of_the_versions_add_up_to_the_same() {
+        let list = |kind: &str| {
+            let resource =
+                |name: &str| json!({"name": name, "kind": kind, "namespaced": true, "verbs": ["get", "delete"]});
+            json!({"resources": [resource("things"), resource("things/status")]}).to_string()
+        };
+        let from = |version: &str| GroupVersion { group: "g".into(), version: version.into() };
+        let mut found = Vec::new();
+        add_version(&mut found, &from("v2"), list("Thing").as_bytes()).unwrap();
+        add_version(&mut found, &from("v1"), list("OldThing").as_bytes()).unwrap();
+        assert_eq!(found, [thing("g", "v2", "Thing")]);
     }
 }
