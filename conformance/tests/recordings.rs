@@ -40,6 +40,26 @@ fn every_recorded_table_row_is_equal() {
 }
 
 #[test]
+fn every_recorded_scheduler_configuration_is_equal() {
+    all_equal("config", 180);
+}
+
+#[test]
+fn every_recorded_decision_is_equal() {
+    all_equal("decisions", 560);
+}
+
+#[test]
+fn every_recorded_queueing_hint_is_equal() {
+    all_equal("queueing-hints", 706);
+}
+
+#[test]
+fn every_recorded_request_is_equal() {
+    all_equal("requests", 240);
+}
+
+#[test]
 fn every_recorded_selector_is_equal() {
     all_equal("selectors", 1498);
 }

@@ -1,5 +1,6 @@
 //! The suites, one module each.
 
+mod config;
 mod controllers;
 mod decisions;
 mod http;
@@ -54,6 +55,7 @@ pub struct Suite {
 
 /// Every suite there is.
 pub const SUITES: &[Suite] = &[
+    Suite { name: "config", check: config::check },
     Suite { name: "controllers", check: controllers::check },
     Suite { name: "decisions", check: decisions::check },
     Suite { name: "http", check: http::check },

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use bayplan_client::Client;
 use bayplan_runner::controllers::{ControllersConfig, run_controllers};
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
-use bayplan_scheduler::config::Configuration;
+use bayplan_scheduler::config::{self, Configuration};
 use tokio::sync::watch;
 
 use crate::args::{Connection, ControllerManager, Scheduler};
@@ -12,16 +12,7 @@ use crate::shutdown;
 
 /// Runs the scheduler until asked to stop.
 pub(crate) async fn run_scheduler_alone(args: Scheduler) -> Result<()> {
-    let mut configuration = match &args.config {
-        None => Configuration::default(),
-        Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Configuration::from_yaml(&text).with_context(|| format!("cannot use {}", path.display()))?
-        }
-    };
-    if let Some(leader_elect) = args.leader_elect {
-        configuration.leader_election.leader_elect = leader_elect;
-    }
+    let configuration = configuration(&args)?;
     let mut connection = args.connection;
     if !configuration.client_connection.kubeconfig.is_empty() {
         connection.kubeconfig = Some(configuration.client_connection.kubeconfig.as_str().into());
@@ -30,6 +21,22 @@ pub(crate) async fn run_scheduler_alone(args: Scheduler) -> Result<()> {
     let config = SchedulerConfig { configuration, ..SchedulerConfig::default() }.with_leader_election();
     until_stopped(|stopping| run_scheduler(client, config, stopping)).await??;
     Ok(())
+}
+
+/// The configuration of the file, or the default one, with what the command line says about it.
+fn configuration(args: &Scheduler) -> Result<Configuration> {
+    let Some(path) = &args.config else {
+        let mut configuration = Configuration::default();
+        configuration.leader_election.leader_elect = args.leader_elect.unwrap_or(true);
+        return Ok(configuration);
+    };
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let unusable = || format!("cannot use {}", path.display());
+    let mut completed = config::load(&text).with_context(unusable)?;
+    if let Some(leader_elect) = args.leader_elect {
+        completed["leaderElection"]["leaderElect"] = leader_elect.into();
+    }
+    Configuration::from_completed(completed).with_context(unusable)
 }
 
 /// Runs the controllers until asked to stop.

@@ -157,25 +157,32 @@ pub struct TermMatcher {
 impl TermMatcher {
     /// Prepares a term; `path` is the prefix of error texts.
     pub fn new(term: &NodeSelectorTerm, path: &str) -> Result<Self, String> {
+        Self::prepare(term, path).map_err(|errors| aggregate(errors.into_iter().map(aggregate).collect()))
+    }
+
+    /// Everything that is wrong with a term, each with its path.
+    pub fn errors(term: &NodeSelectorTerm, path: &str) -> Vec<String> {
+        Self::prepare(term, path).err().unwrap_or_default().concat()
+    }
+
+    /// Prepares a term; the errors are grouped by requirement.
+    fn prepare(term: &NodeSelectorTerm, path: &str) -> Result<Self, Vec<Vec<String>>> {
         let mut errors = Vec::new();
         let mut labels = Vec::with_capacity(term.match_expressions.len());
         for (i, expression) in term.match_expressions.iter().enumerate() {
             match label_requirement(expression, &format!("{path}.matchExpressions[{i}]")) {
                 Ok(requirement) => labels.push(requirement),
-                Err(error) => errors.push(error),
+                Err(wrong) => errors.push(wrong),
             }
         }
         let mut names = Vec::with_capacity(term.match_fields.len());
         for (i, field) in term.match_fields.iter().enumerate() {
             match name_requirement(field, &format!("{path}.matchFields[{i}]")) {
                 Ok(requirement) => names.push(requirement),
-                Err(error) => errors.push(error),
+                Err(wrong) => errors.push(vec![wrong]),
             }
         }
-        match errors.len() {
-            0 => Ok(TermMatcher { labels, names }),
-            _ => Err(aggregate(errors)),
-        }
+        if errors.is_empty() { Ok(TermMatcher { labels, names }) } else { Err(errors) }
     }
 
     /// Whether all requirements hold; an empty name skips those on fields.
@@ -192,7 +199,7 @@ impl NodeSelectorTerm {
     }
 }
 
-fn label_requirement(expression: &NodeSelectorRequirement, path: &str) -> Result<Requirement, String> {
+fn label_requirement(expression: &NodeSelectorRequirement, path: &str) -> Result<Requirement, Vec<String>> {
     use crate::label_selector::Operator::*;
     let operator = match expression.operator.as_str() {
         "In" => In,
@@ -201,12 +208,10 @@ fn label_requirement(expression: &NodeSelectorRequirement, path: &str) -> Result
         "DoesNotExist" => DoesNotExist,
         "Gt" => GreaterThan,
         "Lt" => LessThan,
-        other => return Err(format!("{path}.operator: Unsupported value: {other:?}")),
+        other => return Err(vec![format!("{path}.operator: Unsupported value: {other:?}")]),
     };
-    Requirement::new(&expression.key, operator, expression.values.clone()).map_err(|error| {
-        let errors: Vec<String> = error.errors().iter().map(|error| format!("{path}.{error}")).collect();
-        aggregate(errors)
-    })
+    Requirement::new(&expression.key, operator, expression.values.clone())
+        .map_err(|error| error.errors().iter().map(|error| format!("{path}.{error}")).collect())
 }
 
 /// Several errors as one text, as upstream's aggregates are printed.

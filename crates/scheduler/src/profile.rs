@@ -57,12 +57,12 @@ pub enum Error {
     #[error("at least one bind plugin is needed for profile with scheduler name {0:?}")]
     NoBind(String),
     /// Weights too large to add up.
-    #[error("score plugins: total score of Score plugins could overflow")]
-    Overflow,
+    #[error("{0} plugins: total score of Score plugins could overflow")]
+    Overflow(&'static str),
 }
 
 /// All extension points in the order in which they are expanded.
-const POINTS: [Points; 12] = [
+const POINTS: [Points; 14] = [
     Points::PRE_FILTER,
     Points::FILTER,
     Points::POST_FILTER,
@@ -75,6 +75,8 @@ const POINTS: [Points; 12] = [
     Points::PERMIT,
     Points::PRE_ENQUEUE,
     Points::QUEUE_SORT,
+    Points::PLACEMENT_GENERATE,
+    Points::PLACEMENT_SCORE,
 ];
 
 /// The plugins of one `schedulerName`.
@@ -87,6 +89,7 @@ pub struct Profile {
     /// By the position of the point in [`POINTS`].
     order: [Vec<usize>; POINTS.len()],
     weights: Vec<i64>,
+    placement_weights: Vec<i64>,
     /// By plugin, with upstream's additions; empty for plugins that reject nobody.
     registrations: BTreeMap<PluginName, (usize, Vec<Registration>)>,
 }
@@ -103,10 +106,18 @@ impl Profile {
         for (slot, point) in order.iter_mut().zip(POINTS) {
             *slot = expand(&plugins, &config.plugins, point, std::mem::take(slot))?;
         }
-        let weights = weights(&plugins, &config.plugins)?;
+        let weights_at = |point| weights(&plugins, &config.plugins, point);
+        let (weights, placement_weights) = (weights_at(Points::SCORE)?, weights_at(Points::PLACEMENT_SCORE)?);
         let registrations = registrations(&plugins);
-        let profile =
-            Profile { name, percentage: config.percentage_of_nodes_to_score, plugins, order, weights, registrations };
+        let profile = Profile {
+            name,
+            percentage: config.percentage_of_nodes_to_score,
+            plugins,
+            order,
+            weights,
+            placement_weights,
+            registrations,
+        };
         match profile.at(Points::QUEUE_SORT).len() {
             1 => {}
             count => return Err(Error::QueueSort { name: profile.name, count }),
@@ -148,6 +159,18 @@ impl Profile {
     /// The plugin that orders the queue.
     pub(crate) fn queue_sort(&self) -> &AnyPlugin {
         &self.plugins[self.at(Points::QUEUE_SORT)[0]]
+    }
+
+    /// The plugins of every extension point that has any, in order, with their weights where they score.
+    pub fn expanded(&self) -> impl Iterator<Item = (Points, Vec<(PluginName, Option<i64>)>)> {
+        POINTS.into_iter().zip(&self.order).filter(|(_, order)| !order.is_empty()).map(|(point, order)| {
+            let weight = |at: usize| match point {
+                Points::SCORE => Some(self.weights[at]),
+                Points::PLACEMENT_SCORE => Some(self.placement_weights[at]),
+                _ => None,
+            };
+            (point, order.iter().map(|&at| (self.plugins[at].name(), weight(at))).collect())
+        })
     }
 
     /// False when any feasible node is as good as another.
@@ -237,13 +260,13 @@ fn expand(plugins: &[AnyPlugin], config: &Plugins, point: Points, named: Vec<usi
     Ok(first.into_iter().chain(added).chain(last).collect())
 }
 
-/// Weights: the first of the `score` and `multiPoint` lists that names the plugin; 0 means 1.
-fn weights(plugins: &[AnyPlugin], config: &Plugins) -> Result<Vec<i64>, Error> {
+/// Weights: the first of the point's and the `multiPoint` lists that names the plugin; 0 means 1.
+fn weights(plugins: &[AnyPlugin], config: &Plugins, point: Points) -> Result<Vec<i64>, Error> {
     let mut weights = vec![0; plugins.len()];
     let mut total: i64 = 0;
-    for entry in config.score.enabled.iter().chain(&config.multi_point.enabled) {
+    for entry in config.set(point).enabled.iter().chain(&config.multi_point.enabled) {
         let Some(at) = plugins.iter().position(|plugin| plugin.name() == entry.name) else { continue };
-        if weights[at] != 0 || !plugins[at].points().has(Points::SCORE) {
+        if weights[at] != 0 || !plugins[at].points().has(point) {
             continue;
         }
         weights[at] = match entry.weight.unwrap_or(0) {
@@ -251,8 +274,9 @@ fn weights(plugins: &[AnyPlugin], config: &Plugins) -> Result<Vec<i64>, Error> {
             weight => i64::from(weight),
         };
         let most = weights[at].saturating_mul(MAX_NODE_SCORE);
-        if most > i64::MAX - total {
-            return Err(Error::Overflow);
+        // Upstream's subtraction wraps: after a negative weight nothing fits any more.
+        if most > i64::MAX.wrapping_sub(total) {
+            return Err(Error::Overflow(if point == Points::SCORE { "score" } else { "placement score" }));
         }
         total += most;
     }

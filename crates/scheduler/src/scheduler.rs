@@ -52,6 +52,9 @@ pub enum Error {
         /// The first profile's plugin.
         first: PluginName,
     },
+    /// Profiles order the queue with different arguments.
+    #[error("initializing profiles: different queue sort plugin args for profile {0:?}")]
+    QueueSortArgs(String),
 }
 
 /// Something the scheduler is told.
@@ -104,6 +107,10 @@ impl Scheduler {
             {
                 let (own, first) = (profile.queue_sort().name(), first.queue_sort().name());
                 return Err(Error::QueueSort { name: profile.name.clone(), own, first });
+            }
+            let plugin = profile.queue_sort().name();
+            if config.args(plugin) != configuration.profiles[0].args(plugin) {
+                return Err(Error::QueueSortArgs(profile.name.clone()));
             }
             profiles.push(Arc::new(profile));
         }

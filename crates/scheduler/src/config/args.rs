@@ -7,6 +7,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::GoDuration;
+
 /// Reads the arguments of a plugin; null means all defaults.
 pub fn read<T: DeserializeOwned + Default>(args: &Value) -> Result<T, String> {
     match args {
@@ -168,30 +170,6 @@ impl Default for DynamicResourcesArgs {
 impl DynamicResourcesArgs {
     /// The binding timeout as a duration.
     pub fn binding_timeout(&self) -> Result<Duration, String> {
-        duration(&self.binding_timeout).ok_or_else(|| format!("time: invalid duration {:?}", self.binding_timeout))
+        GoDuration::parse(&self.binding_timeout).map(GoDuration::unsigned)
     }
-}
-
-/// Reads a duration as Go writes it: `1h30m`, `10s`, `250ms`.
-fn duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() && rest != "0" {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        let seconds = match &rest[..unit] {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        rest = &rest[unit..];
-        total = total.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
-    }
-    Some(total)
 }

@@ -1,9 +1,11 @@
 //! The defaults of a configuration: which plugins run, and how a profile's own sets change that.
 
-use super::{
-    API_VERSION, ClientConnection, Configuration, DEFAULT_SCHEDULER_NAME, LeaderElection, PluginRef, PluginSet,
-    Plugins, ProfileConfig,
-};
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::load::list;
+use super::{API_VERSION, DEFAULT_SCHEDULER_NAME, schema};
 
 /// Upstream's default plugins of v1.36 with their weights, in order.
 const DEFAULT_PLUGINS: [(&str, i32); 20] = [
@@ -29,62 +31,127 @@ const DEFAULT_PLUGINS: [(&str, i32); 20] = [
     ("NodeDeclaredFeatures", 0),
 ];
 
-impl Configuration {
-    /// What an empty file says, before defaults that depend on other fields.
-    pub(super) fn bare() -> Self {
-        Configuration {
-            api_version: API_VERSION.to_owned(),
-            kind: "KubeSchedulerConfiguration".to_owned(),
-            parallelism: 16,
-            percentage_of_nodes_to_score: None,
-            pod_initial_backoff_seconds: 1,
-            pod_max_backoff_seconds: 10,
-            profiles: Vec::new(),
-            extenders: Vec::new(),
-            leader_election: LeaderElection::default(),
-            client_connection: ClientConnection::default(),
-            enable_profiling: true,
-            enable_contention_profiling: true,
-            delay_cache_until_active: false,
-        }
-    }
+/// Fills a checked configuration in. Zero and absent are the same where upstream has no pointer.
+pub(super) fn apply(value: &mut Value) {
+    let zero = |value: &Value| {
+        value.is_null() || value.as_f64() == Some(0.0) || value.as_str().is_some_and(|t| t.is_empty() || t == "0s")
+    };
+    let absent = |value: &Value| value.is_null();
+    default(value, &absent, json!({ "parallelism": 16, "percentageOfNodesToScore": 0 }));
+    default(value, &absent, json!({ "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 10 }));
+    default(value, &absent, json!({ "leaderElection": {}, "clientConnection": {}, "enableProfiling": true }));
+    let profiling = value["enableProfiling"].clone();
+    default(value, &absent, json!({ "enableContentionProfiling": profiling }));
+    let election = &mut value["leaderElection"];
+    default(election, &absent, json!({ "leaderElect": true }));
+    default(election, &zero, json!({ "leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "2s" }));
+    default(election, &zero, json!({ "resourceLock": "leases", "resourceName": "kube-scheduler" }));
+    default(election, &zero, json!({ "resourceNamespace": "kube-system" }));
+    let connection = &mut value["clientConnection"];
+    default(
+        connection,
+        &zero,
+        json!({ "contentType": "application/vnd.kubernetes.protobuf", "qps": 50, "burst": 100 }),
+    );
 
-    /// Applies the defaults that depend on other fields. It is applied exactly once.
-    pub(super) fn complete(&mut self) {
-        if self.profiles.is_empty() {
-            self.profiles.push(ProfileConfig::default());
-        }
-        if let [only] = self.profiles.as_mut_slice() {
-            only.scheduler_name.get_or_insert_with(|| DEFAULT_SCHEDULER_NAME.to_owned());
-        }
-        for profile in &mut self.profiles {
-            profile.plugins = merge_all(std::mem::take(&mut profile.plugins));
+    if list(value, "profiles").is_empty() {
+        value["profiles"] = json!([{}]);
+    }
+    let profiles = list(value, "profiles");
+    if let [only] = profiles {
+        default(only, &absent, json!({ "schedulerName": DEFAULT_SCHEDULER_NAME }));
+    }
+    profiles.iter_mut().for_each(complete_profile);
+}
+
+/// Sets fields that are missing, by the caller's idea of that.
+fn default(value: &mut Value, missing: &dyn Fn(&Value) -> bool, defaults: Value) {
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    let (Value::Object(map), Value::Object(defaults)) = (value, defaults) else { return };
+    for (name, default) in defaults {
+        let field = map.entry(name).or_insert(Value::Null);
+        if missing(field) {
+            *field = default;
         }
     }
 }
 
-fn merge_all(custom: Plugins) -> Plugins {
-    let enabled = DEFAULT_PLUGINS.map(|(name, weight)| PluginRef { name: name.to_owned(), weight: Some(weight) });
-    // Only multiPoint has defaults; merging other sets with nothing leaves them as they are.
-    Plugins { multi_point: merge(enabled.into(), custom.multi_point.clone()), ..custom }
+fn complete_profile(profile: &mut Value) {
+    default(profile, &Value::is_null, json!({ "plugins": {}, "pluginConfig": [] }));
+    let multi_point = &mut profile["plugins"]["multiPoint"];
+    *multi_point = merge(multi_point);
+    let mut enabled = BTreeSet::new();
+    for set in profile["plugins"].as_object().into_iter().flat_map(Map::values) {
+        let plugins = set["enabled"].as_array().into_iter().flatten();
+        enabled.extend(plugins.filter_map(|plugin| plugin["name"].as_str()).map(str::to_owned));
+    }
+    let configs = list(profile, "pluginConfig");
+    // An entry without arguments is there, and gets none.
+    let named: BTreeSet<String> = configs.iter().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect();
+    let Some(configs) = profile["pluginConfig"].as_array_mut() else { return };
+    for name in enabled.difference(&named) {
+        let kind = format!("{name}Args");
+        let Some(of) = schema::args(&kind) else { continue };
+        let mut args = json!({ "apiVersion": API_VERSION, "kind": kind });
+        apply_args(name, &mut args);
+        schema::write(&mut args, of);
+        configs.push(json!({ "name": name, "args": args }));
+    }
+}
+
+/// Fills the arguments of a plugin in.
+pub(super) fn apply_args(name: &str, args: &mut Value) {
+    let absent = &|value: &Value| value.is_null();
+    match name {
+        "DefaultPreemption" => {
+            default(args, absent, json!({ "minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 100 }));
+        }
+        "DynamicResources" => default(args, absent, json!({ "filterTimeout": "10s", "bindingTimeout": "10m0s" })),
+        "InterPodAffinity" => default(args, absent, json!({ "hardPodAffinityWeight": 1 })),
+        "VolumeBinding" => default(args, absent, json!({ "bindTimeoutSeconds": 600 })),
+        "PodTopologySpread" => {
+            let empty = |value: &Value| value.as_str().is_none_or(str::is_empty);
+            default(args, &empty, json!({ "defaultingType": "System" }));
+        }
+        "NodeResourcesBalancedAllocation" => default_resources(args),
+        "NodeResourcesFit" => {
+            default(args, absent, json!({ "scoringStrategy": { "type": "LeastAllocated" } }));
+            default_resources(&mut args["scoringStrategy"]);
+        }
+        _ => {}
+    }
+}
+
+/// Cpu and memory when nothing is listed; a weight of 0 is 1.
+fn default_resources(owner: &mut Value) {
+    let empty = |value: &Value| value.as_array().is_none_or(Vec::is_empty);
+    default(owner, &empty, json!({ "resources": [{ "name": "cpu" }, { "name": "memory" }] }));
+    for resource in list(owner, "resources") {
+        default(resource, &|weight| weight.as_i64().is_none_or(|weight| weight == 0), json!({ "weight": 1 }));
+    }
 }
 
 /// Drops disabled defaults, puts a custom entry in the place of the default of the same name, appends the others.
-fn merge(defaults: Vec<PluginRef>, custom: PluginSet) -> PluginSet {
-    let disabled = |name: &str| custom.disabled.iter().any(|plugin| plugin.name == name);
-    let mut replaced = vec![false; custom.enabled.len()];
+/// Only `multiPoint` has defaults; merging other sets with nothing leaves them as they are.
+fn merge(custom: &Value) -> Value {
+    let entries = |field: &str| custom[field].as_array().cloned().unwrap_or_default();
+    let (own, disabled) = (entries("enabled"), entries("disabled"));
+    let is_disabled = |name: &str| disabled.iter().any(|plugin| plugin["name"] == name);
+    let mut replaced = vec![false; own.len()];
     let mut enabled = Vec::new();
-    if !disabled("*") {
-        for default in defaults.into_iter().filter(|plugin| !disabled(&plugin.name)) {
-            match custom.enabled.iter().rposition(|plugin| plugin.name == default.name) {
+    if !is_disabled("*") {
+        for (name, weight) in DEFAULT_PLUGINS.into_iter().filter(|(name, _)| !is_disabled(name)) {
+            match own.iter().rposition(|plugin| plugin["name"] == name) {
                 Some(at) => {
                     replaced[at] = true;
-                    enabled.push(custom.enabled[at].clone());
+                    enabled.push(own[at].clone());
                 }
-                None => enabled.push(default),
+                None => enabled.push(json!({ "name": name, "weight": weight })),
             }
         }
     }
-    enabled.extend(custom.enabled.iter().zip(replaced).filter(|(_, used)| !used).map(|(plugin, _)| plugin.clone()));
-    PluginSet { enabled, disabled: custom.disabled }
+    enabled.extend(own.iter().zip(replaced).filter(|(_, used)| !used).map(|(plugin, _)| plugin.clone()));
+    json!({ "enabled": enabled, "disabled": disabled })
 }

@@ -3,11 +3,18 @@
 pub mod args;
 mod defaults;
 mod duration;
+mod load;
+mod schema;
+mod validation;
+mod yaml;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use duration::GoDuration;
+pub use load::load;
+pub(crate) use validation::validate_args;
+pub use validation::{aggregate, validate};
 
 use crate::framework::Points;
 
@@ -19,38 +26,17 @@ pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not YAML, or not of the right shape.
+    /// Not YAML, of another kind, or with fields nobody knows.
     #[error("{0}")]
     Decode(String),
-    /// Another kind or version.
-    #[error("couldn't decode as KubeSchedulerConfiguration, got {0}: ")]
-    Kind(String),
-    /// A value out of its range.
-    #[error("{field}: Invalid value: {value}: {detail}")]
-    Invalid {
-        /// Which field.
-        field: String,
-        /// What was given.
-        value: String,
-        /// What is allowed.
-        detail: &'static str,
-    },
-    /// A missing value.
-    #[error("{0}: Required value")]
-    Required(String),
-    /// A value given twice.
-    #[error("{field}: Duplicate value: {value:?}")]
-    Duplicate {
-        /// Which field.
-        field: String,
-        /// What was given.
-        value: String,
-    },
+    /// With values that make no sense.
+    #[error("{}", aggregate(.0))]
+    Invalid(Vec<String>),
 }
 
 /// The configuration with all defaults applied.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Configuration {
     /// Always [`API_VERSION`].
     pub api_version: String,
@@ -67,6 +53,7 @@ pub struct Configuration {
     /// One per `schedulerName`.
     pub profiles: Vec<ProfileConfig>,
     /// HTTP extenders.
+    #[serde(default)]
     pub extenders: Vec<Value>,
     /// Leader election.
     pub leader_election: LeaderElection,
@@ -77,20 +64,20 @@ pub struct Configuration {
     /// And of its locks.
     pub enable_contention_profiling: bool,
     /// Opens informers only once leading.
+    #[serde(default)]
     pub delay_cache_until_active: bool,
 }
 
 impl Default for Configuration {
     fn default() -> Self {
-        let mut configuration = Configuration::bare();
-        configuration.complete();
-        configuration
+        let empty = json!({ "apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration" });
+        Configuration::from_value(empty).expect("the defaults are valid")
     }
 }
 
 /// Who of several schedulers decides.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct LeaderElection {
     /// Whether there is an election at all.
     pub leader_elect: bool,
@@ -108,23 +95,9 @@ pub struct LeaderElection {
     pub resource_namespace: String,
 }
 
-impl Default for LeaderElection {
-    fn default() -> Self {
-        LeaderElection {
-            leader_elect: true,
-            lease_duration: GoDuration::from_secs(15),
-            renew_deadline: GoDuration::from_secs(10),
-            retry_period: GoDuration::from_secs(2),
-            resource_lock: "leases".to_owned(),
-            resource_name: "kube-scheduler".to_owned(),
-            resource_namespace: "kube-system".to_owned(),
-        }
-    }
-}
-
 /// How to reach the API server.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ClientConnection {
     /// The kubeconfig; empty leaves it to the command line.
     pub kubeconfig: String,
@@ -132,27 +105,25 @@ pub struct ClientConnection {
     pub accept_content_types: String,
     /// Accepted; we send JSON.
     pub content_type: String,
-    /// Requests per second of each lane; 0 when not given.
+    /// Requests per second of each lane.
     pub qps: f32,
-    /// How many requests a lane may send at once; 0 when not given.
+    /// How many requests a lane may send at once.
     pub burst: i32,
 }
 
 impl ClientConnection {
-    /// Requests per second and burst, when a budget was asked for; a negative rate is none, as in client-go.
+    /// Requests per second and burst, when a budget was asked for. Upstream's defaults of 50 and 100 are none: they
+    /// are known to hold schedulers up, and nobody chose them. A negative rate is none either, as in client-go.
     pub fn limit(&self) -> Option<(f64, u32)> {
-        if self.qps < 0.0 || (self.qps == 0.0 && self.burst == 0) {
-            return None;
-        }
-        let qps = if self.qps == 0.0 { 50.0 } else { self.qps };
-        let burst = u32::try_from(self.burst).ok().filter(|burst| *burst > 0).unwrap_or(100);
-        Some((f64::from(qps), burst))
+        let unchosen = self.qps == 50.0 && self.burst == 100;
+        let burst = u32::try_from(self.burst).unwrap_or(0);
+        (self.qps > 0.0 && !unchosen).then_some((f64::from(self.qps), burst))
     }
 }
 
 /// One profile.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ProfileConfig {
     /// The `schedulerName` of its pods.
     pub scheduler_name: Option<String>,
@@ -164,9 +135,16 @@ pub struct ProfileConfig {
     pub plugin_config: Vec<PluginConfig>,
 }
 
+impl ProfileConfig {
+    /// The arguments of a plugin.
+    pub fn args(&self, plugin: &str) -> Option<&Value> {
+        self.plugin_config.iter().find(|config| config.name == plugin).map(|config| &config.args)
+    }
+}
+
 /// The arguments of one plugin.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct PluginConfig {
     /// The plugin.
     pub name: String,
@@ -176,7 +154,7 @@ pub struct PluginConfig {
 
 /// The plugins of a profile by extension point.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs)]
 pub struct Plugins {
     pub pre_enqueue: PluginSet,
@@ -198,7 +176,7 @@ pub struct Plugins {
 
 /// The plugins of one extension point.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct PluginSet {
     /// Those that run, in order.
     pub enabled: Vec<PluginRef>,
@@ -208,7 +186,7 @@ pub struct PluginSet {
 
 /// A plugin by name.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct PluginRef {
     /// Its name.
     pub name: String,
@@ -232,6 +210,8 @@ impl Plugins {
             Points::PRE_BIND => &self.pre_bind,
             Points::BIND => &self.bind,
             Points::POST_BIND => &self.post_bind,
+            Points::PLACEMENT_GENERATE => &self.placement_generate,
+            Points::PLACEMENT_SCORE => &self.placement_score,
             _ => &self.multi_point,
         }
     }
@@ -240,56 +220,71 @@ impl Plugins {
 impl Configuration {
     /// Reads a configuration file (YAML or JSON) and applies all defaults.
     pub fn from_yaml(text: &str) -> Result<Self, Error> {
-        let value: Value = serde_saphyr::from_str(text).map_err(|error| Error::Decode(error.to_string()))?;
-        Configuration::from_value(value)
+        Configuration::from_completed(load(text)?)
     }
 
     /// Reads a decoded configuration and applies all defaults.
     pub fn from_value(value: Value) -> Result<Self, Error> {
-        let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (version, kind) = (text("apiVersion"), text("kind"));
-        if version != API_VERSION || kind != "KubeSchedulerConfiguration" {
-            return Err(Error::Kind(format!("{version}, Kind={kind}")));
-        }
-        let mut configuration: Configuration =
-            serde_json::from_value(value).map_err(|error| Error::Decode(error.to_string()))?;
-        configuration.complete();
-        configuration.validate()?;
-        Ok(configuration)
+        let text = value.to_string();
+        Configuration::from_completed(load::complete(value, &text, Vec::new())?)
     }
 
-    fn validate(&self) -> Result<(), Error> {
-        let invalid = |field: &str, value: &dyn ToString, detail| {
-            Err(Error::Invalid { field: field.to_owned(), value: value.to_string(), detail })
-        };
-        if self.parallelism <= 0 {
-            return invalid("parallelism", &self.parallelism, "should be an integer value greater than zero");
+    /// Validates and reads a configuration that [`load`] has completed.
+    pub fn from_completed(value: Value) -> Result<Self, Error> {
+        let errors = validate(&value);
+        if !errors.is_empty() {
+            return Err(Error::Invalid(errors));
         }
-        if let Some(percentage) = self.percentage_of_nodes_to_score
-            && !(0..=100).contains(&percentage)
-        {
-            return invalid("percentageOfNodesToScore", &percentage, "not in valid range [0-100]");
+        serde_json::from_value(value).map_err(|error| Error::Decode(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configured(fields: Value) -> Result<Configuration, Error> {
+        let mut config = json!({ "apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration" });
+        for (name, value) in fields.as_object().unwrap() {
+            config[name] = value.clone();
         }
-        if self.pod_initial_backoff_seconds <= 0 {
-            let value = self.pod_initial_backoff_seconds;
-            return invalid("podInitialBackoffSeconds", &value, "must be greater than 0");
+        Configuration::from_yaml(&config.to_string())
+    }
+
+    #[test]
+    fn requests_are_throttled_only_when_somebody_chose_a_budget() {
+        for (connection, expected) in [
+            (json!({}), None),
+            (json!({ "qps": 50, "burst": 100 }), None),
+            (json!({ "qps": 20 }), Some((20.0, 100))),
+            (json!({ "burst": 7 }), Some((50.0, 7))),
+            (json!({ "qps": -1 }), None),
+        ] {
+            let configuration = configured(json!({ "clientConnection": connection })).unwrap();
+            assert_eq!(configuration.client_connection.limit(), expected, "{connection}");
         }
-        if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds {
-            return invalid(
-                "podMaxBackoffSeconds",
-                &self.pod_max_backoff_seconds,
-                "must be greater than or equal to PodInitialBackoffSeconds",
-            );
+    }
+
+    #[test]
+    fn strange_files_are_refused_and_never_fatal() {
+        for text in ["", "[]", "null", "- a", "a: b", "{", "\t", "kind: [1]\napiVersion: {}", "? [a]: b"] {
+            assert!(Configuration::from_yaml(text).is_err(), "{text:?}");
         }
-        for (i, profile) in self.profiles.iter().enumerate() {
-            let field = format!("profiles[{i}].schedulerName");
-            let Some(name) = profile.scheduler_name.as_ref().filter(|name| !name.is_empty()) else {
-                return Err(Error::Required(field));
-            };
-            if let Some(first) = self.profiles[..i].iter().position(|p| p.scheduler_name.as_ref() == Some(name)) {
-                return Err(Error::Duplicate { field, value: format!("profiles[{first}].schedulerName") });
-            }
+        for fields in [
+            json!({ "profiles": [null] }),
+            json!({ "profiles": [{ "plugins": null, "pluginConfig": [null] }] }),
+            json!({ "profiles": [{ "plugins": { "score": { "enabled": [null] }, "multiPoint": null } }] }),
+            json!({ "leaderElection": null, "clientConnection": null, "extenders": [null] }),
+        ] {
+            // Whatever the verdict, there is one.
+            let _ = configured(fields);
         }
-        Ok(())
+    }
+
+    #[test]
+    fn every_error_is_told() {
+        let wrong = json!({ "parallelism": 0, "podInitialBackoffSeconds": 0 });
+        let error = configured(wrong).unwrap_err().to_string();
+        assert!(error.starts_with("[parallelism: ") && error.contains(", podInitialBackoffSeconds: "), "{error}");
     }
 }

@@ -74,6 +74,10 @@ points! {
     BIND = 10, "BindPlugin";
     /// Is told that the pod was bound.
     POST_BIND = 11, "PostBindPlugin";
+    /// Proposes sets of nodes for a group of pods; configured and not run, as upstream's gate for it is off.
+    PLACEMENT_GENERATE = 12, "PlacementGeneratePlugin";
+    /// Scores such a set.
+    PLACEMENT_SCORE = 13, "PlacementScorePlugin";
 }
 
 impl Points {

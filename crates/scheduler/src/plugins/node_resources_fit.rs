@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, DEVICE_CLASS_PREFIX, NodeInfo};
 use crate::config::args::{NodeResourcesFitArgs, ResourceSpec, UtilizationShapePoint, read, resources_or_default};
+use crate::config::validate_args;
 use crate::framework::*;
 use crate::plugins::dynamic_resources::Census;
 
@@ -44,42 +45,18 @@ pub(super) struct State {
 
 impl NodeResourcesFit {
     pub(super) fn new(args: &Value) -> Result<Self, String> {
+        if !args.is_null() {
+            validate_args("NodeResourcesFit", args)?;
+        }
         let args: NodeResourcesFitArgs = read(args)?;
-        let given = args.scoring_strategy.unwrap_or_else(|| crate::config::args::ScoringStrategy {
-            kind: "LeastAllocated".into(),
-            ..Default::default()
-        });
-        let shape = given.requested_to_capacity_ratio.map(|ratio| ratio.shape);
-        let strategy = match (given.kind.as_str(), shape) {
-            ("LeastAllocated", None) => Strategy::LeastAllocated,
-            ("MostAllocated", None) => Strategy::MostAllocated,
-            ("RequestedToCapacityRatio", Some(shape)) if !shape.is_empty() => {
+        let given = args.scoring_strategy.unwrap_or_default();
+        let strategy = match (given.kind.as_str(), given.requested_to_capacity_ratio) {
+            ("MostAllocated", _) => Strategy::MostAllocated,
+            ("RequestedToCapacityRatio", Some(ratio)) => {
                 let point = |p: &UtilizationShapePoint| (i64::from(p.utilization), i64::from(p.score) * 10);
-                Strategy::RequestedToCapacityRatio(shape.iter().map(point).collect())
+                Strategy::RequestedToCapacityRatio(ratio.shape.iter().map(point).collect())
             }
-            ("RequestedToCapacityRatio", Some(_)) => {
-                return Err("scoringStrategy.requestedToCapacityRatio.shape: Required value: at least one point must \
-                            be specified"
-                    .into());
-            }
-            ("RequestedToCapacityRatio", None) => {
-                return Err(
-                    "scoringStrategy.requestedToCapacityRatio: Required value: must be specified when type is \
-                            RequestedToCapacityRatio"
-                        .into(),
-                );
-            }
-            ("LeastAllocated" | "MostAllocated", Some(_)) => {
-                return Err("scoringStrategy.requestedToCapacityRatio: Invalid value: must be nil when type is not \
-                            RequestedToCapacityRatio"
-                    .into());
-            }
-            (other, _) => {
-                return Err(format!(
-                    "scoringStrategy.type: Unsupported value: {other:?}: supported values: \"LeastAllocated\", \
-                     \"MostAllocated\", \"RequestedToCapacityRatio\""
-                ));
-            }
+            _ => Strategy::LeastAllocated,
         };
         Ok(NodeResourcesFit {
             ignored: args.ignored_resources,
@@ -188,7 +165,7 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
+        Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE).and(Points::PLACEMENT_SCORE)
     }
 
     fn dependencies(&self) -> Dependencies {
