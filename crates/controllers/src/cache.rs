@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 
 use crate::consistency::is_older;
+use crate::disruption::Budget;
 use crate::namespace::Namespace;
 use crate::pod::Pod;
 use crate::requests;
@@ -272,6 +273,8 @@ kinds! {
     ReplicaSet(ReplicaSet) replica_sets = requests::REPLICA_SETS;
     /// Deployments.
     Deployment(Deployment) deployments = requests::DEPLOYMENTS;
+    /// PodDisruptionBudgets.
+    Budget(Budget) budgets = requests::POD_DISRUPTION_BUDGETS;
     /// Namespaces.
     Namespace(Namespace) namespaces = requests::NAMESPACES;
     /// Service accounts.

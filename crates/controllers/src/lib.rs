@@ -19,6 +19,7 @@ pub mod consistency;
 pub mod controller;
 pub mod deployment;
 pub mod discovery;
+pub mod disruption;
 pub mod error;
 pub mod expectations;
 pub mod garbage_collector;

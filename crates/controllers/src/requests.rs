@@ -14,6 +14,8 @@ pub const REPLICA_SETS: Resource = Resource::new("apps", "v1", "replicasets");
 /// `apps/v1/deployments`.
 pub const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments");
 
+/// `policy/v1/poddisruptionbudgets`.
+pub const POD_DISRUPTION_BUDGETS: Resource = Resource::new("policy", "v1", "poddisruptionbudgets");
 /// `v1/namespaces`.
 pub const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
 /// `v1/serviceaccounts`.

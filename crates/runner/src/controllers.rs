@@ -19,6 +19,7 @@ use bayplan_controllers::Controller;
 use bayplan_controllers::cache::{Cache, Change, Feed, Kind, Sighting, Visitor};
 use bayplan_controllers::deployment::DeploymentController;
 use bayplan_controllers::discovery::Resources;
+use bayplan_controllers::disruption::DisruptionController;
 use bayplan_controllers::garbage_collector::GarbageCollector;
 use bayplan_controllers::namespace::NamespaceController;
 use bayplan_controllers::replicaset::ReplicaSetController;
@@ -138,6 +139,7 @@ fn assemble(
         Arc::new(DeploymentController::new(cache.clone())),
         Arc::new(ReplicaSetController::new(cache.clone())),
         Arc::new(namespaces),
+        Arc::new(DisruptionController::new(cache.clone(), resources.clone())),
         Arc::new(ServiceAccountController::new(cache.clone())),
         collector.clone(),
     ];

@@ -214,6 +214,20 @@ const CONTROLLERS: &[ClusterRole] = &[
         ],
     },
     ClusterRole {
+        name: "disruption-controller",
+        rows: &[
+            (READ, "apps,extensions", "deployments"),
+            (READ, "apps,extensions", "replicasets"),
+            (READ, "", "replicationcontrollers"),
+            (READ, "policy", "poddisruptionbudgets"),
+            (READ, "apps", "statefulsets"),
+            ("update", "policy", "poddisruptionbudgets/status"),
+            ("patch,update", "", "pods/status"),
+            ("get", "*", "*/scale"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
         name: "generic-garbage-collector",
         rows: &[("delete,get,list,patch,update,watch", "*", "*"), EVENTS],
     },
