@@ -1,15 +1,47 @@
 //! The binding cycle: PreBind, Bind and PostBind of one pod, run outside the thread that owns the cluster.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use bayplan_model::api::EventType;
-use futures::future::join_all;
+use futures::future::{AbortHandle, AbortRegistration, Abortable, join_all};
 
 use crate::cluster::PodInfo;
 use crate::effect::{Shell, StatusUpdate, event};
 use crate::framework::{BindContext, Code, CycleStates, Points, Status};
 use crate::profile::Profile;
 use crate::queue::QueuedPod;
+
+const RUNNING: u8 = 0;
+const FINISHED: u8 = 1;
+const CANCELLED: u8 = 2;
+
+/// The stretch up to the end of PreBind, in which a pod can be turned away without asking the API server.
+pub(crate) struct PreBind {
+    phase: AtomicU8,
+    abort: AbortHandle,
+}
+
+impl PreBind {
+    fn new() -> (Arc<Self>, AbortRegistration) {
+        let (abort, registration) = AbortHandle::new_pair();
+        (Arc::new(PreBind { phase: AtomicU8::new(RUNNING), abort }), registration)
+    }
+
+    /// Ends PreBind; false when it is too late for that.
+    pub(crate) fn cancel(&self) -> bool {
+        let cancelled = self.leave(CANCELLED);
+        if cancelled {
+            self.abort.abort();
+        }
+        cancelled
+    }
+
+    /// Whether we are the one who ends it: cancelling and finishing exclude each other.
+    fn leave(&self, how: u8) -> bool {
+        self.phase.compare_exchange(RUNNING, how, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
 
 /// A pod on its way to its node.
 pub struct Binding {
@@ -19,6 +51,8 @@ pub struct Binding {
     pub(crate) assumed: Arc<PodInfo>,
     pub(crate) node: String,
     pub(crate) states: CycleStates,
+    pub(crate) pre_bind: Arc<PreBind>,
+    registration: Option<AbortRegistration>,
 }
 
 /// How a binding cycle ended; the pod comes back with everything needed to undo it.
@@ -36,6 +70,17 @@ impl BindOutcome {
 }
 
 impl Binding {
+    pub(crate) fn new(
+        profile: Arc<Profile>,
+        pod: QueuedPod,
+        assumed: Arc<PodInfo>,
+        node: String,
+        states: CycleStates,
+    ) -> Self {
+        let (pre_bind, registration) = PreBind::new();
+        Binding { profile, pod, assumed, node, states, pre_bind, registration: Some(registration) }
+    }
+
     /// The pod, as `namespace/name`.
     pub fn pod_key(&self) -> String {
         self.pod.info.key()
@@ -46,12 +91,13 @@ impl Binding {
         &self.node
     }
 
-    pub(crate) async fn run(self, shell: Shell<'_>) -> BindOutcome {
-        let status = self.bind(shell).await;
+    pub(crate) async fn run(mut self, shell: Shell<'_>) -> BindOutcome {
+        let registration = self.registration.take();
+        let status = self.bind(shell, registration).await;
         BindOutcome { binding: self, status }
     }
 
-    async fn bind(&self, shell: Shell<'_>) -> Status {
+    async fn bind(&self, shell: Shell<'_>, registration: Option<AbortRegistration>) -> Status {
         let cx = BindContext {
             pod: &self.assumed,
             node: &self.node,
@@ -59,6 +105,30 @@ impl Binding {
             recorder: shell.recorder,
             timer: shell.timer,
         };
+        let status = match registration {
+            Some(registration) => Abortable::new(self.run_pre_bind(cx, shell), registration).await,
+            None => Ok(self.run_pre_bind(cx, shell).await),
+        };
+        if !self.pre_bind.leave(FINISHED) {
+            return Status::error("preempted by DefaultPreemption");
+        }
+        match status {
+            Ok(status) if status.is_success() => {}
+            Ok(failed) => return failed,
+            Err(aborted) => return Status::error(aborted.to_string()),
+        }
+        let status = self.run_bind(cx).await;
+        if status.is_success() {
+            let note = format!("Successfully assigned {} to {}", self.pod.info.key(), self.node);
+            shell.recorder.record(event(&self.pod.info, EventType::Normal, "Scheduled", "Binding", note));
+            for &plugin in self.profile.at(Points::POST_BIND) {
+                self.states.get(plugin).post_bind(cx).await;
+            }
+        }
+        status
+    }
+
+    async fn run_pre_bind(&self, cx: BindContext<'_>, shell: Shell<'_>) -> Status {
         let groups = match self.pre_flight() {
             Ok(groups) => groups,
             Err(status) => return status,
@@ -76,15 +146,7 @@ impl Binding {
                 return failed;
             }
         }
-        let status = self.run_bind(cx).await;
-        if status.is_success() {
-            let note = format!("Successfully assigned {} to {}", self.pod.info.key(), self.node);
-            shell.recorder.record(event(&self.pod.info, EventType::Normal, "Scheduled", "Binding", note));
-            for &plugin in self.profile.at(Points::POST_BIND) {
-                self.states.get(plugin).post_bind(cx).await;
-            }
-        }
-        status
+        Status::SUCCESS
     }
 
     /// PreBind plugins with something to do, grouped: neighbours that allow it run together.

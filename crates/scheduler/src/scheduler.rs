@@ -11,7 +11,7 @@ use std::time::Duration;
 use bayplan_model::api::{EventType, Request};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::bind::{BindOutcome, Binding};
+use crate::bind::{BindOutcome, Binding, PreBind};
 use crate::cluster::{Cluster, Object, PodInfo};
 use crate::config::Configuration;
 use crate::cycle::filter::Search;
@@ -90,8 +90,8 @@ pub struct Scheduler {
     percentage: Option<i32>,
     next_start: usize,
     waiting: BTreeMap<String, Waiting>,
-    /// UIDs of pods whose binding cycle runs.
-    binding: BTreeSet<String>,
+    /// The pods whose binding cycle runs, by UID.
+    binding: BTreeMap<String, Arc<PreBind>>,
     effects: Vec<Effect>,
 }
 
@@ -126,7 +126,7 @@ impl Scheduler {
             percentage: configuration.percentage_of_nodes_to_score.filter(|percentage| *percentage > 0),
             next_start: 0,
             waiting: BTreeMap::new(),
-            binding: BTreeSet::new(),
+            binding: BTreeMap::new(),
             effects: Vec::new(),
         })
     }
@@ -153,7 +153,7 @@ impl Scheduler {
 
     /// True for a pod whose binding cycle runs.
     pub fn is_binding(&self, uid: &str) -> bool {
-        self.binding.contains(uid)
+        self.binding.contains_key(uid)
     }
 
     /// What is to be done outside, oldest first.
@@ -270,7 +270,7 @@ impl Scheduler {
             return self.fail(pod, Failure::of(Status::error(error.to_string())), now);
         }
         self.queue.nominator.remove(pod.info.uid());
-        let mut binding = Binding { profile, pod, assumed, node, states };
+        let mut binding = Binding::new(profile, pod, assumed, node, states);
         let status = self.reserve(&mut binding);
         if !status.is_success() {
             return self.undo(binding, status, now);
@@ -319,7 +319,7 @@ impl Scheduler {
     fn start_binding(&mut self, binding: Binding) {
         let uid = binding.pod.info.uid();
         self.queue.done(uid);
-        self.binding.insert(uid.to_owned());
+        self.binding.insert(uid.to_owned(), Arc::clone(&binding.pre_bind));
         self.effects.push(Effect::Bind(Box::new(binding)));
     }
 
@@ -339,7 +339,8 @@ impl Scheduler {
         let calls = std::mem::take(&mut self.cluster.calls);
         self.ask(calls);
         self.cluster.forget(binding.assumed.uid());
-        let failure = match status.is_rejected() {
+        let rejected = status.is_rejected();
+        let failure = match rejected {
             true => Failure::unfit(Diagnosis::of_one(&binding.node, status), Nomination::Override(String::new())),
             false => Failure::of(status),
         };
@@ -349,9 +350,14 @@ impl Scheduler {
             old: Some(Object::Pod(binding.assumed.pod.clone())),
             new: None,
         };
-        // A pod that was turned down does not wake itself; one whose binding broke backs off anyway.
-        self.fail(binding.pod, failure, now);
-        self.happen(&freed, &|pod| pod.uid() != uid, now);
+        if rejected {
+            // A pod that was turned down does not wake itself.
+            self.fail(binding.pod, failure, now);
+            self.happen(&freed, &|pod| pod.uid() != uid, now);
+        } else {
+            self.happen(&freed, &|_| true, now);
+            self.fail(binding.pod, failure, now);
+        }
     }
 
     fn bound(&mut self, outcome: BindOutcome, now: Timestamp) {
@@ -367,24 +373,33 @@ impl Scheduler {
         }
     }
 
-    /// Turns waiting victims away in memory; what is left to evict through the API is returned.
+    /// Turns victims that are not bound yet away in memory; what is left to evict through the API is returned.
     fn begin_preemption(&mut self, mut preemption: Preemption, now: Timestamp) -> Option<Preemption> {
-        for victim in &preemption.victims {
-            if self.waiting.contains_key(victim.uid()) {
-                self.end_waiting(victim.uid(), Status::error("preempted"), now);
-                let by = preemption.preemptor.uid();
-                let note = format!("Preempted by pod {by} on node {} (in kube-scheduler memory).", preemption.node);
-                let told = event(victim, EventType::Normal, "Preempted", "Preempting", note);
-                self.effects.push(Effect::record(&preemption.preemptor, told));
+        let (preemptor, node) = (&preemption.preemptor, &preemption.node);
+        preemption.victims.retain(|victim| {
+            if !self.turn_away(victim.uid(), now) {
+                return !victim.is_terminating() && self.cluster.placed(victim.uid()).is_some();
             }
-        }
-        let cluster = &self.cluster;
-        preemption.victims.retain(|v| !v.is_terminating() && cluster.placed(v.uid()).is_some());
+            let by = preemptor.uid();
+            let note = format!("Preempted by pod {by} on node {node} (in kube-scheduler memory).");
+            let told = event(victim, EventType::Normal, "Preempted", "Preempting", note);
+            self.effects.push(Effect::record(preemptor, told));
+            false
+        });
         if preemption.victims.is_empty() {
             return None;
         }
         self.cluster.preempting.insert(preemption.preemptor.uid().to_owned());
         Some(preemption)
+    }
+
+    /// Ends the way of a pod to its node; false when it cannot be ended any more.
+    fn turn_away(&mut self, uid: &str, now: Timestamp) -> bool {
+        if self.waiting.contains_key(uid) {
+            self.end_waiting(uid, Status::error("preempted"), now);
+            return true;
+        }
+        self.binding.get(uid).is_some_and(|binding| binding.cancel())
     }
 
     fn preempted(&mut self, uid: &str, failed: bool, now: Timestamp) {

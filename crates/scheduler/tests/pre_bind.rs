@@ -1,0 +1,128 @@
+//! A pod in PreBind gives way to a more important one without the API server being asked.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bayplan_model::api::{Api, Event, Recorder, Request};
+use bayplan_model::status::Status as ApiStatus;
+use bayplan_scheduler::cluster::Object;
+use bayplan_scheduler::config::Configuration;
+use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::effect::{Effect, Shell};
+use bayplan_scheduler::framework::{AnyPlugin, BindContext, Plugin, PluginName, Points, Registry, Status, Timer};
+use bayplan_scheduler::queue::Place;
+use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+/// Waits for something that never comes.
+struct Endless;
+
+impl Plugin for Endless {
+    type State = ();
+
+    fn name(&self) -> PluginName {
+        "Endless"
+    }
+
+    fn points(&self) -> Points {
+        Points::PRE_BIND
+    }
+
+    fn pre_bind<'a>(&'a self, _cx: BindContext<'a>, (): &'a ()) -> BoxFuture<'a, Status> {
+        Box::pin(futures::future::pending())
+    }
+}
+
+/// Takes everything and notes what it was asked.
+#[derive(Default)]
+struct Server(Mutex<Vec<String>>);
+
+impl Api for Server {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
+        self.0.lock().unwrap().push(format!("{} {:?}", request.name, request.subresource));
+        Box::pin(async { Ok(Bytes::new()) })
+    }
+}
+
+impl Recorder for Server {
+    fn record(&self, _event: Event) {}
+}
+
+impl Timer for Server {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+const CONFIG: &str = "
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      enabled:
+      - name: Endless
+";
+
+fn add(scheduler: &mut Scheduler, name: &str, priority: i32) -> Vec<Effect> {
+    let pod = json!({
+        "metadata": {"name": name, "namespace": "d", "uid": name},
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "priority": priority,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}],
+        },
+    });
+    let pod = Object::Pod(Arc::new(serde_json::from_value(pod).unwrap()));
+    scheduler.handle(Input::Upsert(pod), Timestamp::UNIX_EPOCH);
+    assert!(scheduler.schedule_one(Timestamp::UNIX_EPOCH));
+    scheduler.take_effects()
+}
+
+#[test]
+fn a_victim_in_pre_bind_is_turned_away_in_memory() {
+    let mut registry = Registry::default();
+    registry.register("Endless", |_| Ok(AnyPlugin::new(Endless)));
+    let configuration = Configuration::from_yaml(CONFIG).unwrap();
+    let mut scheduler = Scheduler::new(&configuration, &registry, TieBreak::SmallestName).unwrap();
+    let node =
+        json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}}});
+    let node = Object::Node(Arc::new(serde_json::from_value(node).unwrap()));
+    scheduler.handle(Input::Upsert(node), Timestamp::UNIX_EPOCH);
+
+    let server = Server::default();
+    let shell = Shell { api: &server, recorder: &server, timer: &server };
+    let mut effects = add(&mut scheduler, "low", 1);
+    let mut binding = Box::pin(effects.pop().unwrap().run(shell));
+    assert!(block_on(async { futures::poll!(&mut binding) }).is_pending());
+
+    let effects = add(&mut scheduler, "high", 1000);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Preempt(_))));
+    let told = effects.into_iter().find_map(|effect| match effect {
+        Effect::Record { event, .. } if event.reason == "Preempted" => Some(event.note),
+        _ => None,
+    });
+    assert_eq!(told.unwrap(), "Preempted by pod high on node n (in kube-scheduler memory).");
+
+    let outcome = block_on(binding).unwrap();
+    scheduler.handle(outcome, Timestamp::UNIX_EPOCH);
+    assert_eq!(scheduler.cluster().placed_count(), 0);
+    assert_eq!(scheduler.queue().place("low"), Some(Place::Backoff));
+    assert!(!server.0.lock().unwrap().iter().any(|call| call.contains("binding")));
+
+    // The room that came free wakes the preemptor.
+    let later = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(2);
+    scheduler.tick(later);
+    assert!(scheduler.schedule_one(later));
+    assert!(scheduler.is_binding("high"));
+}
