@@ -52,7 +52,7 @@ pub async fn run_nodes(client: &Client, config: FleetConfig, shutdown: impl Futu
             Some(change) = pod_changes.recv() => handle(&mut fleet, pod_event(change)),
             Some(change) = node_changes.recv() => handle(&mut fleet, node_event(change)),
             Some((ticket, answer)) = outgoing.answer() => {
-                fleet.answered(&ticket, answer.as_ref().map(|()| ()), Timestamp::now())
+                fleet.answered(&ticket, answer.as_ref().copied(), Timestamp::now())
             }
             () = sleep_until(fleet.next_deadline()) => fleet.tick(Timestamp::now()).0,
         };
