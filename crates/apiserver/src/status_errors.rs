@@ -152,9 +152,16 @@ pub fn modified(resource: &Resource, name: &str) -> Status {
 /// 422: the object breaks the rules of its kind.
 pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Status {
     let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-    let text = match errors {
-        [one] => one.to_string(),
-        many => format!("[{}]", many.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    // Each is said once, but listed as often as it was found.
+    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+    for text in errors.iter().map(ToString::to_string) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let text = match &*texts {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
     };
     Status::failure(422, reason::INVALID, format!("{qualified} {name:?} is invalid: {text}")).with_details(Details {
         name: name.to_owned(),
@@ -170,7 +177,9 @@ pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> St
 
 /// 422 for an object of a served kind.
 pub fn invalid_object(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
-    invalid(resource.group, resource.kind, name, errors)
+    // Events of either group are the same kind within.
+    let group = if resource.kind == "Event" { "" } else { resource.group };
+    invalid(group, resource.kind, name, errors)
 }
 
 /// 406: nothing the client accepts can be produced.

@@ -375,6 +375,9 @@ pub(crate) fn put(object: &mut Map<String, Value>, field: &Field, value: Option<
     };
     if field.omit_empty && !field.optional && is_empty(&field.of, &value) {
         object.remove(field.name);
+    } else if !field.omit_empty && matches!(&value, Value::Array(list) if list.is_empty()) {
+        // Storage does not tell an empty list from none.
+        object.insert(field.name.to_owned(), Value::Null);
     } else {
         object.insert(field.name.to_owned(), value);
     }

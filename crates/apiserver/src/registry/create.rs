@@ -92,16 +92,12 @@ impl Registry {
     }
 }
 
-/// The namespace of the URL counts: a body without one gets it, a body with another is refused.
+/// The namespace of the URL counts: a body without one gets it, a body with another is refused. At cluster scope
+/// whatever is given is dropped.
 pub(super) fn check_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
     let metadata = metadata::of(object);
     let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if !resource.namespaced() {
-        if !given.is_empty() {
-            return Err(status_errors::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
         metadata.remove("namespace");
         return Ok(());
     }

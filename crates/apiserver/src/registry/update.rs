@@ -111,7 +111,8 @@ impl Registry {
         self.plugins.admit(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
         metadata::restore_system_fields(new, old);
         strategy.prepare_for_update(new, old, call.subresource, self.now());
-        let errors = validation::update(call.resource, call.subresource, new, old);
+        let mut errors = validation::update_metadata(new, old);
+        errors.extend(validation::update(call.resource, call.subresource, new, old));
         if !errors.is_empty() {
             return Err(status_errors::invalid_object(call.resource, call.name, &errors));
         }

@@ -22,6 +22,7 @@ pub(super) fn on_create(object: &mut Map<String, Value>, _now: Timestamp) {
             labels.entry(label).or_insert_with(|| uid.clone());
         }
     }
+    let labels = spec["template"]["metadata"]["labels"].clone();
     let selector = spec.entry("selector").or_insert(Value::Null);
     if selector.is_null() {
         *selector = Value::Object(Map::new());
@@ -31,6 +32,12 @@ pub(super) fn on_create(object: &mut Map<String, Value>, _now: Timestamp) {
         if let Value::Object(labels) = labels {
             labels.entry(CONTROLLER_UID).or_insert(uid);
         }
+    }
+    // A job without labels has those of its template.
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata")
+        && metadata.get("labels").and_then(Value::as_object).is_none_or(Map::is_empty)
+    {
+        metadata.insert("labels".to_owned(), labels);
     }
 }
 

@@ -248,7 +248,9 @@ pub(super) fn priority_class(errors: &mut Errors, object: &Value) {
         if !known {
             errors.forbidden(
                 path.child("name"),
-                "priority class names with 'system-' prefix are reserved for system use only. error: ",
+                &format!(
+                    "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
+                ),
             );
         }
     } else if value > USER_PRIORITY_MAX {
@@ -362,5 +364,18 @@ pub(super) fn role_binding(errors: &mut Errors, kind: &str, object: &Value) {
             }
             other => errors.not_supported(path.child("kind"), other, &["ServiceAccount", "User", "Group"]),
         }
+    }
+}
+
+/// A namespace is terminating exactly while it is being deleted.
+pub(super) fn namespace_status(errors: &mut Errors, namespace: &Value) {
+    let phase = text(&namespace["status"], "phase");
+    let (wanted, detail) = match namespace["metadata"]["deletionTimestamp"].is_null() {
+        true => ("Active", "may only be 'Active' if `deletionTimestamp` is empty"),
+        false => ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+    };
+    if phase != wanted {
+        let path = Path::root("status");
+        errors.invalid(path.child("Phase"), phase, detail);
     }
 }

@@ -2,18 +2,27 @@
 
 use serde_json::Value;
 
-use super::errors::Errors;
+use super::errors::{Errors, Json};
 use super::path::Path;
 use super::{list, names, text};
 
 /// Annotations of one object may not be larger than this together.
 const ANNOTATIONS_MAX_BYTES: usize = 256 * 1024;
 
+/// The fields of an owner reference, in the order messages show them.
+const OWNER_FIELDS: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+
 /// What checks the name of a kind.
 pub(super) type NameRule = fn(&str) -> Vec<String>;
 
 /// The metadata of a new object. Generated names are completed before this, so the prefix is checked as it will be used.
 pub(super) fn create(errors: &mut Errors, metadata: &Value, namespaced: bool, rule: NameRule) {
+    create_lenient(errors, metadata, namespaced, rule);
+    qualified_finalizers(errors, metadata);
+}
+
+/// The metadata of a new object of a kind that takes any finalizer.
+pub(super) fn create_lenient(errors: &mut Errors, metadata: &Value, namespaced: bool, rule: NameRule) {
     let path = Path::root("metadata");
     let generate = text(metadata, "generateName");
     if !generate.is_empty() {
@@ -99,6 +108,19 @@ pub(super) fn annotations(errors: &mut Errors, path: Path<'_>, annotations: &Val
     }
 }
 
+/// Objects with their fields in a given order and under given names, as Go's structs print.
+fn ordered(objects: &[Value], fields: &[&str], shown: &[&str]) -> Json {
+    let shown: Vec<String> = objects.iter().map(|object| in_order(object, fields, shown)).collect();
+    Json(format!("[{}]", shown.join(",")))
+}
+
+/// One object with its fields in a given order and under given names.
+pub(super) fn in_order(object: &Value, fields: &[&str], shown: &[&str]) -> String {
+    let given = fields.iter().zip(shown).filter_map(|(field, shown)| Some((shown, object.get(field)?)));
+    let fields: Vec<String> = given.map(|(name, value)| format!("{name:?}:{value}")).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
 fn owner_references(errors: &mut Errors, path: Path<'_>, metadata: &Value) {
     let owners = list(metadata, "ownerReferences");
     let mut controller: Option<String> = None;
@@ -120,7 +142,7 @@ fn owner_references(errors: &mut Errors, path: Path<'_>, metadata: &Value) {
             match &controller {
                 Some(first) => errors.invalid(
                     path,
-                    &metadata["ownerReferences"],
+                    ordered(owners, &OWNER_FIELDS, &OWNER_FIELDS),
                     &format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                     ),
@@ -153,6 +175,18 @@ fn finalizers(errors: &mut Errors, metadata: &Value) {
     let has = |name: &str| all.iter().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {
         errors.invalid(path, &metadata["finalizers"], "finalizer orphan and foregroundDeletion cannot be both set");
+    }
+}
+
+/// Beside the three of Kubernetes itself, finalizers name their domain.
+fn qualified_finalizers(errors: &mut Errors, metadata: &Value) {
+    let path = Path::root("metadata");
+    let path = path.child("finalizers");
+    for (index, finalizer) in list(metadata, "finalizers").iter().filter_map(Value::as_str).enumerate() {
+        if !finalizer.contains('/') && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion") {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(path.index(index), finalizer, detail);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod affinity;
 mod container;
 mod core;
 mod errors;
+mod events;
 mod metadata;
 mod names;
 mod path;
@@ -46,8 +47,12 @@ pub fn create_kind(kind: Kind<'_>, namespaced: bool, object: &Value) -> Vec<Fiel
         return errors.0;
     }
     let own = own_name_rule(kind);
+    let check = match (kind.group, kind.kind) {
+        ("", "Event") | ("policy", "PodDisruptionBudget") => metadata::create_lenient,
+        _ => metadata::create,
+    };
     if let Some(rule) = own {
-        metadata::create(&mut errors, &object["metadata"], namespaced, rule);
+        check(&mut errors, &object["metadata"], namespaced, rule);
     }
     rules(&mut errors, kind, object, None);
     if kind.kind == "Pod" {
@@ -55,8 +60,16 @@ pub fn create_kind(kind: Kind<'_>, namespaced: bool, object: &Value) -> Vec<Fiel
     }
     // Kinds that do not look at their own metadata are looked at when all else is well.
     if own.is_none() && errors.0.is_empty() {
-        metadata::create(&mut errors, &object["metadata"], namespaced, names::path_segment);
+        check(&mut errors, &object["metadata"], namespaced, names::path_segment);
     }
+    errors.0
+}
+
+/// What is wrong with the metadata of a changed object of any kind: upstream looks at it before the kind does, which looks
+/// again.
+pub fn update_metadata(object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    metadata::update(&mut errors, &object["metadata"], &old["metadata"]);
     errors.0
 }
 
@@ -68,6 +81,7 @@ pub fn update_kind(kind: Kind<'_>, subresource: &str, object: &Value, old: &Valu
         ("Deployment", "status") => workloads::deployment_status(&mut errors, object, old),
         ("ReplicaSet", "status") => workloads::replica_set_status(&mut errors, &object["status"]),
         ("Pod", "status") => pod::status(&mut errors, object, old),
+        ("Namespace", "status") => core::namespace_status(&mut errors, object),
         (_, "status") => {}
         ("Pod", "ephemeralcontainers") => {
             rules(&mut errors, kind, object, Some(old));
@@ -116,6 +130,9 @@ fn rules(errors: &mut Errors, kind: Kind<'_>, object: &Value, old: Option<&Value
         ("", "ReplicationController") => workloads::replication_controller_spec(errors, spec),
         ("", "PersistentVolumeClaim") => storage::claim_spec(errors, Path::root("spec"), spec),
         ("", "PersistentVolume") => storage::volume(errors, object),
+        ("", "Event") if old.is_none() => events::namespace(errors, object, "involvedObject"),
+        ("events.k8s.io", "Event") if old.is_none() => events::create(errors, object),
+        ("storage.k8s.io", "CSINode") => storage::node_drivers(errors, object),
         ("apps", "Deployment") => workloads::deployment_spec(errors, spec),
         ("apps", "ReplicaSet") => workloads::replica_set_spec(errors, spec),
         ("apps", "StatefulSet") => workloads::stateful_set_spec(errors, spec, old.is_some()),
@@ -143,6 +160,10 @@ fn change_rules(errors: &mut Errors, kind: Kind<'_>, new: &Value, old: &Value) {
         ("", "Node") => core::node_change(errors, new, old),
         ("", "PersistentVolumeClaim") => storage::claim_change(errors, new, old),
         ("", "Service") => service::change(errors, new, old),
+        ("", "PersistentVolume") => storage::volume_change(errors, new, old),
+        ("events.k8s.io", "Event") => events::change(errors, new, old),
+        ("batch", "Job") => workloads::job_change(errors, new, old),
+        ("storage.k8s.io", "CSIDriver") => storage::driver_change(errors, new, old),
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => {
             errors.immutable(spec.child("selector"), &new["spec"]["selector"], &old["spec"]["selector"]);
         }
@@ -150,7 +171,9 @@ fn change_rules(errors: &mut Errors, kind: Kind<'_>, new: &Value, old: &Value) {
         ("scheduling.k8s.io", "PriorityClass") => core::priority_class_change(errors, new, old),
         ("storage.k8s.io", "StorageClass") => storage::storage_class_change(errors, new, old),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") if new["roleRef"] != old["roleRef"] => {
-            errors.invalid(Path::root("roleRef"), &new["roleRef"], "cannot change roleRef");
+            let shown =
+                metadata::in_order(&new["roleRef"], &["apiGroup", "kind", "name"], &["APIGroup", "Kind", "Name"]);
+            errors.invalid(Path::root("roleRef"), errors::Json(shown), "cannot change roleRef");
         }
         _ => {}
     }

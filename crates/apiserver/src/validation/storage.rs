@@ -185,3 +185,53 @@ pub(super) fn storage_class_change(errors: &mut Errors, new: &Value, old: &Value
         errors.immutable(Path::root(field), &new[field], &old[field]);
     }
 }
+
+/// What a volume's spec says beside where the data is.
+const VOLUME_FIELDS: [&str; 9] = [
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+];
+
+/// Where the data is does not change.
+pub(super) fn volume_change(errors: &mut Errors, new: &Value, old: &Value) {
+    let path = Path::root("spec");
+    let source = |volume: &Value| {
+        let mut spec = volume["spec"].as_object().cloned().unwrap_or_default();
+        spec.retain(|field, _| !VOLUME_FIELDS.contains(&field.as_str()));
+        spec
+    };
+    if source(new) != source(old) {
+        let detail = "spec.persistentvolumesource is immutable after creation";
+        errors.forbidden(path.child("persistentvolumesource"), detail);
+    }
+    errors.immutable(Path::root("volumeMode"), &new["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
+}
+
+/// The drivers of a node need a name and the node's name there.
+pub(super) fn node_drivers(errors: &mut Errors, node: &Value) {
+    let path = Path::root("spec");
+    let path = path.child("drivers");
+    for (index, driver) in list(&node["spec"], "drivers").iter().enumerate() {
+        let path = path.index(index);
+        for field in ["name", "nodeID"] {
+            if text(driver, field).is_empty() {
+                errors.required(path.child(field), "");
+            }
+        }
+    }
+}
+
+/// How volumes of a driver are attached and live does not change.
+pub(super) fn driver_change(errors: &mut Errors, new: &Value, old: &Value) {
+    let path = Path::root("spec");
+    for (field, shown) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {
+        errors.immutable(path.child(shown), &new["spec"][field], &old["spec"][field]);
+    }
+}

@@ -458,3 +458,27 @@ pub(super) fn job_spec(errors: &mut Errors, object: &Value) {
         errors.required(path.child("completions"), "when completion mode is Indexed");
     }
 }
+
+/// What may not change in a job that exists; a suspended job that never started may get another template.
+pub(super) fn job_change(errors: &mut Errors, new: &Value, old: &Value) {
+    let path = Path::root("spec");
+    let (spec, before) = (&new["spec"], &old["spec"]);
+    // The completions of an indexed job follow its parallelism.
+    let elastic = before["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
+    let suspended = before["suspend"] == true && old["status"]["startTime"].is_null();
+    for field in [
+        "completions",
+        "selector",
+        "template",
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        if (field == "completions" && elastic) || (field == "template" && suspended) {
+            continue;
+        }
+        errors.immutable(path.child(field), &spec[field], &before[field]);
+    }
+}
