@@ -46,7 +46,17 @@ fn every_recorded_scheduler_configuration_is_equal() {
 
 #[test]
 fn every_recorded_decision_is_equal() {
-    all_equal("decisions", 560);
+    all_equal("decisions", 2510);
+}
+
+#[test]
+fn every_recorded_sequence_is_equal() {
+    all_equal("sequences", 60);
+}
+
+#[test]
+fn every_recorded_preemption_is_equal() {
+    all_equal("preemption", 320);
 }
 
 #[test]
