@@ -1,5 +1,7 @@
 //! What a user sees of `bayplan` itself: the first screen, the mistakes, and the next run on the same folder.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

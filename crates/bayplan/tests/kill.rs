@@ -1,5 +1,7 @@
 //! `kill -9` under load: nothing acknowledged is lost, revisions never go back, watchers resume.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -13,6 +13,8 @@
 //!
 //! Runs of blanks count as one: column widths follow from names that are not ours.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail by panicking and tell how far it came")]
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -240,11 +240,16 @@ fn conclude(
     Ok(Decoded { object: Value::Object(object), warnings: findings.strict })
 }
 
+/// Kinds whose older version reads the same and is still taken: clients before 1.22 evict with policy/v1beta1.
+const OLDER_TWINS: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
+
 fn check_kind(expected: Kind<'_>, api_version: &str, kind: &str) -> Result<(), Status> {
     let expected_version = expected.api_version();
     let api_version = if api_version.is_empty() { expected_version.as_str() } else { api_version };
     let kind = if kind.is_empty() { expected.kind } else { kind };
-    if api_version == expected_version && kind == expected.kind {
+    let agrees =
+        api_version == expected_version || OLDER_TWINS.contains(&(kind, api_version, expected_version.as_str()));
+    if agrees && kind == expected.kind {
         return Ok(());
     }
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

@@ -301,3 +301,13 @@ fn delete_options_of_any_group_version_are_accepted() {
     assert_eq!(plain.expect("it is not empty")["propagationPolicy"], Value::from("Background"));
     assert!(decode_delete_options(None, b"").expect("no body is fine").is_none());
 }
+
+#[test]
+fn old_clients_evict_with_policy_v1beta1() {
+    let eviction = Kind { group: "policy", version: "v1", kind: "Eviction" };
+    let body = br#"{"apiVersion":"policy/v1beta1","kind":"Eviction","metadata":{"name":"p"}}"#;
+    let decoded = decode_kind(eviction, None, body, FieldValidation::Strict).unwrap();
+    assert_eq!(decoded.object["apiVersion"], "policy/v1");
+    let body = br#"{"apiVersion":"policy/v1beta2","kind":"Eviction"}"#;
+    assert!(decode_kind(eviction, None, body, FieldValidation::Strict).is_err());
+}
