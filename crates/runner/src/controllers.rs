@@ -94,7 +94,7 @@ pub async fn run_controllers(client: Client, config: ControllersConfig, mut shut
         spawn_workers(&mut running, each, &client);
     }
     let collecting = loops.iter().find(|each| each.controller.name() == collector.name());
-    let monitor = monitors::keep(&client, &resources, collecting.map(|each| (collector, each.queue.clone())));
+    let mut monitor = monitors::keep(&client, &resources, collecting.map(|each| (collector, each.queue.clone())));
     let collect = async {
         let started = monitor.started.notified();
         started.await;
@@ -112,7 +112,8 @@ pub async fn run_controllers(client: Client, config: ControllersConfig, mut shut
     for each in &loops {
         each.queue.shut_down();
     }
-    drop((informers, monitor));
+    drop(informers);
+    monitor.stop().await;
     while running.join_next().await.is_some() {}
     while collect_workers.join_next().await.is_some() {}
 }

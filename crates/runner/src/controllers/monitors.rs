@@ -24,11 +24,19 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How long collecting waits for the first watches before it starts regardless.
 const INITIAL_SYNC_MAX: Duration = Duration::from_secs(30);
 
-/// The running task; dropping it stops the watches.
+/// The running task; it ends with [`Monitors::stop`], or soon after this is dropped.
 pub(super) struct Monitors {
     /// Rung once, when the graph is complete enough to collect by.
     pub(super) started: Arc<Notify>,
     task: JoinHandle<()>,
+}
+
+impl Monitors {
+    /// Ends the watches; when this returns none of them will notice that the server goes away.
+    pub(super) async fn stop(&mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+    }
 }
 
 impl Drop for Monitors {
