@@ -2,11 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::TypedValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
 
 /// The most nodes `up` simulates: one /24 of pod addresses a node, out of 10.0.0.0/8 less the service range.
 pub(crate) const NODES_MAX: u32 = 60_000;
+
+/// The most nodes or pods `bench` makes: as many as an index of 32 bits and a machine's memory can be hoped to hold.
+pub(crate) const BENCH_MAX: i64 = 100_000_000;
 
 /// Kubernetes' placement brain: scheduler, control loops and API server in one binary.
 #[derive(Debug, Parser)]
@@ -29,6 +33,8 @@ pub(crate) enum Command {
     Scheduler(Scheduler),
     /// Run the controllers against any Kubernetes API server.
     ControllerManager(ControllerManager),
+    /// Measure the scheduler with workloads named after scheduler_perf's.
+    Bench(Bench),
 }
 
 /// Where the API server listens and where it keeps its objects.
@@ -102,6 +108,64 @@ pub(crate) struct Scheduler {
 pub(crate) struct ControllerManager {
     #[command(flatten)]
     pub(crate) connection: Connection,
+}
+
+/// What to measure, and how.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// The workloads, as scheduler_perf names them (`--list` shows them) [default: all].
+    pub(crate) workloads: Vec<String>,
+    /// The scheduler's core alone, or everything from creating a pod to seeing it bound.
+    #[arg(long, value_enum, default_value_t = BenchMode::Engine)]
+    pub(crate) mode: BenchMode,
+    /// How many nodes; several numbers are measured one after the other [default: the workload's].
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=BENCH_MAX).map(|n| n as usize))]
+    pub(crate) nodes: Vec<usize>,
+    /// How many pods are measured [default: the workload's].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=BENCH_MAX).map(|n| n as usize))]
+    pub(crate) pods: Option<usize>,
+    /// How often each is measured; the table shows medians.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
+    /// Replay a trace in the form of Alibaba's openb instead of a workload.
+    #[arg(long, num_args = 2, value_names = ["NODES.CSV", "PODS.CSV"], conflicts_with_all = ["workloads", "nodes", "pods"])]
+    pub(crate) trace: Vec<PathBuf>,
+    /// Engine mode: also time what the cluster answers (pods seen on their nodes, victims that are gone).
+    #[arg(long)]
+    pub(crate) confirmations: bool,
+    /// Print a table, or JSON with one object per run.
+    #[arg(short, long, value_enum, default_value_t = BenchOutput::Table)]
+    pub(crate) output: BenchOutput,
+    /// Also draw time per pod over the number of nodes, as SVG.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Breaks ties between equally good nodes; the next run takes the next number.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Show the workloads and what they are.
+    #[arg(long)]
+    pub(crate) list: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchMode {
+    /// Queue, decision and assume, without an API server.
+    Engine,
+}
+
+impl BenchMode {
+    /// As the command line spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            BenchMode::Engine => "engine",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchOutput {
+    Table,
+    Json,
 }
 
 fn capacity(text: &str) -> Result<String, String> {

@@ -1,6 +1,7 @@
 //! The binary: parses arguments, puts the parts together, and tells failures in one line.
 
 mod args;
+mod bench;
 mod cluster;
 mod connected;
 mod data_folder;
@@ -41,6 +42,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             Command::Up(up) => up::run(up).await,
             Command::Apiserver(apiserver) => up::run_apiserver(apiserver).await,
             Command::Scheduler(scheduler) => connected::run_scheduler_alone(scheduler).await,
+            Command::Bench(args) => bench::run(args).await,
             Command::ControllerManager(manager) => connected::run_controller_manager(manager).await,
         }
     });

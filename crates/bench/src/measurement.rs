@@ -1,0 +1,103 @@
+//! What a run costs: latencies, processor time, memory.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::report::Latency;
+
+/// Clock ticks a second in `/proc/<pid>/stat`: fixed by the kernel's interface on every Linux platform we run on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Latencies of single decisions or pods.
+#[derive(Default)]
+pub struct Latencies(Vec<u64>);
+
+impl Latencies {
+    /// Room for so many, so that measuring does not allocate.
+    pub fn with_capacity(count: usize) -> Self {
+        Latencies(Vec::with_capacity(count))
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, latency: Duration) {
+        self.0.push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The middle, the 99th percentile (nearest rank) and the worst.
+    pub fn summary(mut self) -> Latency {
+        self.0.sort_unstable();
+        let at = |share: f64| {
+            let rank = (self.0.len() as f64 * share).ceil() as usize;
+            self.0.get(rank.saturating_sub(1)).map_or(0.0, |nanos| *nanos as f64 / 1000.0)
+        };
+        Latency { p50: at(0.5), p99: at(0.99), max: at(1.0) }
+    }
+}
+
+/// Processor seconds of the calling thread, to the nanosecond; 0 where the kernel does not tell.
+pub fn thread_cpu_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).map_or(0.0, |nanos| nanos / 1e9)
+}
+
+/// Processor seconds of the process, user and system; 0 where the kernel does not tell.
+pub fn process_cpu_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field, the command, is in parentheses and may hold anything.
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = |at: usize| fields.split_whitespace().nth(at).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / TICKS_PER_SECOND
+}
+
+/// The most memory the process ever held, in bytes.
+pub fn peak_rss_bytes() -> u64 {
+    memory("VmHWM:")
+}
+
+/// The memory the process holds, in bytes.
+pub fn rss_bytes() -> u64 {
+    memory("VmRSS:")
+}
+
+fn memory(field: &str) -> u64 {
+    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let mut latencies = Latencies::default();
+        for micros in 1..=200 {
+            latencies.add(Duration::from_micros(micros));
+        }
+        let Latency { p50, p99, max } = latencies.summary();
+        assert_eq!((p50, p99, max), (100.0, 198.0, 200.0));
+        assert_eq!(Latencies::default().summary(), Latency { p50: 0.0, p99: 0.0, max: 0.0 });
+    }
+
+    #[test]
+    fn the_process_knows_what_it_costs() {
+        assert!(peak_rss_bytes() >= rss_bytes() && rss_bytes() > 100_000);
+        let before = (thread_cpu_seconds(), process_cpu_seconds());
+        let mut sum = 0u64;
+        while thread_cpu_seconds() < before.0 + 0.02 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(process_cpu_seconds() > before.1);
+    }
+}

@@ -1,0 +1,190 @@
+//! What is told of runs: JSON with one object per run, or a table of medians.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+/// One run of one workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The workload.
+    pub workload: String,
+    /// `engine` or `e2e`.
+    pub mode: String,
+    /// How many nodes there were.
+    pub nodes: usize,
+    /// How many pods were measured.
+    pub pods: usize,
+    /// Measured pods over the measured time.
+    pub pods_per_second: f64,
+    /// Of one decision (engine), or from create to bound (e2e).
+    pub latency_us: Latency,
+    /// Processor time of the measured part.
+    pub cpu_seconds: f64,
+    /// The most memory the process held.
+    pub peak_rss_bytes: u64,
+}
+
+/// Latencies in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The middle.
+    pub p50: f64,
+    /// One in a hundred takes longer.
+    pub p99: f64,
+    /// The worst.
+    pub max: f64,
+}
+
+/// The medians of runs of the same workload, mode and size, in the order in which they first appear.
+pub fn medians(runs: &[Run]) -> Vec<(Run, usize)> {
+    let mut groups: Vec<Vec<&Run>> = Vec::new();
+    for run in runs {
+        let same = |other: &&Run| {
+            (&other.workload, &other.mode, other.nodes, other.pods) == (&run.workload, &run.mode, run.nodes, run.pods)
+        };
+        match groups.iter_mut().find(|group| group.first().is_some_and(same)) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
+    }
+    groups.iter().filter_map(|group| Some((median_run(group)?, group.len()))).collect()
+}
+
+fn median_run(group: &[&Run]) -> Option<Run> {
+    let of = |field: fn(&Run) -> f64| median(group.iter().map(|run| field(run)));
+    let latency_us =
+        Latency { p50: of(|r| r.latency_us.p50), p99: of(|r| r.latency_us.p99), max: of(|r| r.latency_us.max) };
+    Some(Run {
+        pods_per_second: of(|r| r.pods_per_second),
+        latency_us,
+        cpu_seconds: of(|r| r.cpu_seconds),
+        peak_rss_bytes: of(|r| r.peak_rss_bytes as f64) as u64,
+        ..(*group.first()?).clone()
+    })
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+const HEADER: [&str; 10] = ["WORKLOAD", "MODE", "NODES", "PODS", "RUNS", "PODS/S", "P50", "P99", "MAX", "CPU"];
+
+/// An aligned table of medians.
+pub fn table(runs: &[Run]) -> String {
+    let mut rows: Vec<Vec<String>> = vec![HEADER.iter().chain(&["PEAK MEMORY"]).map(|&h| h.to_owned()).collect()];
+    for (run, count) in medians(runs) {
+        rows.push(vec![
+            run.workload.clone(),
+            run.mode.clone(),
+            grouped(run.nodes as u64),
+            grouped(run.pods as u64),
+            count.to_string(),
+            grouped(run.pods_per_second.round() as u64),
+            duration(run.latency_us.p50),
+            duration(run.latency_us.p99),
+            duration(run.latency_us.max),
+            format!("{:.2} s", run.cpu_seconds),
+            bytes(run.peak_rss_bytes),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            // Names to the left, numbers to the right.
+            let _ = match column {
+                0 | 1 => write!(line, "{cell:<width$}   "),
+                _ => write!(line, "{cell:>width$}   "),
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A number with its thousands apart.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn duration(micros: f64) -> String {
+    match micros {
+        m if m < 1000.0 => format!("{m:.1} µs"),
+        m if m < 1e6 => format!("{:.1} ms", m / 1e3),
+        m => format!("{:.2} s", m / 1e6),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    let mib = bytes as f64 / (1024.0 * 1024.0);
+    if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.2} GiB", mib / 1024.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(workload: &str, pods_per_second: f64) -> Run {
+        Run {
+            workload: workload.into(),
+            mode: "engine".into(),
+            nodes: 5000,
+            pods: 10_000,
+            pods_per_second,
+            latency_us: Latency { p50: 3.25, p99: 1200.0, max: 2_500_000.0 },
+            cpu_seconds: 0.5,
+            peak_rss_bytes: 64 << 20,
+        }
+    }
+
+    #[test]
+    fn the_table_shows_medians_of_runs_of_the_same_kind() {
+        let runs = [
+            run("SchedulingBasic", 3.0),
+            run("Preemption", 7.0),
+            run("SchedulingBasic", 1.0),
+            run("SchedulingBasic", 200_000.0),
+        ];
+        let text = table(&runs);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(
+            lines[0],
+            "WORKLOAD          MODE     NODES     PODS   RUNS   PODS/S      P50      P99      MAX      CPU   PEAK MEMORY"
+        );
+        assert_eq!(
+            lines[1],
+            "SchedulingBasic   engine   5,000   10,000      3        3   3.2 µs   1.2 ms   2.50 s   0.50 s        64 MiB"
+        );
+    }
+
+    #[test]
+    fn a_run_has_exactly_the_fields_others_read() {
+        let json = serde_json::to_value(run("a", 1.0)).unwrap();
+        let names: Vec<&String> = json.as_object().unwrap().keys().collect();
+        let wanted =
+            ["cpu_seconds", "latency_us", "mode", "nodes", "peak_rss_bytes", "pods", "pods_per_second", "workload"];
+        assert_eq!(names, wanted);
+        assert_eq!(json["latency_us"], serde_json::json!({"p50": 3.25, "p99": 1200.0, "max": 2_500_000.0}));
+    }
+}
