@@ -92,6 +92,8 @@ impl CoreEvents {
         let patch = (count > 1)
             .then(|| encode(&json!({ "count": count, "lastTimestamp": timestamp::seconds(now), "message": message })));
         let namespace = namespace_of(&event).to_owned();
+        // Upstream makes combined events anew and forgets who reports them.
+        let reporting_component = if key.message == message { self.component.as_str() } else { "" };
         let create = encode(&json!({
             "apiVersion": "v1",
             "kind": "Event",
@@ -104,7 +106,7 @@ impl CoreEvents {
             "lastTimestamp": timestamp::seconds(now),
             "count": count,
             "type": event.event_type,
-            "reportingComponent": self.component,
+            "reportingComponent": reporting_component,
             "reportingInstance": "",
         }));
         Some(Write { resource: EVENTS, namespace, name, patch, create })
@@ -201,6 +203,16 @@ mod tests {
         );
         assert_eq!(body(&second.create)["firstTimestamp"], "2026-01-01T00:00:00Z");
         assert_eq!(body(&second.create)["count"], 2);
+    }
+
+    #[test]
+    fn a_combined_event_names_its_source_but_no_reporter() {
+        let mut core = CoreEvents::new("x");
+        let writes: Vec<Write> =
+            (0..10).filter_map(|i| core.observe(event("web", "R", &format!("message {i}")), at(i))).collect();
+        let told: Vec<Value> = writes[8..].iter().map(|write| body(&write.create)).collect();
+        assert_eq!([&told[0]["reportingComponent"], &told[0]["source"]["component"]], ["x", "x"]);
+        assert_eq!([&told[1]["reportingComponent"], &told[1]["source"]["component"]], ["", "x"]);
     }
 
     #[test]
