@@ -1,5 +1,7 @@
 //! The Node as the scheduler reads it.
 
+use std::sync::Arc;
+
 use crate::meta::ObjectMeta;
 use crate::resources::ResourceList;
 use crate::taint::Taint;
@@ -27,6 +29,9 @@ views! {
         spec: NodeSpec,
         /// What is known.
         status: NodeStatus,
+        /// The whole object as JSON, kept only where somebody outside is shown it (extenders).
+        #[serde(skip)]
+        manifest: Option<Arc<str>>,
     }
 
     /// What an administrator wants of a node.

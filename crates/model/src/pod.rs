@@ -1,5 +1,7 @@
 //! The Pod as the scheduler reads it.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use crate::affinity::{Affinity, TopologySpreadConstraint};
@@ -19,6 +21,9 @@ views! {
         spec: PodSpec,
         /// What is known.
         status: PodStatus,
+        /// The whole object as JSON, kept only where somebody outside is shown it (extenders).
+        #[serde(skip)]
+        manifest: Option<Arc<str>>,
     }
 
     /// What a pod wants.

@@ -174,6 +174,14 @@ impl Binding {
     }
 
     async fn run_bind(&self, cx: BindContext<'_>) -> Status {
+        let extenders = self.profile.extenders().iter();
+        for extender in extenders.filter(|e| e.config().is_binder() && e.config().is_interested(cx.pod)) {
+            match extender.bind(cx.pod, cx.node).await {
+                Ok(()) => return Status::SUCCESS,
+                Err(_) if extender.config().ignorable => {}
+                Err(error) => return Status::error(error.to_string()),
+            }
+        }
         for &plugin in self.profile.at(Points::BIND) {
             let status = self.states.get(plugin).bind(cx).await;
             if !status.is_skip() {

@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod config;
 pub mod cycle;
 pub mod effect;
+pub mod extender;
 pub mod framework;
 mod judge;
 pub mod plugins;

@@ -1,10 +1,12 @@
 //! A profile: the plugins that place the pods of one `schedulerName`, in their order at every extension point.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::config::{PluginSet, Plugins, ProfileConfig};
+use crate::extender::{EXTENDER, Extender, Extenders, Rejections};
 use crate::framework::{AnyPlugin, MAX_NODE_SCORE, PluginName, Points, Registration, Registry};
 
 /// Why a profile cannot be built.
@@ -92,6 +94,7 @@ pub struct Profile {
     placement_weights: Vec<i64>,
     /// By plugin, with upstream's additions; empty for plugins that reject nobody.
     registrations: BTreeMap<PluginName, (usize, Vec<Registration>)>,
+    extenders: Extenders,
 }
 
 impl Profile {
@@ -117,6 +120,7 @@ impl Profile {
             weights,
             placement_weights,
             registrations,
+            extenders: Extenders::default(),
         };
         match profile.at(Points::QUEUE_SORT).len() {
             1 => {}
@@ -126,6 +130,24 @@ impl Profile {
             return Err(Error::NoBind(profile.name));
         }
         Ok(profile)
+    }
+
+    /// The same profile with extenders asked beside its plugins.
+    pub(crate) fn with_extenders(mut self, extenders: Extenders) -> Self {
+        if !extenders.is_empty() {
+            let stand_in = AnyPlugin::new(Rejections);
+            self.registrations.insert(EXTENDER, (self.plugins.len(), stand_in.events()));
+            self.plugins.push(stand_in);
+            self.weights.push(0);
+            self.placement_weights.push(0);
+        }
+        self.extenders = extenders;
+        self
+    }
+
+    /// The extenders that are asked beside the plugins, in order. With any, no decision is the plugins' alone.
+    pub fn extenders(&self) -> &Extenders {
+        &self.extenders
     }
 
     /// The plugins at a point, in order.
@@ -175,7 +197,11 @@ impl Profile {
 
     /// False when any feasible node is as good as another.
     pub(crate) fn needs_choice(&self) -> bool {
-        !self.at(Points::SCORE).is_empty()
+        let chooses = |extender: &Arc<dyn Extender>| {
+            let config = extender.config();
+            config.is_filter() || config.is_prioritizer()
+        };
+        !self.at(Points::SCORE).is_empty() || self.extenders.iter().any(chooses)
     }
 
     /// A plugin of this profile and the events it wants to hear of.

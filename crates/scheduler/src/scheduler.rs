@@ -20,6 +20,7 @@ use crate::cycle::preempt::Preemption;
 use crate::cycle::select::TieBreak;
 use crate::cycle::{Attempt, Decision};
 use crate::effect::{Effect, StatusUpdate, event};
+use crate::extender::{Extender, Extenders};
 use crate::framework::{
     ClusterEvent, Code, Cycle, CycleStates, EventResource, Nomination, PluginName, Points, Registry, Status, action,
 };
@@ -55,6 +56,9 @@ pub enum Error {
     /// Profiles order the queue with different arguments.
     #[error("initializing profiles: different queue sort plugin args for profile {0:?}")]
     QueueSortArgs(String),
+    /// Extenders take resources off NodeResourcesFit, which a profile does not configure.
+    #[error("couldn't build extenders: can't find NodeResourcesFitArgs in plugin config")]
+    NoFitArgs,
 }
 
 /// Something the scheduler is told.
@@ -98,10 +102,29 @@ pub struct Scheduler {
 impl Scheduler {
     /// Builds a scheduler without any object.
     pub fn new(configuration: &Configuration, registry: &Registry, ties: TieBreak) -> Result<Self, Error> {
+        Scheduler::with_extenders(configuration, registry, Vec::new(), ties)
+    }
+
+    /// Builds a scheduler that asks these extenders too; those it can do without are asked last.
+    pub fn with_extenders(
+        configuration: &Configuration,
+        registry: &Registry,
+        mut extenders: Vec<Arc<dyn Extender>>,
+        ties: TieBreak,
+    ) -> Result<Self, Error> {
+        extenders.sort_by_key(|extender| extender.config().ignorable);
+        let extenders = Extenders::from(extenders);
+        let ignored = configuration.ignored_by_scheduler();
         let mut profiles: Vec<Arc<Profile>> = Vec::new();
         for config in &configuration.profiles {
             let name = config.scheduler_name.clone().unwrap_or_default();
-            let profile = Profile::build(config, registry).map_err(|error| Error::Profile { name, error })?;
+            let changed = match ignored.as_slice() {
+                [] => None,
+                ignored => Some(config.ignoring(ignored).ok_or(Error::NoFitArgs)?),
+            };
+            let profile = Profile::build(changed.as_ref().unwrap_or(config), registry)
+                .map_err(|error| Error::Profile { name, error })?
+                .with_extenders(Extenders::clone(&extenders));
             if let Some(first) = profiles.first()
                 && first.queue_sort().name() != profile.queue_sort().name()
             {

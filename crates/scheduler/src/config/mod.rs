@@ -3,6 +3,7 @@
 pub mod args;
 mod defaults;
 mod duration;
+mod extender;
 mod load;
 mod schema;
 mod validation;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub use duration::GoDuration;
+pub use extender::{ExtenderConfig, ExtenderTls, ManagedResource};
 pub use load::load;
 pub(crate) use validation::validate_args;
 pub use validation::{aggregate, validate};
@@ -54,7 +56,7 @@ pub struct Configuration {
     pub profiles: Vec<ProfileConfig>,
     /// HTTP extenders.
     #[serde(default)]
-    pub extenders: Vec<Value>,
+    pub extenders: Vec<ExtenderConfig>,
     /// Leader election.
     pub leader_election: LeaderElection,
     /// How to reach the API server.
@@ -140,6 +142,14 @@ impl ProfileConfig {
     pub fn args(&self, plugin: &str) -> Option<&Value> {
         self.plugin_config.iter().find(|config| config.name == plugin).map(|config| &config.args)
     }
+
+    /// The same profile with NodeResourcesFit ignoring these resources and no others; none when it has no arguments.
+    pub(crate) fn ignoring(&self, resources: &[&str]) -> Option<Self> {
+        let mut profile = self.clone();
+        let fit = profile.plugin_config.iter_mut().find(|config| config.name == "NodeResourcesFit")?;
+        fit.args.as_object_mut()?.insert("ignoredResources".into(), json!(resources));
+        Some(profile)
+    }
 }
 
 /// The arguments of one plugin.
@@ -218,6 +228,12 @@ impl Plugins {
 }
 
 impl Configuration {
+    /// The resources that extenders take care of, so that NodeResourcesFit shall not.
+    pub(crate) fn ignored_by_scheduler(&self) -> Vec<&str> {
+        let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
+        managed.filter(|resource| resource.ignored_by_scheduler).map(|resource| resource.name.as_str()).collect()
+    }
+
     /// Reads a configuration file (YAML or JSON) and applies all defaults.
     pub fn from_yaml(text: &str) -> Result<Self, Error> {
         Configuration::from_completed(load(text)?)

@@ -1,13 +1,16 @@
 //! PreFilter and Filter: which nodes a pod may go to.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::{NodeInfo, PodInfo};
+use crate::extender::EXTENDER;
 use crate::framework::{Code, Cycle, CycleStates, PluginName, Points, Status};
 use crate::profile::Profile;
 use crate::queue::Nominator;
 
+use super::extenders;
 use super::fit_error::Diagnosis;
 
 /// Runs the filters of a profile for one pod, with nominated pods taken into account.
@@ -28,6 +31,18 @@ pub struct Found<'a> {
     pub nominated_node_used: bool,
     /// How many nodes were looked at.
     pub evaluated: usize,
+    /// What an extender made of the feasible nodes, in whose place it stands.
+    pub replaced: Option<Vec<NodeInfo>>,
+}
+
+impl Found<'_> {
+    /// The nodes the pod may go to, as Score sees them.
+    pub fn nodes(&self) -> Cow<'_, [&NodeInfo]> {
+        match &self.replaced {
+            None => Cow::Borrowed(&self.feasible),
+            Some(nodes) => Cow::Owned(nodes.iter().collect()),
+        }
+    }
 }
 
 /// Where the search begins and how many nodes suffice.
@@ -74,10 +89,8 @@ impl<'a> Filters<'a> {
             found.diagnosis.pre_filter = Some(status);
             return Ok(found);
         }
-        if let Some(node) = self.nominated_node(states) {
-            found.feasible.push(node);
-            found.nominated_node_used = true;
-            return Ok(found);
+        if let Some(nominated) = self.nominated_node(states) {
+            return Ok(Found { diagnosis: found.diagnosis, ..nominated });
         }
         let candidates: Vec<&NodeInfo> = match &found.diagnosis.pre_filter_nodes {
             None => {
@@ -106,10 +119,32 @@ impl<'a> Filters<'a> {
                 _ => return Err(status),
             }
         }
-        if found.feasible.is_empty() {
+        self.ask_extenders(&mut found)?;
+        if found.nodes().is_empty() {
             found.diagnosis.unschedulable_plugins.extend(narrowed_by);
         }
         Ok(found)
+    }
+
+    /// Lets extenders take nodes away.
+    fn ask_extenders(&self, found: &mut Found<'a>) -> Result<(), Status> {
+        let extenders = self.profile.extenders();
+        if extenders.is_empty() || found.feasible.is_empty() {
+            return Ok(());
+        }
+        let before = found.feasible.len();
+        let nodes = std::mem::take(&mut found.feasible);
+        let left = extenders::filter(extenders, self.cycle.pod, nodes, &mut found.diagnosis.statuses)
+            .map_err(|error| Status::error(error.to_string()))?;
+        if left.len() != before {
+            found.diagnosis.unschedulable_plugins.insert(EXTENDER);
+        }
+        if left.iter().all(|node| matches!(node, Cow::Borrowed(_))) {
+            found.feasible = left.into_iter().filter_map(borrowed).collect();
+        } else {
+            found.replaced = Some(left.into_iter().map(Cow::into_owned).collect());
+        }
+        Ok(())
     }
 
     /// Runs PreFilter; a rejection is the inner value.
@@ -155,10 +190,16 @@ impl<'a> Filters<'a> {
     }
 
     /// The pod's own nominated node, if it still fits.
-    fn nominated_node(&self, states: &CycleStates) -> Option<&'a NodeInfo> {
+    fn nominated_node(&self, states: &CycleStates) -> Option<Found<'a>> {
         let name = &self.cycle.pod.status.nominated_node_name;
         let node = self.cycle.cluster.node(name)?;
-        self.run_with_nominated(states, node).is_success().then_some(node)
+        if !self.run_with_nominated(states, node).is_success() {
+            return None;
+        }
+        let mut found = Found { feasible: vec![node], nominated_node_used: true, ..Found::default() };
+        // An extender that fails here is asked again about all nodes.
+        self.ask_extenders(&mut found).ok()?;
+        (!found.nodes().is_empty()).then_some(found)
     }
 
     /// Judges a node twice when pods of equal or higher priority are nominated to it: with them and without them.
@@ -236,6 +277,13 @@ impl<'a> Filters<'a> {
             }
         }
         Status::SUCCESS
+    }
+}
+
+fn borrowed<'a>(node: Cow<'a, NodeInfo>) -> Option<&'a NodeInfo> {
+    match node {
+        Cow::Borrowed(node) => Some(node),
+        Cow::Owned(_) => None,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Everything here borrows the cluster and changes nothing but the pod's own plugin states.
 
+mod extenders;
 pub mod filter;
 pub mod fit_error;
 pub mod preempt;
@@ -17,6 +18,7 @@ use crate::framework::{
 };
 use crate::profile::Profile;
 use crate::queue::Nominator;
+pub(crate) use extenders::process_preemption;
 use filter::{Filters, Found, Search};
 use fit_error::Diagnosis;
 use preempt::Preemption;
@@ -153,7 +155,8 @@ impl<'a> Attempt<'a> {
             Err(status) => return (Decision::Failed(status), 0),
         };
         let evaluated = found.evaluated;
-        let decision = match found.feasible.as_slice() {
+        let nodes = found.nodes();
+        let decision = match &*nodes {
             [] => {
                 let post_filter = self.post_filter(&mut found.diagnosis, ties.roll());
                 Decision::Unfit(Box::new(Unfit {

@@ -6,6 +6,8 @@ use crate::cluster::NodeInfo;
 use crate::framework::{Cycle, CycleStates, MAX_NODE_SCORE, NodeScore, PluginName, Points, Status};
 use crate::profile::Profile;
 
+use super::extenders;
+
 /// How good each feasible node is.
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
@@ -55,7 +57,7 @@ pub(crate) fn score(
     let mut scores = Scores {
         nodes: nodes.iter().map(|n| n.name.clone()).collect(),
         plugins: Vec::new(),
-        totals: vec![i64::from(profile.at(Points::SCORE).is_empty()); nodes.len()],
+        totals: vec![i64::from(profile.at(Points::SCORE).is_empty() && profile.extenders().is_empty()); nodes.len()],
     };
     for &plugin in profile.at(Points::SCORE) {
         if !states.skip_score[plugin] {
@@ -65,6 +67,9 @@ pub(crate) fn score(
             }
             scores.plugins.push(one);
         }
+    }
+    if !profile.extenders().is_empty() {
+        extenders::prioritize(profile.extenders(), cycle.pod, nodes, &mut scores.totals);
     }
     Ok(scores)
 }

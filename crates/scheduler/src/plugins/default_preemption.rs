@@ -9,6 +9,7 @@ use crate::cluster::NodeInfo;
 use crate::config::args::{DefaultPreemptionArgs, read};
 use crate::cycle::fit_error::Diagnosis;
 use crate::cycle::preempt::{Preemption, best, dry_run};
+use crate::cycle::process_preemption;
 use crate::framework::*;
 
 /// Makes room.
@@ -97,9 +98,16 @@ impl Plugin for DefaultPreemption {
         let nodes = potential_nodes(cx);
         let start = if nodes.is_empty() { 0 } else { (cx.random % nodes.len() as u64) as usize };
         let result = dry_run(cx, &nodes, start, self.wanted(nodes.len()));
-        let best = best(&result.candidates, cx.cycle.now);
-        let Some(chosen) = best.iter().min_by_key(|candidate| &candidate.node) else {
+        if result.candidates.is_empty() {
             return unhelpful(cx, result.statuses);
+        }
+        let candidates = match process_preemption(cx.filters.profile.extenders(), &cx.cycle, result.candidates) {
+            Ok(candidates) => candidates,
+            Err(error) => return Status::error(format!("preemption: {error}")).into(),
+        };
+        let best = best(&candidates, cx.cycle.now);
+        let Some(chosen) = best.iter().min_by_key(|candidate| &candidate.node) else {
+            return Status::unschedulable("preemption: no candidate node for preemption").into();
         };
         let pod = cx.cycle.pod;
         let nominated = cx.filters.nominator.on_node(&chosen.node);
