@@ -15,6 +15,7 @@ use crate::consistency::is_older;
 use crate::disruption::Budget;
 use crate::namespace::Namespace;
 use crate::pod::Pod;
+use crate::replicaset::ReplicationController;
 use crate::requests;
 use crate::service_account::{ConfigMap, ROOT_CA_CONFIG_MAP};
 use crate::workload::{Deployment, ReplicaSet};
@@ -271,6 +272,8 @@ kinds! {
     Pod(Pod) pods = requests::PODS;
     /// ReplicaSets.
     ReplicaSet(ReplicaSet) replica_sets = requests::REPLICA_SETS;
+    /// ReplicationControllers.
+    ReplicationController(ReplicationController) replication_controllers = requests::REPLICATION_CONTROLLERS;
     /// Deployments.
     Deployment(Deployment) deployments = requests::DEPLOYMENTS;
     /// PodDisruptionBudgets.

@@ -11,6 +11,8 @@ use serde_json::Value;
 pub const PODS: Resource = Resource::new("", "v1", "pods");
 /// `apps/v1/replicasets`.
 pub const REPLICA_SETS: Resource = Resource::new("apps", "v1", "replicasets");
+/// `v1/replicationcontrollers`.
+pub const REPLICATION_CONTROLLERS: Resource = Resource::new("", "v1", "replicationcontrollers");
 /// `apps/v1/deployments`.
 pub const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments");
 

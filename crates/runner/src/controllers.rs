@@ -139,6 +139,7 @@ fn assemble(
     let mut all: Vec<Arc<dyn Controller>> = vec![
         Arc::new(DeploymentController::new(cache.clone())),
         Arc::new(ReplicaSetController::new(cache.clone())),
+        Arc::new(ReplicaSetController::of_replication_controllers(cache.clone())),
         Arc::new(namespaces),
         Arc::new(DisruptionController::new(cache.clone(), resources.clone())),
         Arc::new(ServiceAccountController::new(cache.clone())),

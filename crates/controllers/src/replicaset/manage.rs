@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
+use super::ReplicaSetController;
 use super::ranking::deletion_order;
 use super::slow_start::slow_start;
-use super::{KIND, ReplicaSetController, claimant};
 use crate::controller::{Context, lock};
 use crate::error::{Error, namespace_terminating, not_found};
 use crate::pod::Pod;
 use crate::pod_control::{create_pod, delete_pod, pod_body};
-use crate::workload::{APPS_V1, ReplicaSet, event_reference};
+use crate::workload::{ReplicaSet, event_reference};
 
 impl ReplicaSetController {
     /// Brings the number of active pods to what the spec asks for, at most a burst at a time.
@@ -32,8 +32,8 @@ impl ReplicaSetController {
 
     async fn create(&self, key: &str, rs: &ReplicaSet, count: usize, context: Context<'_>) -> Result<(), Error> {
         lock(&self.expectations).expect_creations(key, count, context.now);
-        let owner = claimant(rs).owner_reference();
-        let regarding = event_reference(APPS_V1, KIND, &rs.metadata);
+        let owner = self.owner.claimant(rs).owner_reference();
+        let regarding = event_reference(self.owner.api_version(), self.owner.kind(), &rs.metadata);
         let body = pod_body(&rs.spec.template, &owner);
         let (successes, outcome) = slow_start(count, 1, || async {
             let created = create_pod(context, &rs.metadata.namespace, body.clone()?, &regarding).await;
@@ -63,7 +63,7 @@ impl ReplicaSetController {
     ) -> Result<(), Error> {
         let victims = self.victims(rs, active, count, context);
         lock(&self.expectations).expect_deletions(key, victims.iter().map(|pod| pod.metadata.key()), context.now);
-        let regarding = event_reference(APPS_V1, KIND, &rs.metadata);
+        let regarding = event_reference(self.owner.api_version(), self.owner.kind(), &rs.metadata);
         let answers = join_all(victims.iter().map(|pod| async {
             let deleted = delete_pod(context, &pod.metadata, &regarding).await;
             if deleted.is_err() {
@@ -87,7 +87,7 @@ impl ReplicaSetController {
     /// The pods selected by any ReplicaSet of the same owner: a rolling update takes pods from crowded nodes first.
     fn related_pods(&self, rs: &ReplicaSet) -> Vec<Arc<Pod>> {
         let Some(owner) = rs.metadata.controller() else { return Vec::new() };
-        let siblings: Vec<_> = self.cache.replica_sets().controlled_by(&owner.uid).cloned().collect();
+        let siblings = self.owner.controlled_by(&self.cache, &owner.uid);
         let pods = self.cache.pods();
         let selected = |pod: &&Arc<Pod>| siblings.iter().any(|rs| rs.spec.selector.matches(&pod.metadata.labels));
         let own = siblings.iter().flat_map(|sibling| pods.controlled_by(&sibling.metadata.uid));

@@ -2,6 +2,7 @@
 
 mod manage;
 mod observe;
+mod owner;
 pub mod ranking;
 pub mod slow_start;
 pub mod status;
@@ -11,24 +12,23 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 
 use crate::cache::{Cache, Change, Kind};
-use crate::claim::Claimant;
 use crate::consistency::Consistency;
 use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
 use crate::error::Error;
 use crate::expectations::Expectations;
 use crate::pod::Pod;
-use crate::requests::{PODS, REPLICA_SETS};
-use crate::workload::{APPS_V1, ReplicaSet};
+use crate::workload::ReplicaSet;
+use owner::Owner;
+pub use owner::ReplicationController;
 
 /// At most this many pods are created or deleted in one reconcile, so that one ReplicaSet cannot keep a worker and
 /// the API server busy while the others wait.
 pub const BURST_REPLICAS: usize = 500;
 
-const KIND: &str = "ReplicaSet";
-
-/// The ReplicaSet controller.
+/// The ReplicaSet controller, and the one of ReplicationControllers.
 pub struct ReplicaSetController {
     cache: Arc<Cache>,
+    owner: Owner,
     burst: usize,
     expectations: Mutex<Expectations>,
     consistency: Mutex<Consistency>,
@@ -42,14 +42,23 @@ impl ReplicaSetController {
 
     /// A controller that creates or deletes at most `burst` pods in one reconcile.
     pub fn with_burst(cache: Arc<Cache>, burst: usize) -> Self {
-        ReplicaSetController { cache, burst, expectations: Mutex::default(), consistency: Mutex::default() }
+        Self::of(Owner::ReplicaSet, cache, burst)
+    }
+
+    /// The same controller for ReplicationControllers.
+    pub fn of_replication_controllers(cache: Arc<Cache>) -> Self {
+        Self::of(Owner::ReplicationController, cache, BURST_REPLICAS)
+    }
+
+    fn of(owner: Owner, cache: Arc<Cache>, burst: usize) -> Self {
+        ReplicaSetController { cache, owner, burst, expectations: Mutex::default(), consistency: Mutex::default() }
     }
 
     /// One reconcile.
     pub async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
         self.check_consistency(key)?;
         let (namespace, name) = split_key(key);
-        let Some(rs) = self.cache.replica_sets().get(namespace, name) else {
+        let Some(rs) = self.owner.get(&self.cache, namespace, name) else {
             lock(&self.consistency).forget(key, None);
             lock(&self.expectations).forget(key);
             return Ok(Next::Wait);
@@ -61,8 +70,10 @@ impl ReplicaSetController {
         let (active, terminating) = self.pods(key, &rs, context).await?;
         let managed = if adjust { self.manage(key, &rs, &active, context).await } else { Ok(()) };
         let failure = managed.as_ref().err();
+        // ReplicationControllers have no field for it.
+        let terminating = (self.owner == Owner::ReplicaSet).then_some(terminating);
         let status = status::calculate(&rs, &active, terminating, failure, context.now, context.second());
-        if let Some(stored) = status::write(context.api, &rs, status.clone()).await? {
+        if let Some(stored) = status::write(context.api, self.owner, &rs, status.clone()).await? {
             lock(&self.consistency).wrote_owner(key, &rs.metadata.uid, &stored.metadata.resource_version);
         }
         managed?;
@@ -72,11 +83,11 @@ impl ReplicaSetController {
 
     fn check_consistency(&self, key: &str) -> Result<(), Error> {
         let pods = self.cache.pods().version().to_owned();
-        let owner = self.cache.replica_sets().version().to_owned();
+        let owner = self.owner.version(&self.cache);
         lock(&self.consistency).check(key, &pods, &owner).map_err(|(read, written, is_pod)| Error::Stale {
             read,
             written,
-            resource: if is_pod { "pods" } else { "replicasets.apps" },
+            resource: if is_pod { "pods" } else { self.owner.group_resource() },
         })
     }
 
@@ -97,7 +108,7 @@ impl ReplicaSetController {
             candidates.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
             (candidates, terminating)
         };
-        let claims = claimant(rs).claim(context.api, candidates).await;
+        let claims = self.owner.claimant(rs).claim(context.api, candidates).await;
         let mut consistency = lock(&self.consistency);
         for pod in claims.written.iter().filter(|pod| pod.controller().is_some_and(|o| o.uid == rs.metadata.uid)) {
             consistency.wrote_pod(key, &rs.metadata.uid, &pod.resource_version);
@@ -108,31 +119,29 @@ impl ReplicaSetController {
     }
 }
 
-/// How a ReplicaSet claims pods.
-pub fn claimant(rs: &ReplicaSet) -> Claimant<'_> {
-    Claimant {
-        kind: KIND,
-        api_version: APPS_V1,
-        resource: REPLICA_SETS,
-        meta: &rs.metadata,
-        selector: &rs.spec.selector,
-        object_kind: "Pod",
-        object_resource: PODS,
-    }
-}
-
 impl Controller for ReplicaSetController {
     fn name(&self) -> &'static str {
-        "replicaset-controller"
+        match self.owner {
+            Owner::ReplicaSet => "replicaset-controller",
+            Owner::ReplicationController => "replicationcontroller-controller",
+        }
+    }
+
+    fn component(&self) -> &'static str {
+        match self.owner {
+            Owner::ReplicaSet => "replicaset-controller",
+            Owner::ReplicationController => "replication-controller",
+        }
     }
 
     fn watches(&self) -> &'static [Kind] {
-        &[Kind::ReplicaSet, Kind::Pod]
+        self.owner.watches()
     }
 
     fn observe(&self, change: &Change) -> Vec<Wakeup> {
         match change {
             Change::ReplicaSet(delta) => self.observe_replica_set(delta),
+            Change::ReplicationController(delta) => self.observe_replica_set(&owner::as_replica_set(delta)),
             Change::Pod(delta) => self.observe_pod(delta),
             _ => Vec::new(),
         }

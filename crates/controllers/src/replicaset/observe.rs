@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bayplan_model::meta::OwnerReference;
 
-use super::{KIND, ReplicaSetController};
+use super::ReplicaSetController;
 use crate::cache::Delta;
 use crate::controller::{Wakeup, lock};
 use crate::pod::Pod;
@@ -96,7 +96,8 @@ impl ReplicaSetController {
 
     /// The ReplicaSet a pod names as its controller, if it is still the same one.
     fn resolve(&self, namespace: &str, owner: &OwnerReference) -> Option<Arc<ReplicaSet>> {
-        let rs = (owner.kind == KIND).then(|| self.cache.replica_sets().get(namespace, &owner.name)).flatten()?;
+        let ours = owner.kind == self.owner.kind();
+        let rs = ours.then(|| self.owner.get(&self.cache, namespace, &owner.name)).flatten()?;
         (rs.metadata.uid == owner.uid).then_some(rs)
     }
 
@@ -105,9 +106,9 @@ impl ReplicaSetController {
         if pod.metadata.labels.is_empty() {
             return Vec::new();
         }
-        let sets = self.cache.replica_sets();
+        let sets = self.owner.namespace(&self.cache, &pod.metadata.namespace);
         let wants =
             |rs: &&Arc<ReplicaSet>| !rs.spec.selector.is_everything() && rs.spec.selector.matches(&pod.metadata.labels);
-        sets.namespace(&pod.metadata.namespace).filter(wants).map(|rs| Wakeup::now(rs.metadata.key())).collect()
+        sets.iter().filter(wants).map(|rs| Wakeup::now(rs.metadata.key())).collect()
     }
 }

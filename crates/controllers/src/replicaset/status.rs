@@ -7,9 +7,9 @@ use bayplan_model::api::Api;
 use bayplan_model::status::Status;
 use jiff::{SignedDuration, Timestamp};
 
+use super::owner::Owner;
 use crate::error::Error;
 use crate::pod::Pod;
-use crate::requests::{self, REPLICA_SETS};
 use crate::workload::{Condition, ReplicaSet, ReplicaSetStatus, template_map};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -18,7 +18,7 @@ const REPLICA_FAILURE: &str = "ReplicaFailure";
 pub fn calculate(
     rs: &ReplicaSet,
     active: &[Arc<Pod>],
-    terminating: usize,
+    terminating: Option<usize>,
     failure: Option<&Error>,
     now: Timestamp,
     second: Timestamp,
@@ -49,7 +49,7 @@ pub fn calculate(
         fully_labeled_replicas: count(&labelled),
         ready_replicas: count(&|pod| pod.ready),
         available_replicas: count(&|pod| pod.is_available(rs.spec.min_ready_seconds, now)),
-        terminating_replicas: Some(saturate(terminating)),
+        terminating_replicas: terminating.map(saturate),
         observed_generation: rs.status.observed_generation,
         conditions,
     }
@@ -60,19 +60,24 @@ fn saturate(count: usize) -> i32 {
 }
 
 /// Writes the status unless it says nothing new; answers the ReplicaSet as stored.
-pub async fn write(api: &dyn Api, rs: &ReplicaSet, mut status: ReplicaSetStatus) -> Result<Option<ReplicaSet>, Status> {
+pub(super) async fn write(
+    api: &dyn Api,
+    owner: Owner,
+    rs: &ReplicaSet,
+    mut status: ReplicaSetStatus,
+) -> Result<Option<ReplicaSet>, Status> {
     if status == rs.status && rs.metadata.generation == rs.status.observed_generation {
         return Ok(None);
     }
     // The generation that was acted on, also when a newer object has to be fetched for the second try.
     status.observed_generation = rs.metadata.generation;
     let first = ReplicaSet { status, ..rs.clone() };
-    if let Ok(stored) = requests::update_status(api, &REPLICA_SETS, &first.metadata, &first).await {
+    let status = first.status.clone();
+    if let Ok(stored) = owner.write_status(api, first).await {
         return Ok(Some(stored));
     }
-    let fresh: ReplicaSet = requests::get(api, &REPLICA_SETS, &rs.metadata.namespace, &rs.metadata.name).await?;
-    let second = ReplicaSet { status: first.status, ..fresh };
-    requests::update_status(api, &REPLICA_SETS, &second.metadata, &second).await.map(Some)
+    let fresh = owner.read(api, &rs.metadata).await?;
+    owner.write_status(api, ReplicaSet { status, ..fresh }).await.map(Some)
 }
 
 /// When the next ready pod becomes available, if one is waiting for `minReadySeconds`.
