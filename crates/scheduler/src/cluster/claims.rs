@@ -51,6 +51,21 @@ impl Cluster {
         self.in_flight_claims.0.remove(key);
     }
 
+    /// The API server knows of an allocation: it is no longer in flight, and counts no more when it is taken back there.
+    pub(crate) fn settle_claim(&mut self, claim: &ResourceClaim) {
+        if claim.status.allocation.is_none() || self.in_flight_claims.0.is_empty() {
+            return;
+        }
+        self.in_flight_claims.0.remove(&ClaimKey::of(claim));
+        let meta = &claim.metadata;
+        if let Some(owner) =
+            meta.controller().filter(|_| meta.annotations.contains_key(EXTENDED_RESOURCE_CLAIM_ANNOTATION))
+        {
+            let key = ClaimKey::ExtendedResources(meta.namespace.clone(), owner.uid.clone());
+            self.in_flight_claims.0.remove(&key);
+        }
+    }
+
     /// True while an allocation for the claim is on its way to the API server.
     pub fn is_in_flight(&self, claim: &ResourceClaim) -> bool {
         let key = ClaimKey::of(claim);
@@ -100,5 +115,36 @@ impl Cluster {
                 if class.metadata.creation_timestamp > best.metadata.creation_timestamp { class } else { best }
             },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::Object;
+
+    #[test]
+    fn an_allocation_that_was_seen_and_taken_back_leaves_its_devices_free() {
+        let claim = |allocation: serde_json::Value| -> Arc<ResourceClaim> {
+            let metadata = json!({"name": "c", "namespace": "ns", "uid": "u"});
+            Arc::new(
+                serde_json::from_value(json!({"metadata": metadata, "status": {"allocation": allocation}})).unwrap(),
+            )
+        };
+        let devices = json!({"devices": {"results": [{"driver": "d", "pool": "p", "device": "x"}]}});
+        let (free, allocated) = (claim(serde_json::Value::Null), claim(devices));
+        let mut cluster = Cluster::default();
+        let see = |cluster: &mut Cluster, claim: &Arc<ResourceClaim>| {
+            cluster.objects.store(&Object::ResourceClaim(claim.clone()));
+            cluster.settle_claim(claim);
+            cluster.taken_devices().count()
+        };
+        assert_eq!(see(&mut cluster, &free), 0);
+        cluster.allocate_claim(ClaimKey::of(&free), Arc::new(allocated.status.allocation.clone().unwrap()));
+        assert_eq!(see(&mut cluster, &free), 1, "in flight");
+        assert_eq!(see(&mut cluster, &allocated), 1, "seen");
+        assert_eq!(see(&mut cluster, &free), 0, "taken back");
     }
 }
