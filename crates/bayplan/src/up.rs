@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use bayplan_runner::controllers::{ControllersConfig, run_controllers};
+use bayplan_runner::controllers::{ControllersConfig, create_default_class, run_controllers};
 use bayplan_runner::nodes::run_nodes;
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
 use bayplan_sim::{FleetConfig, NodeTemplate};
@@ -32,6 +32,7 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     let controllers = ControllersConfig {
         root_ca: Some(cluster.authority.clone()),
         namespace_delay: Some(NAMESPACE_DELAY),
+        simulated_volumes: true,
         ..ControllersConfig::default()
     };
     let manager = cluster.client("system:kube-controller-manager", &[])?;
@@ -39,6 +40,7 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     let scheduler = cluster.client("system:kube-scheduler", &[])?;
     parts.spawn(run_scheduler(scheduler, SchedulerConfig::default(), stopping.clone()).map(|end| Ok(end?)));
     let kubelets = cluster.client("system:kubelets", &["system:masters"])?;
+    create_default_class(&kubelets).await?;
     let fleet = fleet(&args);
     parts.spawn(async move { Ok(run_nodes(&kubelets, fleet, stopped(stopping)).await?) });
 

@@ -8,15 +8,19 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use bayplan_model::api::Resource;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::resource_claim::ResourceClaim;
+use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 
 use crate::consistency::is_older;
 use crate::disruption::Budget;
 use crate::namespace::Namespace;
+use crate::node::{Lease, NODE_LEASES, Node};
 use crate::pod::Pod;
 use crate::replicaset::ReplicationController;
 use crate::requests;
+use crate::resource_claim::ResourceClaimTemplate;
 use crate::service_account::{ConfigMap, ROOT_CA_CONFIG_MAP};
 use crate::workload::{Deployment, ReplicaSet};
 
@@ -39,6 +43,7 @@ impl Kind {
     pub fn field_selector(self) -> String {
         match self {
             Kind::RootCa => format!("metadata.name={ROOT_CA_CONFIG_MAP}"),
+            Kind::Lease => format!("metadata.namespace={NODE_LEASES}"),
             _ => String::new(),
         }
     }
@@ -274,6 +279,20 @@ kinds! {
     ReplicaSet(ReplicaSet) replica_sets = requests::REPLICA_SETS;
     /// ReplicationControllers.
     ReplicationController(ReplicationController) replication_controllers = requests::REPLICATION_CONTROLLERS;
+    /// Nodes.
+    Node(Node) nodes = requests::NODES;
+    /// The leases by which kubelets are known to live.
+    Lease(Lease) leases = requests::LEASES;
+    /// PersistentVolumes.
+    Volume(PersistentVolume) volumes = requests::PERSISTENT_VOLUMES;
+    /// PersistentVolumeClaims.
+    VolumeClaim(PersistentVolumeClaim) volume_claims = requests::PERSISTENT_VOLUME_CLAIMS;
+    /// StorageClasses.
+    StorageClass(StorageClass) storage_classes = requests::STORAGE_CLASSES;
+    /// ResourceClaims.
+    ResourceClaim(ResourceClaim) resource_claims = requests::RESOURCE_CLAIMS;
+    /// ResourceClaimTemplates.
+    ResourceClaimTemplate(ResourceClaimTemplate) resource_claim_templates = requests::RESOURCE_CLAIM_TEMPLATES;
     /// Deployments.
     Deployment(Deployment) deployments = requests::DEPLOYMENTS;
     /// PodDisruptionBudgets.

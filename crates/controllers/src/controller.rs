@@ -105,6 +105,11 @@ pub trait Controller: Send + Sync {
         u32::MAX
     }
 
+    /// The keys to begin with: those of loops that run by the clock and not only when something changes.
+    fn start(&self) -> Vec<Wakeup> {
+        Vec::new()
+    }
+
     /// Which keys a change concerns. The change is already in the cache.
     fn observe(&self, change: &Change) -> Vec<Wakeup>;
 

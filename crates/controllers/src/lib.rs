@@ -24,13 +24,20 @@ pub mod error;
 pub mod expectations;
 pub mod garbage_collector;
 pub mod namespace;
+pub mod node;
+pub mod node_lifecycle;
+pub mod persistent_volume;
 pub mod pod;
 pub mod pod_control;
+pub mod pod_gc;
+mod pods_by_node;
 pub mod replicaset;
 pub mod requests;
+pub mod resource_claim;
 #[cfg(test)]
 mod script;
 pub mod service_account;
+pub mod taint_eviction;
 pub mod workload;
 
 pub use controller::{Context, Controller, Next, Wakeup};

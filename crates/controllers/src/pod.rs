@@ -1,6 +1,10 @@
 //! A pod as the control loops read it: small enough to keep tens of thousands of them.
 
+use std::sync::{Arc, LazyLock};
+
 use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::pod::{PodResourceClaim, PodResourceClaimStatus};
+use bayplan_model::taint::Toleration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +28,34 @@ pub struct Pod {
     pub sidecar_restarts: i32,
     /// How long it may take to stop.
     pub termination_grace_period_seconds: i64,
+    /// What it bears.
+    pub tolerations: Arc<[Toleration]>,
+    /// Whether its kubelet evicted it.
+    pub evicted: bool,
+    /// The volume claims it uses, by name.
+    pub volume_claims: Vec<String>,
+    /// The device claims it asks for.
+    pub resource_claims: Vec<PodResourceClaim>,
+    /// The device claims that were made for it.
+    pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
+    /// The device claim that stands for its extended resources.
+    pub extended_resource_claim: Option<String>,
+}
+
+/// The tolerations that nearly every pod gets at admission, kept once for all of them.
+static ADMITTED: LazyLock<Arc<[Toleration]>> = LazyLock::new(|| {
+    let toleration = |key: &str| Toleration {
+        key: key.into(),
+        operator: "Exists".into(),
+        effect: "NoExecute".into(),
+        toleration_seconds: Some(300),
+        ..Toleration::default()
+    };
+    Arc::new(["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"].map(toleration))
+});
+
+fn share(tolerations: Vec<Toleration>) -> Arc<[Toleration]> {
+    if tolerations[..] == ADMITTED[..] { ADMITTED.clone() } else { tolerations.into() }
 }
 
 /// `status.phase`.
@@ -61,6 +93,11 @@ impl Pod {
         !self.is_terminal() && self.metadata.deletion_timestamp.is_some()
     }
 
+    /// None of its containers runs, and none ever will.
+    pub fn is_done(&self) -> bool {
+        self.is_terminal() || (self.metadata.deletion_timestamp.is_some() && self.node_name.is_empty())
+    }
+
     /// When the pod has been ready for long enough; nothing while it is not ready or does not say since when.
     pub fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
         let since = self.ready.then_some(self.ready_since).flatten()?;
@@ -83,6 +120,8 @@ mod wire {
     //! The JSON form of the fields that are read.
 
     use bayplan_model::meta::ObjectMeta;
+    use bayplan_model::pod::{ExtendedResourceClaimStatus, PodResourceClaim, PodResourceClaimStatus};
+    use bayplan_model::taint::Toleration;
     use jiff::Timestamp;
     use serde::Deserialize;
 
@@ -100,6 +139,21 @@ mod wire {
         node_name: String,
         init_containers: Option<Vec<InitContainer>>,
         termination_grace_period_seconds: Option<i64>,
+        tolerations: Option<Vec<Toleration>>,
+        volumes: Option<Vec<Volume>>,
+        resource_claims: Option<Vec<PodResourceClaim>>,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Volume {
+        persistent_volume_claim: Option<VolumeClaim>,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct VolumeClaim {
+        claim_name: String,
     }
 
     #[derive(Deserialize, Default)]
@@ -113,6 +167,9 @@ mod wire {
     #[serde(default, rename_all = "camelCase")]
     struct Status {
         phase: super::Phase,
+        reason: String,
+        resource_claim_statuses: Option<Vec<PodResourceClaimStatus>>,
+        extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
         conditions: Option<Vec<Condition>>,
         container_statuses: Option<Vec<ContainerStatus>>,
         init_container_statuses: Option<Vec<ContainerStatus>>,
@@ -136,7 +193,8 @@ mod wire {
 
     impl From<Pod> for super::Pod {
         fn from(pod: Pod) -> Self {
-            let Status { phase, conditions, container_statuses, init_container_statuses } = pod.status;
+            let Status { phase, conditions, container_statuses, init_container_statuses, .. } = pod.status;
+            let volumes = pod.spec.volumes.unwrap_or_default().into_iter();
             let ready = conditions.unwrap_or_default().into_iter().find(|c| c.condition_type == "Ready");
             let init_containers = pod.spec.init_containers.unwrap_or_default();
             let is_sidecar = |name: &str| {
@@ -157,6 +215,12 @@ mod wire {
                     .max()
                     .unwrap_or(0),
                 termination_grace_period_seconds: pod.spec.termination_grace_period_seconds.unwrap_or(0),
+                tolerations: super::share(pod.spec.tolerations.unwrap_or_default()),
+                evicted: phase == super::Phase::Failed && pod.status.reason == "Evicted",
+                volume_claims: volumes.filter_map(|v| Some(v.persistent_volume_claim?.claim_name)).collect(),
+                resource_claims: pod.spec.resource_claims.unwrap_or_default(),
+                resource_claim_statuses: pod.status.resource_claim_statuses.unwrap_or_default(),
+                extended_resource_claim: pod.status.extended_resource_claim_status.map(|c| c.resource_claim_name),
             }
         }
     }

@@ -24,6 +24,20 @@ pub const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
 pub const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts");
 /// `v1/configmaps`.
 pub const CONFIG_MAPS: Resource = Resource::new("", "v1", "configmaps");
+/// `v1/nodes`.
+pub const NODES: Resource = Resource::new("", "v1", "nodes");
+/// `coordination.k8s.io/v1/leases`.
+pub const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
+/// `v1/persistentvolumes`.
+pub const PERSISTENT_VOLUMES: Resource = Resource::new("", "v1", "persistentvolumes");
+/// `v1/persistentvolumeclaims`.
+pub const PERSISTENT_VOLUME_CLAIMS: Resource = Resource::new("", "v1", "persistentvolumeclaims");
+/// `storage.k8s.io/v1/storageclasses`.
+pub const STORAGE_CLASSES: Resource = Resource::new("storage.k8s.io", "v1", "storageclasses");
+/// `resource.k8s.io/v1/resourceclaims`.
+pub const RESOURCE_CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims");
+/// `resource.k8s.io/v1/resourceclaimtemplates`.
+pub const RESOURCE_CLAIM_TEMPLATES: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaimtemplates");
 
 /// Reads the latest state of an object.
 pub async fn get<T: DeserializeOwned>(

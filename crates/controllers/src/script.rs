@@ -62,7 +62,13 @@ impl Script {
 
     /// Reconciles a key; every exchange must have taken place.
     pub(crate) fn play(&self, controller: &dyn Controller, key: &str) -> Result<Next, Error> {
-        let context = Context { now: now(), api: self, recorder: self };
+        self.play_at(0, controller, key)
+    }
+
+    /// Reconciles a key so many seconds after the scripts begin to play.
+    pub(crate) fn play_at(&self, second: i64, controller: &dyn Controller, key: &str) -> Result<Next, Error> {
+        let now = now() + jiff::SignedDuration::from_secs(second);
+        let context = Context { now, api: self, recorder: self };
         let outcome = controller.sync(key, context).now_or_never().expect("a script answers at once");
         let left: Vec<_> = lock(&self.steps).iter().map(|step| step.0).collect();
         assert_eq!(left, [""; 0], "{}: not asked for", self.case);

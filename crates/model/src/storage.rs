@@ -16,6 +16,12 @@ pub const BIND_COMPLETED_ANNOTATION: &str = "pv.kubernetes.io/bind-completed";
 pub const BOUND_BY_CONTROLLER_ANNOTATION: &str = "pv.kubernetes.io/bound-by-controller";
 /// The annotation of a claim that names the node a volume is to be made for.
 pub const SELECTED_NODE_ANNOTATION: &str = "volume.kubernetes.io/selected-node";
+/// The annotation of a volume that a provisioner made; its value is the provisioner.
+pub const PROVISIONED_BY_ANNOTATION: &str = "pv.kubernetes.io/provisioned-by";
+/// The annotation of a claim that asks a provisioner for a volume.
+pub const STORAGE_PROVISIONER_ANNOTATION: &str = "volume.kubernetes.io/storage-provisioner";
+/// The former name of [`STORAGE_PROVISIONER_ANNOTATION`], still written beside it.
+pub const BETA_STORAGE_PROVISIONER_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// The binding mode in which a claim is bound when its first pod is placed.
 pub const WAIT_FOR_FIRST_CONSUMER: &str = "WaitForFirstConsumer";
 
@@ -50,6 +56,8 @@ views! {
         claim_ref: Option<ClaimRef>,
         /// Its class.
         storage_class_name: String,
+        /// What becomes of it when its claim is gone: `Retain`, `Recycle` or `Delete`.
+        persistent_volume_reclaim_policy: String,
         /// `Filesystem` when absent.
         volume_mode: Option<String>,
         /// Its attributes class.
@@ -136,6 +144,10 @@ views! {
     struct PersistentVolumeClaimStatus {
         /// `Pending`, `Bound` or `Lost`.
         phase: String,
+        /// How its volume may be mounted.
+        access_modes: Vec<String>,
+        /// The size of its volume, under `storage`.
+        capacity: ResourceList,
     }
 
     /// A StorageClass.
@@ -146,6 +158,8 @@ views! {
         provisioner: String,
         /// `Immediate` or `WaitForFirstConsumer`.
         volume_binding_mode: Option<String>,
+        /// What becomes of its volumes when their claims are gone.
+        reclaim_policy: Option<String>,
         /// Where volumes may be made.
         allowed_topologies: Vec<TopologySelectorTerm>,
     }

@@ -7,6 +7,7 @@
 
 mod discovery;
 mod monitors;
+mod provisioner;
 mod workers;
 
 use std::collections::BTreeSet;
@@ -22,12 +23,20 @@ use bayplan_controllers::discovery::Resources;
 use bayplan_controllers::disruption::DisruptionController;
 use bayplan_controllers::garbage_collector::GarbageCollector;
 use bayplan_controllers::namespace::NamespaceController;
+use bayplan_controllers::node_lifecycle::{NodeLifecycleConfig, NodeLifecycleController};
+use bayplan_controllers::persistent_volume::PersistentVolumeController;
+use bayplan_controllers::pod_gc::{PodGcController, TERMINATED_PODS_MAX};
 use bayplan_controllers::replicaset::ReplicaSetController;
+use bayplan_controllers::resource_claim::ResourceClaimController;
 use bayplan_controllers::service_account::{RootCaPublisher, ServiceAccountController};
+use bayplan_controllers::taint_eviction::TaintEvictionController;
 use bayplan_model::meta::HasMeta;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+use self::provisioner::SimulatedProvisioner;
+pub use self::provisioner::create_default_class;
 
 /// Which control loops run, and what they need to know.
 #[derive(Clone, Debug)]
@@ -38,11 +47,24 @@ pub struct ControllersConfig {
     pub root_ca: Option<String>,
     /// How long the namespace controller waits before it empties a namespace; upstream's 5 s when absent.
     pub namespace_delay: Option<Duration>,
+    /// When nodes are taken for dead, and how fast they are emptied.
+    pub node_lifecycle: NodeLifecycleConfig,
+    /// Upstream's `--terminated-pod-gc-threshold`.
+    pub terminated_pods_max: usize,
+    /// Whether claims get volumes that exist on paper only, for clusters of simulated nodes.
+    pub simulated_volumes: bool,
 }
 
 impl Default for ControllersConfig {
     fn default() -> Self {
-        ControllersConfig { controllers: vec!["*".into()], root_ca: None, namespace_delay: None }
+        ControllersConfig {
+            controllers: vec!["*".into()],
+            root_ca: None,
+            namespace_delay: None,
+            node_lifecycle: NodeLifecycleConfig::default(),
+            terminated_pods_max: TERMINATED_PODS_MAX,
+            simulated_volumes: false,
+        }
     }
 }
 
@@ -120,6 +142,9 @@ pub async fn run_controllers(client: Client, config: ControllersConfig, mut shut
 
 fn spawn_workers(running: &mut JoinSet<()>, each: &Loop, client: &Client) {
     let recorder = EventRecorder::core(client, each.controller.component());
+    for wakeup in each.controller.start() {
+        each.queue.add_after(wakeup.key, wakeup.after);
+    }
     for _ in 0..each.controller.workers() {
         running.spawn(workers::work(each.clone(), client.clone(), recorder.clone()));
     }
@@ -143,10 +168,18 @@ fn assemble(
         Arc::new(namespaces),
         Arc::new(DisruptionController::new(cache.clone(), resources.clone())),
         Arc::new(ServiceAccountController::new(cache.clone())),
+        Arc::new(NodeLifecycleController::new(cache.clone(), config.node_lifecycle)),
+        Arc::new(TaintEvictionController::new(cache.clone())),
+        Arc::new(PodGcController::new(cache.clone(), config.terminated_pods_max)),
+        Arc::new(PersistentVolumeController::new(cache.clone())),
+        Arc::new(ResourceClaimController::new(cache.clone())),
         collector.clone(),
     ];
     if let Some(ca) = &config.root_ca {
         all.push(Arc::new(RootCaPublisher::new(cache.clone(), ca.clone())));
+    }
+    if config.simulated_volumes {
+        all.push(Arc::new(SimulatedProvisioner::new(cache.clone())));
     }
     all.into_iter().filter(|controller| config.runs(controller.name())).map(Loop::new).collect()
 }

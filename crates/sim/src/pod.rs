@@ -93,6 +93,8 @@ pub struct Condition {
     pub r#type: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
+    /// Why, for a program.
+    pub reason: String,
     /// When it last changed.
     pub last_transition_time: Option<Timestamp>,
 }
@@ -209,9 +211,17 @@ impl Pod {
         pod
     }
 
-    /// A pod's object has changed: only its deletion matters here.
+    /// A pod's object has changed: only its deletion matters here, and a readiness that somebody else took away.
     pub(crate) fn update(&mut self, view: PodView, delays: Delays, now: Timestamp) {
         self.view = view;
+        // While a node is silent its pods are marked as not ready, without the reason a kubelet would give.
+        let doubted = |c: &Condition| c.r#type == "Ready" && c.status == "False" && c.reason.is_empty();
+        if self.stage == Stage::Running
+            && self.report == Report::Told
+            && self.view.status.conditions.iter().any(doubted)
+        {
+            self.report = Report::Due;
+        }
         if self.view.metadata.deletion_timestamp.is_none() || self.stage == Stage::Stopped {
             return;
         }

@@ -214,6 +214,54 @@ const CONTROLLERS: &[ClusterRole] = &[
         ],
     },
     ClusterRole {
+        name: "replication-controller",
+        rows: &[
+            ("get,list,update,watch", "", "replicationcontrollers"),
+            ("update", "", "replicationcontrollers/status"),
+            ("update", "", "replicationcontrollers/finalizers"),
+            ("create,delete,list,patch,watch", "", "pods"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "node-controller",
+        rows: &[
+            ("delete,get,list,patch,update,watch", "", "nodes"),
+            ("patch,update", "", "nodes/status"),
+            ("patch,update", "", "pods/status"),
+            ("delete,get,list,watch", "", "pods"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "pod-garbage-collector",
+        rows: &[("delete,list,watch", "", "pods"), ("get,list,watch", "", "nodes"), ("patch", "", "pods/status")],
+    },
+    ClusterRole {
+        name: "persistent-volume-binder",
+        rows: &[
+            ("create,delete,get,list,patch,update,watch", "", "persistentvolumes"),
+            ("patch,update", "", "persistentvolumes/status"),
+            ("get,list,patch,update,watch", "", "persistentvolumeclaims"),
+            ("patch,update", "", "persistentvolumeclaims/status"),
+            (READ, "storage.k8s.io", "storageclasses"),
+            (READ, "", "nodes,pods"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "resource-claim-controller",
+        rows: &[
+            (READ, "", "pods"),
+            ("update", "", "pods/finalizers"),
+            ("create,delete,get,list,watch", "resource.k8s.io", "resourceclaims"),
+            (READ, "resource.k8s.io", "resourceclaimtemplates"),
+            ("patch,update", "resource.k8s.io", "resourceclaims,resourceclaims/binding,resourceclaims/status"),
+            ("patch,update", "", "pods/status"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
         name: "disruption-controller",
         rows: &[
             (READ, "apps,extensions", "deployments"),

@@ -1,0 +1,61 @@
+//! Which pods are bound to which node, kept up to date from the changes a loop is told.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::cache::{Cache, Delta};
+use crate::controller::split_key;
+use crate::pod::Pod;
+
+/// The keys of the pods of each node.
+#[derive(Debug, Default)]
+pub(crate) struct PodsByNode {
+    keys: FxHashMap<String, FxHashSet<String>>,
+}
+
+impl PodsByNode {
+    /// Notes a change. A pod that is bound stays where it is; only its end takes it away, or another of its name.
+    pub(crate) fn observe(&mut self, delta: &Delta<Pod>) {
+        match delta {
+            Delta::Added(pod) => self.insert(pod),
+            Delta::Updated { old, new } if old.node_name != new.node_name => {
+                self.remove(old);
+                self.insert(new);
+            }
+            Delta::Updated { .. } => {}
+            Delta::Deleted(pod) => self.remove(pod),
+        }
+    }
+
+    fn insert(&mut self, pod: &Pod) {
+        if !pod.node_name.is_empty() {
+            self.keys.entry(pod.node_name.clone()).or_default().insert(pod.metadata.key());
+        }
+    }
+
+    fn remove(&mut self, pod: &Pod) {
+        if let Some(keys) = self.keys.get_mut(&pod.node_name) {
+            keys.remove(&pod.metadata.key());
+            if keys.is_empty() {
+                self.keys.remove(&pod.node_name);
+            }
+        }
+    }
+
+    /// The pods of a node as the cache knows them, by key.
+    pub(crate) fn on(&self, node: &str, cache: &Cache) -> Vec<Arc<Pod>> {
+        let Some(keys) = self.keys.get(node) else { return Vec::new() };
+        let pods = cache.pods();
+        let mut found: Vec<Arc<Pod>> = keys
+            .iter()
+            .filter_map(|key| {
+                let (namespace, name) = split_key(key);
+                pods.get(namespace, name)
+            })
+            .filter(|pod| pod.node_name == node)
+            .collect();
+        found.sort_by_cached_key(|pod| pod.metadata.key());
+        found
+    }
+}

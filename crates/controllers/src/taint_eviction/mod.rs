@@ -1,0 +1,235 @@
+//! Pods on nodes with NoExecute taints: those that do not bear them go at once, those that bear them for a while go
+//! when it is over.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex};
+
+use bayplan_model::api::{DeleteOptions, ObjectReference};
+use bayplan_model::taint::Toleration;
+use bayplan_model::timestamp;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+
+use crate::cache::{Cache, Change, Delta, Kind};
+use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
+use crate::error::{Error, not_found};
+use crate::node::{Taint, patch_status};
+use crate::pod::Pod;
+use crate::pods_by_node::PodsByNode;
+use crate::requests::{self, PODS};
+
+/// The taint eviction controller.
+pub struct TaintEvictionController {
+    cache: Arc<Cache>,
+    pods: Mutex<PodsByNode>,
+    evictions: Mutex<FxHashMap<String, Eviction>>,
+}
+
+/// Where the eviction of a pod stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Eviction {
+    /// It goes then; the decision was first taken at `since`.
+    Planned { since: Timestamp, at: Timestamp },
+    /// It was told to go.
+    Done,
+}
+
+/// How long a pod may stay on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    Forever,
+    For(SignedDuration),
+    /// It does not bear all taints.
+    Not,
+}
+
+/// How long tolerations bear taints: as long as the shortest of those that are needed.
+fn stay(taints: &[Taint], tolerations: &[Toleration]) -> Stay {
+    let mut shortest: Option<i64> = None;
+    for taint in taints {
+        let taint = taint.plain();
+        let Some(toleration) = tolerations.iter().find(|toleration| toleration.tolerates(&taint)) else {
+            return Stay::Not;
+        };
+        if let Some(seconds) = toleration.toleration_seconds {
+            shortest = Some(shortest.map_or(seconds, |known| known.min(seconds)));
+        }
+    }
+    shortest.map_or(Stay::Forever, |seconds| Stay::For(SignedDuration::from_secs(seconds.max(0))))
+}
+
+impl TaintEvictionController {
+    /// A controller over this cache.
+    pub fn new(cache: Arc<Cache>) -> Self {
+        TaintEvictionController { cache, pods: Mutex::default(), evictions: Mutex::default() }
+    }
+
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+        match split_key(key) {
+            ("node", name) => Ok(self.node_changed(name, context)),
+            ("pod", pod) => Ok(self.pod_changed(pod, context)),
+            ("evict", pod) => self.evict(pod, context).await,
+            _ => Ok(Next::Wait),
+        }
+    }
+
+    fn node_changed(&self, name: &str, context: Context<'_>) -> Next {
+        let Some(node) = self.cache.nodes().get("", name) else { return Next::Wait };
+        let taints: Vec<Taint> = node.no_execute_taints().cloned().collect();
+        let pods = lock(&self.pods).on(name, &self.cache);
+        let keys: Vec<Wakeup> = pods.iter().filter_map(|pod| self.plan(pod, &taints, context)).collect();
+        Next::Wake { keys, again: false }
+    }
+
+    fn pod_changed(&self, key: &str, context: Context<'_>) -> Next {
+        let (namespace, name) = split_key(key);
+        let Some(pod) = self.cache.pods().get(namespace, name) else {
+            self.cancel(key, context);
+            return Next::Wait;
+        };
+        let node = self.cache.nodes().get("", &pod.node_name);
+        let taints: Vec<Taint> = node.iter().flat_map(|node| node.no_execute_taints()).cloned().collect();
+        if taints.is_empty() {
+            return Next::Wait;
+        }
+        Next::Wake { keys: self.plan(&pod, &taints, context).into_iter().collect(), again: false }
+    }
+
+    /// Decides when a pod has to go, and answers when to come back for it.
+    fn plan(&self, pod: &Pod, taints: &[Taint], context: Context<'_>) -> Option<Wakeup> {
+        let key = pod.metadata.key();
+        let now = context.now;
+        let (since, at) = match stay(taints, &pod.tolerations) {
+            Stay::Forever => {
+                self.cancel(&key, context);
+                return None;
+            }
+            Stay::Not => {
+                self.cancel(&key, context);
+                (now, now)
+            }
+            Stay::For(time) => {
+                let at = now.checked_add(time).unwrap_or(Timestamp::MAX);
+                let known = lock(&self.evictions).get(&key).copied();
+                match known {
+                    // Its time runs already.
+                    Some(Eviction::Planned { since, .. }) if since < now => return None,
+                    Some(Eviction::Done) => return None,
+                    _ => {}
+                }
+                self.cancel(&key, context);
+                (now, at)
+            }
+        };
+        lock(&self.evictions).insert(key.clone(), Eviction::Planned { since, at });
+        Some(Wakeup::after(format!("evict/{key}"), at.duration_since(now).try_into().unwrap_or_default()))
+    }
+
+    /// The pod may stay after all, or is gone.
+    fn cancel(&self, key: &str, context: Context<'_>) {
+        if let Some(Eviction::Planned { .. }) = lock(&self.evictions).remove(key) {
+            context.normal(reference(key), "TaintManagerEviction", format!("Cancelling deletion of Pod {key}"));
+        }
+    }
+
+    async fn evict(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+        let planned = lock(&self.evictions).get(key).copied();
+        let Some(Eviction::Planned { at, .. }) = planned else { return Ok(Next::Wait) };
+        if at > context.now {
+            return Ok(Next::After(at.duration_since(context.now).try_into().unwrap_or_default()));
+        }
+        context.normal(reference(key), "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
+        delete(key, context).await?;
+        if let Some(eviction) = lock(&self.evictions).get_mut(key) {
+            *eviction = Eviction::Done;
+        }
+        Ok(Next::Wait)
+    }
+}
+
+fn reference(key: &str) -> ObjectReference {
+    let (namespace, name) = split_key(key);
+    ObjectReference {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        namespace: namespace.into(),
+        name: name.into(),
+        ..ObjectReference::default()
+    }
+}
+
+/// Says why a pod has to go, and tells it to. A pod that is gone already is nobody's trouble.
+async fn delete(key: &str, context: Context<'_>) -> Result<(), Error> {
+    let (namespace, name) = split_key(key);
+    let outcome = async {
+        let pod: Value = requests::get(context.api, &PODS, namespace, name).await?;
+        let meta =
+            bayplan_model::meta::ObjectMeta { namespace: namespace.into(), name: name.into(), ..Default::default() };
+        let (reason, message) = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
+        let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let said = conditions.iter().any(|condition| {
+            condition["type"] == "DisruptionTarget" && condition["reason"] == reason && condition["status"] == "True"
+        });
+        if !said {
+            let condition = json!({
+                "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message,
+                "lastTransitionTime": timestamp::seconds(context.now),
+            });
+            let patch = json!({
+                "metadata": {"uid": pod.pointer("/metadata/uid")},
+                "status": {"conditions": [condition]},
+            });
+            patch_status(context.api, &PODS, &meta, patch).await?;
+        }
+        requests::delete(context.api, &PODS, &meta, DeleteOptions::default()).await
+    };
+    match outcome.await {
+        Err(status) if not_found(&status) => Ok(()),
+        outcome => outcome.map_err(Error::from),
+    }
+}
+
+impl Controller for TaintEvictionController {
+    fn name(&self) -> &'static str {
+        "taint-eviction-controller"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[Kind::Node, Kind::Pod]
+    }
+
+    fn workers(&self) -> usize {
+        8
+    }
+
+    fn observe(&self, change: &Change) -> Vec<Wakeup> {
+        match change {
+            Change::Node(Delta::Added(node)) if node.no_execute_taints().next().is_some() => {
+                vec![Wakeup::now(format!("node/{}", node.metadata.name))]
+            }
+            Change::Node(Delta::Updated { old, new }) if !old.no_execute_taints().eq(new.no_execute_taints()) => {
+                vec![Wakeup::now(format!("node/{}", new.metadata.name))]
+            }
+            Change::Pod(delta) => {
+                lock(&self.pods).observe(delta);
+                let pod = match delta {
+                    Delta::Added(pod) if !pod.node_name.is_empty() => pod,
+                    Delta::Updated { old, new } if new.node_name != old.node_name => new,
+                    Delta::Updated { old, new } if new.tolerations != old.tolerations => new,
+                    Delta::Deleted(pod) if lock(&self.evictions).contains_key(&pod.metadata.key()) => pod,
+                    _ => return Vec::new(),
+                };
+                vec![Wakeup::now(format!("pod/{}", pod.metadata.key()))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.reconcile(key, context))
+    }
+}

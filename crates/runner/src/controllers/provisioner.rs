@@ -1,0 +1,170 @@
+//! A provisioner for clusters without storage: the volumes it makes exist as objects only, which is all that simulated
+//! nodes need. It serves every StorageClass that asks for an external provisioner.
+//!
+//! A volume of a class that waits for its first pod belongs to the zone of the node the pod was given, as cloud disks do.
+
+use std::sync::Arc;
+
+use bayplan_controllers::cache::{Cache, Change, Delta, Kind};
+use bayplan_controllers::controller::split_key;
+use bayplan_controllers::requests::{self, PERSISTENT_VOLUMES, STORAGE_CLASSES};
+use bayplan_controllers::workload::event_reference;
+use bayplan_controllers::{Context, Controller, Error, Next, Wakeup};
+use bayplan_model::api::{Api, DeleteOptions};
+use bayplan_model::node::LABEL_ZONE;
+use bayplan_model::status::reason;
+use bayplan_model::storage::{
+    PROVISIONED_BY_ANNOTATION, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION,
+    STORAGE_PROVISIONER_ANNOTATION, StorageClass, WAIT_FOR_FIRST_CONSUMER,
+};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+/// The provisioner of the class that a cluster starts with.
+const PROVISIONER: &str = "bayplan.dev/simulated";
+/// The class of claims that name none.
+const DEFAULT_CLASS: &str = "standard";
+
+/// Gives a cluster the class that claims without one belong to; an existing one of the name stays as it is.
+pub async fn create_default_class(api: &dyn Api) -> Result<(), Error> {
+    let default = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": PROVISIONER,
+        "metadata": {"name": DEFAULT_CLASS, "annotations": default}, "volumeBindingMode": WAIT_FOR_FIRST_CONSUMER,
+    });
+    settled(requests::create(api, &STORAGE_CLASSES, "", &class).await.map(|_: Value| ()))
+}
+
+/// The simulated provisioner.
+pub(super) struct SimulatedProvisioner {
+    cache: Arc<Cache>,
+}
+
+impl SimulatedProvisioner {
+    pub(super) fn new(cache: Arc<Cache>) -> Self {
+        SimulatedProvisioner { cache }
+    }
+
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+        match split_key(key) {
+            ("claim", rest) => {
+                let (namespace, name) = split_key(rest);
+                let claim = self.cache.volume_claims().get(namespace, name);
+                if let Some(claim) = claim {
+                    self.provision(&claim, context).await?;
+                }
+            }
+            ("volume", name) => {
+                let volume = self.cache.volumes().get("", name);
+                if let Some(volume) = volume.filter(|volume| is_over(volume)) {
+                    let options = DeleteOptions::default();
+                    settled(requests::delete(context.api, &PERSISTENT_VOLUMES, &volume.metadata, options).await)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(Next::Wait)
+    }
+
+    async fn provision(&self, claim: &PersistentVolumeClaim, context: Context<'_>) -> Result<(), Error> {
+        let class = self.cache.storage_classes().get("", claim.class());
+        let Some(class) = class.filter(|class| is_due(claim, class)) else { return Ok(()) };
+        let regarding = || event_reference("v1", "PersistentVolumeClaim", &claim.metadata);
+        let key = claim.metadata.key();
+        let note = format!("External provisioner is provisioning volume for claim {key:?}");
+        context.normal(regarding(), "Provisioning", note);
+        let volume = self.volume(claim, &class);
+        settled(requests::create(context.api, &PERSISTENT_VOLUMES, "", &volume).await.map(|_: Value| ()))?;
+        let note = format!("Successfully provisioned volume {}", name_of(claim));
+        context.normal(regarding(), "ProvisioningSucceeded", note);
+        Ok(())
+    }
+
+    fn volume(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Value {
+        let (meta, spec) = (&claim.metadata, &claim.spec);
+        let size = spec.resources.requests.get("storage").map(ToString::to_string);
+        let mut volume = json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name_of(claim), "annotations": {PROVISIONED_BY_ANNOTATION: class.provisioner}},
+            "spec": {
+                "accessModes": spec.access_modes,
+                "capacity": {"storage": size.as_deref().unwrap_or("0")},
+                "claimRef": {
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta.namespace,
+                    "name": meta.name, "uid": meta.uid, "resourceVersion": meta.resource_version,
+                },
+                "csi": {"driver": class.provisioner, "volumeHandle": name_of(claim)},
+                "persistentVolumeReclaimPolicy": class.reclaim_policy.as_deref().unwrap_or("Delete"),
+                "storageClassName": class.metadata.name,
+                "volumeMode": spec.volume_mode.as_deref().unwrap_or("Filesystem"),
+            },
+        });
+        let selected = meta.annotations.get(SELECTED_NODE_ANNOTATION);
+        let node = selected.and_then(|node| self.cache.nodes().get("", node));
+        if let Some(zone) = node.as_ref().and_then(|node| node.metadata.labels.get(LABEL_ZONE)) {
+            let here = json!({"key": LABEL_ZONE, "operator": "In", "values": [zone]});
+            volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}});
+        }
+        volume
+    }
+}
+
+fn name_of(claim: &PersistentVolumeClaim) -> String {
+    format!("pvc-{}", claim.metadata.uid)
+}
+
+/// Whether a claim asks for a volume now.
+fn is_due(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
+    let annotations = &claim.metadata.annotations;
+    let waits = class.volume_binding_mode.as_deref() == Some(WAIT_FOR_FIRST_CONSUMER);
+    claim.spec.volume_name.is_empty()
+        && annotations.get(STORAGE_PROVISIONER_ANNOTATION) == Some(&class.provisioner)
+        && (!waits || annotations.contains_key(SELECTED_NODE_ANNOTATION))
+}
+
+/// Whether a volume that was made here is to go with its claim.
+fn is_over(volume: &PersistentVolume) -> bool {
+    let provisioner = volume.metadata.annotations.get(PROVISIONED_BY_ANNOTATION);
+    let ours = volume.spec.csi.as_ref().is_some_and(|csi| csi.volume_handle == volume.metadata.name);
+    ours && provisioner.is_some()
+        && volume.status.phase == "Released"
+        && volume.spec.persistent_volume_reclaim_policy == "Delete"
+        && volume.metadata.deletion_timestamp.is_none()
+}
+
+/// What is there already, or gone already, is done.
+fn settled(outcome: Result<(), bayplan_model::status::Status>) -> Result<(), Error> {
+    match outcome {
+        Err(status) if status.is(reason::ALREADY_EXISTS) || status.is(reason::NOT_FOUND) => Ok(()),
+        outcome => outcome.map_err(Error::from),
+    }
+}
+
+impl Controller for SimulatedProvisioner {
+    fn name(&self) -> &'static str {
+        "simulated-provisioner"
+    }
+
+    fn watches(&self) -> &'static [Kind] {
+        &[Kind::VolumeClaim, Kind::Volume, Kind::StorageClass, Kind::Node]
+    }
+
+    fn observe(&self, change: &Change) -> Vec<Wakeup> {
+        match change {
+            Change::VolumeClaim(Delta::Added(claim) | Delta::Updated { new: claim, .. })
+                if claim.metadata.annotations.contains_key(STORAGE_PROVISIONER_ANNOTATION) =>
+            {
+                vec![Wakeup::now(format!("claim/{}", claim.metadata.key()))]
+            }
+            Change::Volume(Delta::Added(volume) | Delta::Updated { new: volume, .. }) if is_over(volume) => {
+                vec![Wakeup::now(format!("volume/{}", volume.metadata.name))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+        Box::pin(self.reconcile(key, context))
+    }
+}
