@@ -1,8 +1,6 @@
 //! The scheduler: owns queue and cluster, takes events in, gives effects out.
 
 mod events;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::bind::{BindOutcome, Binding, PreBind};
 use crate::cluster::{Cluster, Object, PodInfo};
-use crate::config::Configuration;
+use crate::config::{Configuration, GoDuration};
 use crate::cycle::filter::Search;
 use crate::cycle::fit_error::Diagnosis;
 use crate::cycle::preempt::Preemption;
@@ -203,7 +201,8 @@ impl Scheduler {
             .iter()
             .filter_map(|(uid, waiting)| {
                 let (plugin, _, timeout) = waiting.holders.iter().find(|(_, deadline, _)| *deadline <= now)?;
-                let text = format!("rejected due to timeout after waiting {timeout:?} at plugin {plugin}");
+                let waited = GoDuration::from(*timeout);
+                let text = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
                 Some((uid.clone(), Status::unschedulable(text).by(plugin)))
             })
             .collect();
@@ -296,10 +295,10 @@ impl Scheduler {
         let mut binding = Binding::new(profile, pod, assumed, node, states);
         let status = self.reserve(&mut binding);
         if !status.is_success() {
-            return self.undo(binding, status, now);
+            return self.give_up(binding, status, now);
         }
         match self.permit(&mut binding, now) {
-            Err(status) => self.undo(binding, status, now),
+            Err(status) => self.give_up(binding, status, now),
             Ok(holders) if holders.is_empty() => self.start_binding(binding),
             Ok(holders) => {
                 let nominate = StatusUpdate::nominate(&binding.pod.info, &binding.node);
@@ -353,8 +352,15 @@ impl Scheduler {
         }
     }
 
-    /// Takes an assumed pod off its node and back into the queue.
-    fn undo(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
+    /// Turns back a pod in the cycle that placed it: nobody has seen its room taken, so nobody hears that it is free.
+    fn give_up(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
+        self.unreserve(&mut binding);
+        let failure = Failure::after_placing(&binding.node, status);
+        self.fail(binding.pod, failure, now);
+    }
+
+    /// Takes an assumed pod off its node.
+    fn unreserve(&mut self, binding: &mut Binding) {
         for &plugin in binding.profile.at(Points::RESERVE).iter().rev() {
             let state = binding.states.get_mut(plugin);
             state.unreserve(&mut self.cluster, &binding.assumed, &binding.node);
@@ -362,11 +368,13 @@ impl Scheduler {
         let calls = std::mem::take(&mut self.cluster.calls);
         self.ask(calls);
         self.cluster.forget(binding.assumed.uid());
+    }
+
+    /// Takes an assumed pod off its node and back into the queue, and tells who waits for room.
+    fn undo(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
+        self.unreserve(&mut binding);
         let rejected = status.is_rejected();
-        let failure = match rejected {
-            true => Failure::unfit(Diagnosis::of_one(&binding.node, status), Nomination::Override(String::new())),
-            false => Failure::of(status),
-        };
+        let failure = Failure::after_placing(&binding.node, status);
         let uid = binding.pod.info.uid().to_owned();
         let freed = Happening {
             event: ClusterEvent::new(EventResource::AssignedPod, action::DELETE),
@@ -496,6 +504,14 @@ impl Failure {
             nomination: Nomination::Override(String::new()),
             unschedulable_plugins: BTreeSet::new(),
             pending_plugins: BTreeSet::new(),
+        }
+    }
+
+    /// What became of a pod that had a node already.
+    fn after_placing(node: &str, status: Status) -> Self {
+        match status.is_rejected() {
+            true => Failure::unfit(Diagnosis::of_one(node, status), Nomination::Override(String::new())),
+            false => Failure::of(status),
         }
     }
 

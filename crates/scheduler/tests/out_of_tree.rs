@@ -114,7 +114,14 @@ fn a_waiting_pod_that_nobody_allows_gives_its_room_back_and_returns_to_the_queue
     let mut scheduler = scheduler();
     add(&mut scheduler, "p", "red");
     let late = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(61);
+    scheduler.take_effects();
     scheduler.tick(late);
+    let told = scheduler.take_effects().into_iter().find_map(|effect| match effect {
+        Effect::Record { event, .. } => Some(event.note),
+        _ => None,
+    });
+    let note = "0/1 nodes are available: 1 rejected due to timeout after waiting 1m0s at plugin Colours.";
+    assert_eq!(told.as_deref(), Some(note));
     assert!(!scheduler.is_waiting("p"));
     assert_eq!(scheduler.cluster().placed_count(), 0);
     assert_eq!(scheduler.queue().place("p"), Some(Place::Unschedulable));

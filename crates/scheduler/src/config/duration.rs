@@ -60,6 +60,12 @@ impl GoDuration {
     }
 }
 
+impl From<Duration> for GoDuration {
+    fn from(duration: Duration) -> Self {
+        GoDuration(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 < 0 {

@@ -89,8 +89,16 @@ impl<'a> Filters<'a> {
             found.diagnosis.pre_filter = Some(status);
             return Ok(found);
         }
-        if let Some(nominated) = self.nominated_node(states) {
-            return Ok(Found { diagnosis: found.diagnosis, ..nominated });
+        match self.nominated_node(states) {
+            Some(Ok(nominated)) => return Ok(Found { diagnosis: found.diagnosis, ..nominated }),
+            // Why it does not do is remembered, also when PreFilter leaves the node out of the search.
+            Some(Err((node, status))) if status.is_rejected() => {
+                if !narrowed_by.is_empty() {
+                    found.diagnosis.blame(&status);
+                }
+                found.diagnosis.statuses.nodes.insert(node.name.clone(), status);
+            }
+            _ => {}
         }
         let candidates: Vec<&NodeInfo> = match &found.diagnosis.pre_filter_nodes {
             None => {
@@ -105,12 +113,10 @@ impl<'a> Filters<'a> {
         };
         let enough = if self.profile.needs_choice() { search.enough(candidates.len()) } else { 1 };
         for node in candidates {
-            if found.feasible.len() >= enough {
-                break;
-            }
-            found.evaluated += 1;
             let status = self.run_with_nominated(states, node);
             match status.code {
+                // Upstream notices that it has enough when it finds one more.
+                Code::Success if found.feasible.len() >= enough => break,
                 Code::Success => found.feasible.push(node),
                 _ if status.is_rejected() => {
                     found.diagnosis.blame(&status);
@@ -119,6 +125,7 @@ impl<'a> Filters<'a> {
                 _ => return Err(status),
             }
         }
+        found.evaluated = found.feasible.len() + found.diagnosis.statuses.nodes.len();
         self.ask_extenders(&mut found)?;
         if found.nodes().is_empty() {
             found.diagnosis.unschedulable_plugins.extend(narrowed_by);
@@ -189,17 +196,18 @@ impl<'a> Filters<'a> {
         Ok(rejection)
     }
 
-    /// The pod's own nominated node, if it still fits.
-    fn nominated_node(&self, states: &CycleStates) -> Option<Found<'a>> {
+    /// The pod's own nominated node if it still fits, or why it does not.
+    fn nominated_node(&self, states: &CycleStates) -> Option<Result<Found<'a>, (&'a NodeInfo, Status)>> {
         let name = &self.cycle.pod.status.nominated_node_name;
         let node = self.cycle.cluster.node(name)?;
-        if !self.run_with_nominated(states, node).is_success() {
-            return None;
+        let status = self.run_with_nominated(states, node);
+        if !status.is_success() {
+            return Some(Err((node, status)));
         }
         let mut found = Found { feasible: vec![node], nominated_node_used: true, ..Found::default() };
         // An extender that fails here is asked again about all nodes.
         self.ask_extenders(&mut found).ok()?;
-        (!found.nodes().is_empty()).then_some(found)
+        (!found.nodes().is_empty()).then_some(Ok(found))
     }
 
     /// Judges a node twice when pods of equal or higher priority are nominated to it: with them and without them.

@@ -120,6 +120,10 @@ impl<'a> Attempt<'a> {
     /// Runs PostFilter: the first success, dead end or error ends it, rejections add up.
     pub fn post_filter(&mut self, diagnosis: &mut Diagnosis, random: u64) -> PostFilter {
         let mut collected = PostFilter::from(Status { code: Code::Unschedulable, ..Status::default() });
+        if self.filters.profile.at(Points::POST_FILTER).is_empty() {
+            // Nobody is left to make a nomination come true.
+            collected.nomination = Nomination::Override(String::new());
+        }
         for &plugin in self.filters.profile.at(Points::POST_FILTER) {
             let mut own = self.states.get(plugin).copy();
             let answer = self.with_post_filter_context(diagnosis, random, |cx| own.post_filter(cx));

@@ -6,6 +6,7 @@ use bayplan_model::pod::Pod;
 use serde_json::Value;
 
 use crate::cluster::NodeInfo;
+use crate::config::aggregate;
 use crate::config::args::{DefaultPreemptionArgs, read};
 use crate::cycle::fit_error::Diagnosis;
 use crate::cycle::preempt::{Preemption, best, dry_run};
@@ -128,9 +129,11 @@ impl Plugin for DefaultPreemption {
 
 /// No node would be free enough: says why for each, and clears the nomination.
 fn unhelpful(cx: &PostFilterContext<'_>, mut statuses: NodeStatuses) -> PostFilter {
-    if let Some(error) = statuses.nodes.values().find(|status| status.code == Code::Error) {
-        let nomination = Nomination::Override(String::new());
-        return PostFilter { nomination, ..PostFilter::from(error.clone()) };
+    let errors = statuses.nodes.values().filter(|status| status.code == Code::Error);
+    let errors: Vec<String> = errors.map(Status::message).collect();
+    if !errors.is_empty() {
+        // It may heal: the nomination stays.
+        return Status::error(format!("preemption: {}", aggregate(&errors))).into();
     }
     statuses.absent = Status::unresolvable("Preemption is not helpful for scheduling");
     let diagnosis = Diagnosis { node_count: cx.cycle.cluster.node_count(), statuses, ..Diagnosis::default() };

@@ -215,27 +215,31 @@ impl Plugin for InterPodAffinity {
         let (near, far) = (unrolled(&pod.preferred_affinity), unrolled(&pod.preferred_anti_affinity));
         let namespace_labels = cx.cluster.namespace_labels(&pod.metadata.namespace);
         let mut scores: FxHashMap<String, FxHashMap<String, i64>> = FxHashMap::default();
-        let hard = self.args.hard_pod_affinity_weight;
+        let hard = i64::from(self.args.hard_pod_affinity_weight);
         for node in cx.cluster.nodes() {
             if node.node().metadata.labels.is_empty() || (!wants && node.pods_with_affinity == 0) {
                 continue;
             }
-            let mut add = |term: &AffinityTerm, weight: i32| {
+            let mut add = |term: &AffinityTerm, weight: i64| {
                 if let Some(value) = node.label(&term.topology_key) {
                     let values = scores.entry(term.topology_key.clone()).or_default();
-                    *values.entry(value.to_owned()).or_default() += i64::from(weight);
+                    *values.entry(value.to_owned()).or_default() += weight;
                 }
             };
             for other in node.pods().iter().filter(|other| wants || other.has_affinity()) {
-                near.iter().filter(|(_, t)| t.matches(other, &Map::new())).for_each(|(w, t)| add(t, *w));
-                far.iter().filter(|(_, t)| t.matches(other, &Map::new())).for_each(|(w, t)| add(t, -*w));
+                near.iter().filter(|(_, t)| t.matches(other, &Map::new())).for_each(|(w, t)| add(t, i64::from(*w)));
+                far.iter().filter(|(_, t)| t.matches(other, &Map::new())).for_each(|(w, t)| add(t, -i64::from(*w)));
                 let wanted = |t: &AffinityTerm| t.matches(pod, &namespace_labels);
                 if hard > 0 {
                     other.required_affinity.iter().filter(|t| wanted(t)).for_each(|t| add(t, hard));
                 }
                 if !self.args.ignore_preferred_terms_of_existing_pods || wants {
-                    other.preferred_affinity.iter().filter(|(_, t)| wanted(t)).for_each(|(w, t)| add(t, *w));
-                    other.preferred_anti_affinity.iter().filter(|(_, t)| wanted(t)).for_each(|(w, t)| add(t, -*w));
+                    other.preferred_affinity.iter().filter(|(_, t)| wanted(t)).for_each(|(w, t)| add(t, i64::from(*w)));
+                    other
+                        .preferred_anti_affinity
+                        .iter()
+                        .filter(|(_, t)| wanted(t))
+                        .for_each(|(w, t)| add(t, -i64::from(*w)));
                 }
             }
         }

@@ -20,7 +20,8 @@ pub(super) struct NodeAffinity {
 #[derive(Clone, Default)]
 pub(super) struct State {
     required: Option<RequiredNodeAffinity>,
-    preferred: PreferredNodeAffinity,
+    /// None when PreScore did not run.
+    preferred: Option<PreferredNodeAffinity>,
 }
 
 impl NodeAffinity {
@@ -87,11 +88,11 @@ impl Plugin for NodeAffinity {
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let (old, Some(new)) = changed.nodes() else { return Ok(Hint::Queue) };
         let required = RequiredNodeAffinity::of(cx.pod);
-        let matches = |node: &Node| Ok::<bool, String>(self.added_matches(node) && required.try_matches(node)?);
-        if !matches(new)? {
+        if !self.added_matches(new) || !required.try_matches(new)? {
             return Ok(Hint::Skip);
         }
-        let matched = old.map(matches).transpose()?;
+        // Upstream does not ask whether the added affinity matched before.
+        let matched = old.map(|old| required.try_matches(old)).transpose()?;
         Ok(if matched == Some(true) { Hint::Skip } else { Hint::Queue })
     }
 
@@ -130,15 +131,22 @@ impl Plugin for NodeAffinity {
             return Status::skip();
         }
         match PreferredNodeAffinity::new(&preferred.unwrap_or_default()) {
-            Ok(preferred) => state.preferred = preferred,
+            Ok(preferred) => state.preferred = Some(preferred),
             Err(error) => return Status::error(error),
         }
         Status::SUCCESS
     }
 
-    fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
+    fn score(&self, cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
         let added = self.added_preferred.as_ref().map_or(0, |preferred| preferred.score(node.node()));
-        Ok(state.preferred.score(node.node()) + added)
+        let own = match &state.preferred {
+            Some(preferred) => preferred.score(node.node()),
+            None => {
+                let preferred = own(cx).and_then(|affinity| affinity.preferred).unwrap_or_default();
+                PreferredNodeAffinity::new(&preferred).map_err(Status::error)?.score(node.node())
+            }
+        };
+        Ok(own + added)
     }
 
     fn normalize(&self, _cx: &Cycle<'_>, _state: &State, scores: &mut [NodeScore]) -> Status {

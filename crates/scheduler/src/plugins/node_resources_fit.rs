@@ -146,8 +146,8 @@ impl NodeResourcesFit {
 }
 
 /// `a * 100 / b` without overflow.
-fn percent(a: i64, b: i64) -> i64 {
-    i64::try_from(i128::from(a) * 100 / i128::from(b)).unwrap_or(i64::MAX)
+fn percent(a: i128, b: i64) -> i64 {
+    i64::try_from(a * 100 / i128::from(b)).unwrap_or(i64::MAX)
 }
 
 fn weighted(scores: impl Iterator<Item = (i64, i64)>) -> i64 {
@@ -236,15 +236,22 @@ impl Plugin for NodeResourcesFit {
         let shares = self.shares(state, node);
         Ok(match &self.strategy {
             Strategy::LeastAllocated => weighted(shares.map(|(capacity, requested, weight)| {
-                (if requested > capacity { 0 } else { percent(capacity - requested, capacity) }, weight)
+                (
+                    if requested > capacity {
+                        0
+                    } else {
+                        percent(i128::from(capacity) - i128::from(requested), capacity)
+                    },
+                    weight,
+                )
             })),
             Strategy::MostAllocated => weighted(
-                shares.map(|(capacity, requested, weight)| (percent(requested.min(capacity), capacity), weight)),
+                shares.map(|(capacity, requested, weight)| (percent(requested.min(capacity).into(), capacity), weight)),
             ),
             Strategy::RequestedToCapacityRatio(shape) => {
                 let (mut sum, mut weights) = (0i64, 0i64);
                 for (capacity, requested, weight) in shares {
-                    let used = if requested > capacity { 100 } else { percent(requested, capacity) };
+                    let used = if requested > capacity { 100 } else { percent(requested.into(), capacity) };
                     let score = broken_linear(shape, used);
                     if score > 0 {
                         sum = score.saturating_mul(weight).saturating_add(sum);

@@ -120,13 +120,13 @@ fn deduced_selector(cluster: &Cluster, pod: &Pod) -> Selector {
             merged.extend(selector.clone());
         }
     }
-    let mut requirements: Vec<Requirement> = merged.iter().map(|(k, v)| Requirement::equals(k, v)).collect();
+    let mut requirements: Vec<Requirement> = Vec::new();
     if let Some(owner) = pod.metadata.controller() {
         let objects = &cluster.objects;
         match (owner.api_version.as_str(), owner.kind.as_str()) {
             ("v1", "ReplicationController") => {
                 if let Some(controller) = objects.replication_controllers.get(namespace, &owner.name) {
-                    requirements.extend(Selector::of_labels(&controller.spec.selector).requirements().iter().cloned());
+                    merged.extend(controller.spec.selector.clone());
                 }
             }
             ("apps/v1", kind @ ("ReplicaSet" | "StatefulSet")) => {
@@ -139,7 +139,8 @@ fn deduced_selector(cluster: &Cluster, pod: &Pod) -> Selector {
             _ => {}
         }
     }
-    Selector::all(requirements)
+    let labels = merged.iter().map(|(key, value)| Requirement::equals(key, value));
+    Selector::all(labels.chain(requirements).collect())
 }
 
 impl Constraint {

@@ -296,7 +296,7 @@ impl Queue {
         if !matches!(self.place(&uid), None | Some(Place::InFlight)) {
             return self.done(&uid);
         }
-        let rejected = !pod.unschedulable_plugins.is_empty() || !pod.pending_plugins.is_empty();
+        let rejected = pod.is_rejected();
         if rejected {
             pod.unschedulable_count += 1;
             pod.consecutive_errors = 0;
@@ -344,7 +344,7 @@ impl Queue {
             return;
         }
         let limits = self.backoff;
-        let heap = if pod.consecutive_errors > 0 { &mut self.error_backing_off } else { &mut self.backing_off };
+        let heap = if pod.is_rejected() { &mut self.backing_off } else { &mut self.error_backing_off };
         heap.push(pod, &|a, b| sooner(limits, a, b, &|a, b| judge.less(a, b)));
     }
 
@@ -424,6 +424,8 @@ impl Queue {
     pub fn retry_after_error(&mut self, uid: &str, now: Timestamp, judge: &dyn Judge) {
         if let Some(mut pod) = self.take_out(uid, judge) {
             pod.consecutive_errors += 1;
+            pod.unschedulable_plugins.clear();
+            pod.pending_plugins.clear();
             pod.timestamp = now;
             self.back_off(pod, judge);
         }
@@ -471,7 +473,10 @@ impl Queue {
     /// When [`Queue::tick`] has something to do next.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let heads = [self.backing_off.peek(), self.error_backing_off.peek()];
-        let expiry = heads.into_iter().flatten().map(|pod| expiry(self.backoff, pod) + SignedDuration::from_secs(1));
+        let expiry = heads.into_iter().flatten().map(|pod| {
+            let expiry = expiry(self.backoff, pod);
+            expiry.saturating_add(SignedDuration::from_secs(1)).unwrap_or(expiry)
+        });
         let flush = if self.unschedulable.is_empty() { None } else { self.next_flush };
         expiry.chain(flush).min()
     }
@@ -489,7 +494,7 @@ fn targeted(uid: String) -> Object {
 }
 
 fn verdict(pod: &QueuedPod, happening: &Happening, judge: &dyn Judge) -> Requeue {
-    if pod.unschedulable_plugins.is_empty() && pod.pending_plugins.is_empty() {
+    if !pod.is_rejected() {
         return Requeue::AfterBackoff;
     }
     if happening.event.is_wildcard() {
@@ -528,5 +533,10 @@ impl QueuedPod {
     /// Order of arrival, for sort plugins to break ties with.
     pub fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// True when some plugin turned it down, as opposed to something that broke.
+    fn is_rejected(&self) -> bool {
+        !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
     }
 }

@@ -1,0 +1,94 @@
+//! Rules of the cycle that no recording shows: how far a search goes, and what is remembered of a nominated node.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
+
+use std::sync::Arc;
+
+use bayplan_scheduler::cluster::{Cluster, Object, PodInfo};
+use bayplan_scheduler::config::Configuration;
+use bayplan_scheduler::cycle::Attempt;
+use bayplan_scheduler::cycle::filter::Search;
+use bayplan_scheduler::framework::{Nomination, Registry};
+use bayplan_scheduler::profile::Profile;
+use bayplan_scheduler::queue::Nominator;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// Nodes `n000`, `n001`, … of which every third is cordoned.
+fn cluster(nodes: usize) -> Cluster {
+    let mut cluster = Cluster::new();
+    for i in 0..nodes {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{i:03}")},
+            "spec": {"unschedulable": i % 3 == 2},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
+        });
+        cluster.store(Object::decode(&node).unwrap().unwrap());
+    }
+    cluster
+}
+
+fn pod(spec: Value, status: Value) -> PodInfo {
+    let pod = json!({"metadata": {"name": "p", "namespace": "d", "uid": "u"}, "spec": spec, "status": status});
+    PodInfo::new(Arc::new(serde_json::from_value(pod).unwrap()))
+}
+
+fn profile(plugins: &Value) -> Profile {
+    let config = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": plugins}],
+    });
+    let configuration = Configuration::from_value(config).unwrap();
+    Profile::build(&configuration.profiles[0], &Registry::default()).unwrap()
+}
+
+#[test]
+fn a_search_ends_at_the_first_node_too_many_and_the_next_one_begins_there() {
+    let all = profile(&json!({}));
+    let unscored = profile(&json!({"score": {"disabled": [{"name": "*"}]}}));
+    for (profile, nodes, percentage, start, feasible, evaluated) in [
+        // Two of three nodes do; a hundred are enough, and the rejected ones up to the next good one count.
+        (&all, 300, Some(10), 0, 100, 150),
+        (&all, 300, Some(10), 150, 100, 150),
+        (&all, 600, Some(20), 1, 120, 180),
+        (&all, 300, Some(100), 7, 200, 300),
+        (&all, 300, None, 0, 200, 300),
+        // Below a hundred nodes the percentage does not matter.
+        (&all, 99, Some(1), 0, 66, 99),
+        // Without scores any node will do.
+        (&unscored, 300, Some(50), 2, 1, 2),
+    ] {
+        let (cluster, nominator, pod) = (cluster(nodes), Nominator::default(), pod(json!({}), json!({})));
+        let mut attempt = Attempt::new(profile, &cluster, &nominator, &pod, Timestamp::UNIX_EPOCH);
+        let found = attempt.find(Search { start, percentage }).unwrap();
+        assert_eq!((found.feasible.len(), found.evaluated), (feasible, evaluated), "{nodes} {percentage:?} {start}");
+    }
+}
+
+#[test]
+fn why_the_nominated_node_does_not_do_is_told_even_when_the_search_leaves_it_out() {
+    let by_name = json!({"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n002"]}]},
+    ]});
+    let spec = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": by_name}}});
+    let (profile, cluster, nominator) = (profile(&json!({})), cluster(4), Nominator::default());
+    let pod = pod(spec, json!({"nominatedNodeName": "n000"}));
+    let mut attempt = Attempt::new(&profile, &cluster, &nominator, &pod, Timestamp::UNIX_EPOCH);
+    let found = attempt.find(Search::ALL).unwrap();
+    assert_eq!(
+        found.diagnosis.message(),
+        "0/4 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) were unschedulable, \
+         2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    );
+}
+
+#[test]
+fn a_profile_without_post_filter_plugins_clears_the_nomination() {
+    let plugins = json!({"postFilter": {"disabled": [{"name": "*"}]}});
+    let (profile, cluster, nominator) = (profile(&plugins), cluster(0), Nominator::default());
+    let pod = pod(json!({}), json!({"nominatedNodeName": "gone"}));
+    let mut attempt = Attempt::new(&profile, &cluster, &nominator, &pod, Timestamp::UNIX_EPOCH);
+    let mut found = attempt.find(Search::ALL).unwrap();
+    let answer = attempt.post_filter(&mut found.diagnosis, 0);
+    assert_eq!(answer.nomination, Nomination::Override(String::new()));
+}
