@@ -1,0 +1,388 @@
+//! A small world around the scheduler: an API server that may refuse, a watch that may lag, and dice.
+
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)] // Helpers of tests, each used by some of them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
+use bayplan_model::status::{Status as ApiStatus, reason};
+use bayplan_scheduler::cluster::{Object, PodInfo};
+use bayplan_scheduler::cycle::Attempt;
+use bayplan_scheduler::cycle::filter::Search;
+use bayplan_scheduler::effect::{Effect, Shell};
+use bayplan_scheduler::framework::Timer;
+use bayplan_scheduler::queue::Place;
+use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+/// Splitmix64: the same seed, the same history.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+
+    pub fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// An API server that knows pods by name: it binds, deletes, or refuses before it does anything.
+#[derive(Default)]
+pub struct Server {
+    pods: Mutex<BTreeMap<String, Value>>,
+    /// What watchers have yet to hear of: the object, and whether it is gone.
+    news: Mutex<VecDeque<(Value, bool)>>,
+    /// Every how many calls one is refused; 0 for never.
+    refuses_one_in: Mutex<usize>,
+    dice: Mutex<Option<Dice>>,
+    version: Mutex<u64>,
+    /// All bindings there ever were.
+    bindings: Mutex<BTreeSet<String>>,
+}
+
+impl Server {
+    fn next_version(&self) -> Value {
+        let mut version = self.version.lock().unwrap();
+        *version += 1;
+        version.to_string().into()
+    }
+
+    pub fn store(&self, mut pod: Value) {
+        pod["metadata"]["resourceVersion"] = self.next_version();
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        self.news.lock().unwrap().push_back((pod.clone(), false));
+        self.pods.lock().unwrap().insert(name, pod);
+    }
+
+    fn bind(&self, name: &str, body: &[u8]) -> Result<(), ApiStatus> {
+        let body: Value = serde_json::from_slice(body).unwrap();
+        let not_found = || ApiStatus::failure(404, reason::NOT_FOUND, "no such pod");
+        let mut pod = self.pods.lock().unwrap().get(name).cloned().ok_or_else(not_found)?;
+        assert_eq!(pod["metadata"]["uid"], body["metadata"]["uid"]);
+        assert!(self.bindings.lock().unwrap().insert(name.to_owned()), "{name} is bound twice");
+        pod["spec"]["nodeName"] = body["target"]["name"].clone();
+        self.store(pod);
+        Ok(())
+    }
+
+    /// A pod on a node ends some time after it is told to; one without a node is gone at once.
+    pub fn delete(&self, name: &str) {
+        let Some(mut pod) = self.pods.lock().unwrap().get(name).cloned() else { return };
+        if pod["spec"]["nodeName"].is_null() {
+            return self.end(name);
+        }
+        pod["metadata"]["deletionTimestamp"] = "2026-11-16T00:00:00Z".into();
+        self.store(pod);
+    }
+
+    /// A pod is gone.
+    pub fn end(&self, name: &str) {
+        if let Some(pod) = self.pods.lock().unwrap().remove(name) {
+            self.news.lock().unwrap().push_back((pod, true));
+        }
+    }
+
+    pub fn any_pod(&self, dice: &mut Dice) -> Option<String> {
+        let pods = self.pods.lock().unwrap();
+        pods.keys().nth(dice.below(pods.len())).cloned()
+    }
+
+    pub fn terminating(&self) -> Vec<String> {
+        let pods = self.pods.lock().unwrap();
+        let ending = pods.iter().filter(|(_, pod)| !pod["metadata"]["deletionTimestamp"].is_null());
+        ending.map(|(name, _)| name.clone()).collect()
+    }
+
+    pub fn refuse_one_in(&self, calls: usize, seed: u64) {
+        *self.refuses_one_in.lock().unwrap() = calls;
+        *self.dice.lock().unwrap() = Some(Dice(seed));
+    }
+
+    fn refuses(&self) -> bool {
+        let one_in = *self.refuses_one_in.lock().unwrap();
+        let mut dice = self.dice.lock().unwrap();
+        one_in > 0 && dice.as_mut().is_some_and(|dice| dice.one_in(one_in))
+    }
+
+    /// Milli-cpu and number of the pods bound to each node, as the API server has it.
+    pub fn usage(&self) -> BTreeMap<String, (u64, usize)> {
+        let mut usage: BTreeMap<String, (u64, usize)> = BTreeMap::new();
+        for pod in self.pods.lock().unwrap().values() {
+            if let Some(node) = pod["spec"]["nodeName"].as_str() {
+                let text = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str().unwrap_or("0m");
+                let used = usage.entry(node.to_owned()).or_default();
+                used.0 += text.trim_end_matches('m').parse::<u64>().unwrap();
+                used.1 += 1;
+            }
+        }
+        usage
+    }
+
+    pub fn is_bound(&self, name: &str) -> bool {
+        self.bindings.lock().unwrap().contains(name)
+    }
+}
+
+impl Api for Server {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
+        let name = &request.name;
+        let answer = match (&request.verb, request.subresource) {
+            _ if self.refuses() => Err(ApiStatus::failure(403, reason::FORBIDDEN, "no")),
+            (Verb::Create(body), Some("binding")) => self.bind(name, body).map(|()| Bytes::new()),
+            (Verb::Delete(_), None) => {
+                self.delete(name);
+                Ok(Bytes::new())
+            }
+            (Verb::Get, _) => Err(ApiStatus::failure(404, reason::NOT_FOUND, "no such object")),
+            _ => Ok(Bytes::new()),
+        };
+        Box::pin(async { answer })
+    }
+}
+
+impl Recorder for Server {
+    fn record(&self, event: Event) {
+        assert!(event.note.len() <= 1024);
+    }
+}
+
+impl Timer for Server {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// The scheduler, what it asked for and is not done yet, and what it knows.
+pub struct World {
+    pub seed: u64,
+    pub scheduler: Scheduler,
+    pub server: Server,
+    pub now: Timestamp,
+    pub dice: Dice,
+    /// Asked for, not done.
+    running: Vec<Effect>,
+    /// Done, not told.
+    answers: VecDeque<Input>,
+    /// The pods as the scheduler was told of them.
+    known: BTreeMap<String, Value>,
+    nodes: BTreeMap<String, Value>,
+    made: usize,
+}
+
+/// What each node of a world has.
+pub const NODE_MILLI_CPU: u64 = 4000;
+pub const NODE_PODS: usize = 5;
+
+impl World {
+    pub fn new(seed: u64, scheduler: Scheduler) -> Self {
+        World {
+            seed,
+            scheduler,
+            server: Server::default(),
+            now: Timestamp::from_second(1_000_000).unwrap(),
+            dice: Dice(seed),
+            running: Vec::new(),
+            answers: VecDeque::new(),
+            known: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            made: 0,
+        }
+    }
+
+    /// Tells the scheduler of an object; false when it is none the scheduler could be told of.
+    pub fn tell(&mut self, json: &Value) -> bool {
+        let Some(Ok(object)) = Object::decode(json) else { return false };
+        if let Object::Pod(pod) = &object {
+            self.known.insert(pod.metadata.name.clone(), json.clone());
+        }
+        self.scheduler.handle(Input::Upsert(object), self.now);
+        true
+    }
+
+    pub fn tell_gone(&mut self, json: &Value) {
+        let Some(Ok(object)) = Object::decode(json) else { return };
+        if let Object::Pod(pod) = &object {
+            self.known.remove(&pod.metadata.name);
+        }
+        self.scheduler.handle(Input::Delete(object), self.now);
+    }
+
+    pub fn set_node(&mut self, name: usize, cordoned: bool) {
+        let name = format!("n{name}");
+        let zone = format!("z{}", name.len() % 2);
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}},
+            "spec": {"unschedulable": cordoned},
+            "status": {"allocatable": {
+                "cpu": format!("{NODE_MILLI_CPU}m"), "memory": "8Gi", "pods": NODE_PODS.to_string(),
+            }},
+        });
+        self.tell(&node);
+        self.nodes.insert(name, node);
+    }
+
+    pub fn remove_some_node(&mut self) {
+        let at = self.dice.below(self.nodes.len());
+        let Some(name) = self.nodes.keys().nth(at).cloned() else { return };
+        let node = self.nodes.remove(&name).unwrap();
+        self.tell_gone(&node);
+    }
+
+    /// A pod of some kind is created at the API server.
+    pub fn create_pod(&mut self, mut spec: Value, labels: Value) -> String {
+        self.made += 1;
+        let name = format!("p{}", self.made);
+        spec["schedulerName"] = "default-scheduler".into();
+        self.server.store(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "d", "uid": format!("uid-{name}"), "labels": labels},
+            "spec": spec, "status": {"phase": "Pending"},
+        }));
+        name
+    }
+
+    /// The scheduler tries up to some pods.
+    pub fn try_pods(&mut self, most: usize) -> bool {
+        let mut tried = false;
+        for _ in 0..most {
+            tried |= self.scheduler.schedule_one(self.now);
+        }
+        self.running.extend(self.scheduler.take_effects());
+        tried
+    }
+
+    /// Something the scheduler asked for is done, not necessarily the oldest.
+    pub fn do_something(&mut self) -> bool {
+        self.running.extend(self.scheduler.take_effects());
+        if self.running.is_empty() {
+            return false;
+        }
+        let effect = self.running.swap_remove(self.dice.below(self.running.len()));
+        let shell = Shell { api: &self.server, recorder: &self.server, timer: &self.server };
+        self.answers.extend(block_on(effect.run(shell)));
+        true
+    }
+
+    /// The scheduler hears the next answer.
+    pub fn hear_answer(&mut self) -> bool {
+        let Some(answer) = self.answers.pop_front() else { return false };
+        self.scheduler.handle(answer, self.now);
+        true
+    }
+
+    /// The scheduler hears the next news of its watch.
+    pub fn hear_news(&mut self) -> bool {
+        let next = self.server.news.lock().unwrap().pop_front();
+        match next {
+            None => return false,
+            Some((object, true)) => self.tell_gone(&object),
+            Some((object, false)) => _ = self.tell(&object),
+        }
+        true
+    }
+
+    pub fn pass(&mut self, time: SignedDuration) {
+        self.now += time;
+        self.scheduler.tick(self.now);
+    }
+
+    /// The pods that wait on Permit.
+    pub fn waiting(&self) -> Vec<String> {
+        let uids = self.known.keys().map(|name| format!("uid-{name}"));
+        uids.filter(|uid| self.scheduler.is_waiting(uid)).collect()
+    }
+
+    /// Everything that was asked for is done and heard of, until nothing is left to do.
+    pub fn settle(&mut self) {
+        for _ in 0..5_000 {
+            let mut busy = self.try_pods(1);
+            while self.do_something() | self.hear_answer() | self.hear_news() {
+                busy = true;
+            }
+            self.check();
+            if !busy {
+                return;
+            }
+        }
+        panic!("seed {}: the scheduler does not come to rest", self.seed);
+    }
+
+    /// What holds at any time.
+    pub fn check(&self) {
+        let seed = self.seed;
+        for node in self.scheduler.cluster().nodes() {
+            let name = &node.name;
+            assert!(node.requested.milli_cpu <= node.allocatable.milli_cpu, "seed {seed}: {name} is over-committed");
+            assert!(node.pods().len() as i64 <= node.allocatable.pods, "seed {seed}: {name} has too many pods");
+        }
+        for (name, (milli_cpu, pods)) in self.server.usage() {
+            assert!(milli_cpu <= NODE_MILLI_CPU && pods <= NODE_PODS, "seed {seed}: {name} is over-committed for good");
+        }
+        self.check_places();
+    }
+
+    /// Every pod is in exactly one place.
+    pub fn check_places(&self) {
+        self.known.iter().for_each(|(name, pod)| self.check_place(name, pod));
+    }
+
+    fn check_place(&self, name: &str, pod: &Value) {
+        let uid = pod["metadata"]["uid"].as_str().unwrap();
+        let place = self.scheduler.queue().place(uid);
+        let (waiting, binding) = (self.scheduler.is_waiting(uid), self.scheduler.is_binding(uid));
+        let placed = self.scheduler.cluster().placed(uid).is_some();
+        let right = match (place, waiting, binding) {
+            // Bound, whether or not the binding's own answer has come in.
+            _ if !pod["spec"]["nodeName"].is_null() => place.is_none() && !waiting && placed,
+            (Some(Place::InFlight), true, false) | (None, false, true) => placed,
+            // Bound, and the news are on their way.
+            (None, false, false) => placed,
+            (Some(Place::InFlight), ..) => false,
+            (Some(_), waiting, binding) => !waiting && !binding && !placed,
+            _ => false,
+        };
+        let seed = self.seed;
+        assert!(right, "seed {seed}: {name}: {place:?}, waiting: {waiting}, binding: {binding}, placed: {placed}");
+    }
+
+    /// A pod as the scheduler knows it.
+    pub fn pod(&self, name: &str) -> &Value {
+        &self.known[name]
+    }
+
+    /// Every pod that waits although some node would take it.
+    pub fn overlooked(&self) -> Vec<String> {
+        let mut overlooked = Vec::new();
+        for (name, json) in &self.known {
+            if !json["spec"]["nodeName"].is_null() || json["spec"]["schedulingGates"].is_array() {
+                continue;
+            }
+            let Some(Ok(Object::Pod(pod))) = Object::decode(json) else { continue };
+            let info = PodInfo::new(pod);
+            let Some(profile) = self.scheduler.profile("default-scheduler") else { continue };
+            let (cluster, nominator) = (self.scheduler.cluster(), &self.scheduler.queue().nominator);
+            let mut attempt = Attempt::new(profile, cluster, nominator, &info, self.now);
+            if attempt.find(Search::ALL).is_ok_and(|found| !found.feasible.is_empty()) {
+                overlooked.push(name.clone());
+            }
+        }
+        overlooked
+    }
+}
