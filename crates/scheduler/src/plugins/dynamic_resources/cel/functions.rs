@@ -7,12 +7,16 @@ use bayplan_model::quantity::Quantity;
 use regex::Regex;
 use semver::Version;
 
-use super::Error;
 use super::parse::{Expression, Node};
 use super::value::Value;
+use super::{Error, networks};
 
 /// Functions without a target.
-pub(super) const GLOBAL: [&str; 14] = [
+pub(super) const GLOBAL: [&str; 18] = [
+    "ip",
+    "isIP",
+    "cidr",
+    "isCIDR",
     "size",
     "int",
     "uint",
@@ -30,7 +34,18 @@ pub(super) const GLOBAL: [&str; 14] = [
 ];
 
 /// Functions of a target.
-pub(super) const METHODS: [&str; 44] = [
+pub(super) const METHODS: [&str; 55] = [
+    "family",
+    "isUnspecified",
+    "isLoopback",
+    "isLinkLocalMulticast",
+    "isLinkLocalUnicast",
+    "isGlobalUnicast",
+    "containsIP",
+    "containsCIDR",
+    "ip",
+    "prefixLength",
+    "masked",
     "size",
     "contains",
     "startsWith",
@@ -78,7 +93,8 @@ pub(super) const METHODS: [&str; 44] = [
 ];
 
 /// Functions with a dotted name.
-pub(super) const NAMESPACED: [&str; 9] = [
+pub(super) const NAMESPACED: [&str; 10] = [
+    "ip.isCanonical",
     "sets.contains",
     "sets.equivalent",
     "sets.intersects",
@@ -96,6 +112,8 @@ pub(super) fn namespaced(target: &Expression, function: &str) -> Option<String> 
         Node::Ident(name) if matches!(name.as_str(), "sets" | "math" | "optional" | "cel") => {
             Some(format!("{name}.{function}"))
         }
+        // `ip` is a function too, and a good name for a variable.
+        Node::Ident(name) if name == "ip" && function == "isCanonical" => Some("ip.isCanonical".to_owned()),
         _ => None,
     }
 }
@@ -116,6 +134,12 @@ pub(super) fn call(name: &str, args: &[Value]) -> Result<Value, Error> {
     match args {
         [Value::Quantity(_), ..] if !matches!(name, "type" | "dyn" | "string") => quantity(name, args),
         [Value::Semver(_), ..] if !matches!(name, "type" | "dyn" | "string") => semver(name, args),
+        [Value::Ip(address), rest @ ..] if !matches!(name, "type" | "dyn" | "string") => {
+            networks::of_address(name, *address, rest)
+        }
+        [Value::Cidr(network), rest @ ..] if !matches!(name, "type" | "dyn" | "string") => {
+            networks::of_network(name, *network, rest)
+        }
         [Value::Optional(inner), rest @ ..] if !matches!(name, "type" | "dyn") => optional(name, inner, rest),
         [Value::List(items), rest @ ..] if !name.contains('.') => list(name, items, rest),
         _ => other(name, args),
@@ -137,6 +161,7 @@ fn other(name: &str, args: &[Value]) -> Result<Value, Error> {
             .map(|quantity| Value::Quantity(Arc::new(quantity)))
             .map_err(|error| Error::runtime(error.to_string())),
         ("isQuantity", [Value::String(text)]) => Ok(Value::Bool(Quantity::parse(text).is_ok())),
+        ("ip" | "isIP" | "ip.isCanonical" | "cidr" | "isCIDR", [Value::String(text)]) => networks::of_text(name, text),
         ("semver", [Value::String(text)]) => version(text, false),
         ("semver", [Value::String(text), Value::Bool(normalize)]) => version(text, *normalize),
         ("isSemver", [Value::String(text)]) => Ok(Value::Bool(version(text, false).is_ok())),
@@ -222,6 +247,8 @@ fn convert(name: &str, value: &Value) -> Result<Value, Error> {
         ("string", Value::Bool(value)) => Ok(Value::string(value.to_string())),
         ("string", Value::Quantity(value)) => Ok(Value::string(value.to_string())),
         ("string", Value::Semver(value)) => Ok(Value::string(value.to_string())),
+        ("string", Value::Ip(value)) => Ok(Value::string(value.to_string())),
+        ("string", Value::Cidr(value)) => Ok(Value::string(value.to_string())),
         _ => Err(Error::no_such_overload()),
     }
 }

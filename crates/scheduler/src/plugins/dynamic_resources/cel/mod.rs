@@ -1,4 +1,5 @@
-//! The expression language of device selectors: CEL with Kubernetes' quantities, versions, strings, lists and sets.
+//! The expression language of device selectors: CEL with Kubernetes' quantities, versions, networks,
+//! strings, lists and sets.
 //!
 //! ```text
 //!   text ──parse──▶ Expression ──check──▶ Program ──evaluate(device)──▶ true, false or an error
@@ -6,11 +7,12 @@
 //!
 //! Written by hand because selectors come from users and run inside the scheduling cycle: no crate bounds what an
 //! evaluation may cost, and upstream's map of attributes (an unknown domain is an empty map) has no form in them.
-//! Networks, URLs, times and `format` are not there: an expression that names them does not compile.
+//! URLs, times and `format` are not there: an expression that names them does not compile.
 
 mod check;
 mod evaluate;
 mod functions;
+mod networks;
 mod parse;
 mod tokens;
 mod value;

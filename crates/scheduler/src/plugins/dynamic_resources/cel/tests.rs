@@ -36,6 +36,12 @@ fn expressions_that_hold() {
         r#"device.capacity["gpu.example.com"].memory.add(quantity("1Gi")).isGreaterThan(quantity("40Gi"))"#,
         r#"device.attributes["gpu.example.com"].driverVersion.isGreaterThan(semver("1.9.0"))"#,
         r#"semver("v1.2", true).compareTo(semver("1.2.0")) == 0"#,
+        r#"ip("10.1.2.3").family() == 4 && ip("::1").isLoopback() && isIP("fe80::1") && ip("fe80::1").isLinkLocalUnicast()"#,
+        r#"!isIP("::ffff:10.0.0.1") && !isIP("010.0.0.1") && !isIP("") && !ip.isCanonical("2001:DB8::1") && ip("8.8.8.8").isGlobalUnicast()"#,
+        r#"cidr("10.0.0.0/8").containsIP("10.9.9.9") && !cidr("10.0.0.0/8").containsIP(ip("11.0.0.0")) && cidr("0.0.0.0/0").containsIP("1.2.3.4")"#,
+        r#"cidr("10.0.0.0/8").containsCIDR("10.1.0.0/16") && !cidr("10.0.0.0/8").containsCIDR(cidr("0.0.0.0/0")) && !isCIDR("10.0.0.0/33")"#,
+        r#"string(cidr("10.1.2.3/8").masked()) == "10.0.0.0/8" && cidr("::/0").prefixLength() == 0 && cidr("10.1.2.3/8").ip() == ip("10.1.2.3")"#,
+        r#"["10.0.0.1"].all(ip, ip.startsWith("10."))"#,
         // An unknown domain is an empty map, which `in` does not see.
         r#"!("absent.example.com" in device.attributes) && size(device.attributes["absent.example.com"]) == 0"#,
         r#"!has(device.attributes["gpu.example.com"].absent) && has(device.attributes["gpu.example.com"].model)"#,

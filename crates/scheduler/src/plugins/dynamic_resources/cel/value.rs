@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bayplan_model::quantity::Quantity;
@@ -9,6 +10,7 @@ use bayplan_model::resource_slice::{Device, DeviceAttribute};
 use semver::Version;
 
 use super::Error;
+use super::networks::Cidr;
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub(in super::super) enum Value {
     Map(Arc<Map>),
     Quantity(Arc<Quantity>),
     Semver(Arc<Version>),
+    Ip(IpAddr),
+    Cidr(Cidr),
     Optional(Option<Arc<Value>>),
     Type(&'static str),
 }
@@ -66,6 +70,8 @@ impl Value {
             Value::Map(_) => "map",
             Value::Quantity(_) => "kubernetes.Quantity",
             Value::Semver(_) => "kubernetes.Semver",
+            Value::Ip(_) => "net.IP",
+            Value::Cidr(_) => "net.CIDR",
             Value::Optional(_) => "optional_type",
             Value::Type(_) => "type",
         }
@@ -91,6 +97,8 @@ impl Value {
             (Value::Type(a), Value::Type(b)) => a == b,
             (Value::Quantity(a), Value::Quantity(b)) => a == b,
             (Value::Semver(a), Value::Semver(b)) => a.cmp_precedence(b) == Ordering::Equal,
+            (Value::Ip(a), Value::Ip(b)) => a == b,
+            (Value::Cidr(a), Value::Cidr(b)) => a == b,
             (Value::Optional(None), Value::Optional(None)) => true,
             (Value::Optional(Some(a)), Value::Optional(Some(b))) => a.equals(b),
             (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.equals(b)),
