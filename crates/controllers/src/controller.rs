@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bayplan_model::api::{Api, Event, EventType, ObjectReference, Recorder};
+use bayplan_model::work_queue::RetryLimits;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
@@ -108,6 +109,11 @@ pub trait Controller: Send + Sync {
     /// The keys to begin with: those of loops that run by the clock and not only when something changes.
     fn start(&self) -> Vec<Wakeup> {
         Vec::new()
+    }
+
+    /// How failing keys are slowed down.
+    fn retry_limits(&self) -> RetryLimits {
+        RetryLimits::default()
     }
 
     /// Which keys a change concerns. The change is already in the cache.

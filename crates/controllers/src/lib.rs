@@ -31,6 +31,7 @@ pub mod pod;
 pub mod pod_control;
 pub mod pod_gc;
 mod pods_by_node;
+pub mod process;
 pub mod replicaset;
 pub mod requests;
 pub mod resource_claim;

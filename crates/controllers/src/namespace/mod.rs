@@ -9,6 +9,7 @@ use std::time::Duration;
 use bayplan_model::api::{Request, Verb, encode};
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use bayplan_model::status::{Status, reason};
+use bayplan_model::work_queue::RetryLimits;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -24,6 +25,9 @@ const FINALIZER: &str = "kubernetes";
 
 /// Every event waits this long: admission in other API servers may not know yet that the namespace is closing.
 const EVENT_DELAY: Duration = Duration::from_secs(5);
+
+/// A namespace that cannot be emptied is looked at this often: what keeps it may be gone any moment, and nothing tells.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// How often a write that met a newer version is tried.
 const CONFLICT_TRIES: usize = 5;
@@ -179,6 +183,10 @@ impl Controller for NamespaceController {
 
     fn workers(&self) -> usize {
         10
+    }
+
+    fn retry_limits(&self) -> RetryLimits {
+        RetryLimits { delay_max: RETRY_DELAY_MAX, ..RetryLimits::default() }
     }
 
     fn observe(&self, change: &Change) -> Vec<Wakeup> {

@@ -1,0 +1,144 @@
+//! The control loops of one process, stepped by hand: for replays and simulations, where everything happens in one
+//! thread, at a time that is told and in an order that somebody chose.
+//!
+//! ```text
+//!   observe(change) ─▶ queues ─▶ take ─▶ Job::run(context) ─▶ finish(outcome) ─▶ queues
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bayplan_model::work_queue::WorkQueue;
+
+use crate::cache::{Cache, Change};
+use crate::controller::{Context, Controller, Next, Wakeup};
+use crate::error::Error;
+
+struct Loop {
+    controller: Arc<dyn Controller>,
+    queue: WorkQueue<String>,
+}
+
+/// The loops, their queues and the cache they share. Dropping it is the crash: nothing else remembers anything.
+pub struct Process {
+    cache: Arc<Cache>,
+    loops: Vec<Loop>,
+    /// The loop that is asked first next time, so that none starves another.
+    turn: usize,
+}
+
+/// A key handed out to be reconciled; [`Process::finish`] takes it back.
+pub struct Job {
+    controller: Arc<dyn Controller>,
+    key: String,
+    index: usize,
+}
+
+impl Job {
+    /// Upstream's name of the controller.
+    pub fn controller(&self) -> &'static str {
+        self.controller.name()
+    }
+
+    /// The component its events come from.
+    pub fn component(&self) -> &'static str {
+        self.controller.component()
+    }
+
+    /// The key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The reconcile itself; it may be dropped half done.
+    pub async fn run(&self, context: Context<'_>) -> Result<Next, Error> {
+        self.controller.sync(&self.key, context).await
+    }
+}
+
+impl Process {
+    /// A process of these loops over this cache.
+    pub fn new(cache: Arc<Cache>, controllers: impl IntoIterator<Item = Arc<dyn Controller>>) -> Self {
+        let make = |controller: Arc<dyn Controller>| {
+            let mut queue = WorkQueue::new(controller.retry_limits());
+            for wakeup in controller.start() {
+                queue.add_after(wakeup.key, wakeup.after, Duration::ZERO);
+            }
+            Loop { controller, queue }
+        };
+        Process { cache, loops: controllers.into_iter().map(make).collect(), turn: 0 }
+    }
+
+    /// The cache the loops share.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Tells every loop of a change that the cache has already seen.
+    pub fn observe(&mut self, change: &Change, now: Duration) {
+        for each in &mut self.loops {
+            for wakeup in each.controller.observe(change) {
+                each.queue.add_after(wakeup.key, wakeup.after, now);
+            }
+        }
+    }
+
+    /// Wakes keys of one loop.
+    pub fn wake(&mut self, controller: &str, wakeups: Vec<Wakeup>, now: Duration) {
+        for each in self.loops.iter_mut().filter(|each| each.controller.name() == controller) {
+            for wakeup in wakeups.iter().cloned() {
+                each.queue.add_after(wakeup.key, wakeup.after, now);
+            }
+        }
+    }
+
+    /// Hands out the next ready key, loop by loop in turn.
+    pub fn take(&mut self, now: Duration) -> Option<Job> {
+        for offset in 0..self.loops.len() {
+            let index = (self.turn + offset) % self.loops.len();
+            let each = &mut self.loops[index];
+            if let Some(key) = each.queue.get(now) {
+                self.turn = index + 1;
+                return Some(Job { controller: each.controller.clone(), key, index });
+            }
+        }
+        None
+    }
+
+    /// Takes a key back, and asks for it again when its outcome does.
+    pub fn finish(&mut self, job: Job, outcome: Result<Next, Error>, now: Duration) {
+        let Job { controller, key, index } = job;
+        let queue = &mut self.loops[index].queue;
+        let again = match outcome {
+            Ok(Next::Wait) => false,
+            Ok(Next::After(delay)) => {
+                queue.add_after(key.clone(), delay, now);
+                false
+            }
+            Ok(Next::RateLimited) => true,
+            Ok(Next::Wake { keys, again }) => {
+                for wakeup in keys {
+                    queue.add_after(wakeup.key, wakeup.after, now);
+                }
+                again
+            }
+            Err(error) => !error.is_namespace_terminating() && queue.requeues(&key) < controller.max_retries(),
+        };
+        if again {
+            queue.add_rate_limited(key.clone(), now);
+        } else {
+            queue.forget(&key);
+        }
+        queue.done(&key);
+    }
+
+    /// When the next waiting key becomes ready.
+    pub fn next_deadline(&mut self) -> Option<Duration> {
+        self.loops.iter_mut().filter_map(|each| each.queue.next_deadline()).min()
+    }
+
+    /// How many keys are ready now.
+    pub fn ready(&self) -> usize {
+        self.loops.iter().map(|each| each.queue.len()).sum()
+    }
+}
