@@ -99,6 +99,14 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
         }
     }
 
+    /// The version up to which everything has been read, once the whole state has been.
+    pub(crate) fn version(&self) -> Option<&str> {
+        match &self.state {
+            State::Watching { resource_version } => Some(resource_version),
+            State::Streaming { .. } | State::Listing { .. } => None,
+        }
+    }
+
     /// One line of a watch; the error ends the watch.
     pub(crate) fn line(&mut self, line: &[u8], changes: &mut Vec<Change<V>>) -> Result<(), Step> {
         let Line { kind, object } = serde_json::from_slice(line).map_err(|e| Step::Unreadable("watch event", e))?;

@@ -161,6 +161,7 @@ const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(300);
 const WATCH_OVERTIME: Duration = Duration::from_secs(15);
 
 type Subscriber<V> = Box<dyn FnMut(&Change<V>) + Send>;
+type VersionSubscriber = Box<dyn FnMut(&str) + Send>;
 
 /// An informer being put together; [`spawn`](Informer::spawn) starts it.
 pub struct Informer<V> {
@@ -168,6 +169,7 @@ pub struct Informer<V> {
     scope: Scope,
     cache: Option<Cache<V>>,
     subscribers: Vec<Subscriber<V>>,
+    versions: Vec<VersionSubscriber>,
     channels: Vec<mpsc::Sender<Change<V>>>,
     jitter: Box<dyn FnMut() -> f64 + Send>,
 }
@@ -180,6 +182,7 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
             scope,
             cache: None,
             subscribers: Vec::new(),
+            versions: Vec::new(),
             channels: Vec::new(),
             jitter: Box::new(rand::random::<f64>),
         }
@@ -195,6 +198,12 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
     /// Calls the function with every change, in order; it must not block.
     pub fn on_change(&mut self, subscriber: impl FnMut(&Change<V>) + Send + 'static) {
         self.subscribers.push(Box::new(subscriber));
+    }
+
+    /// Calls the function with the version up to which every change has been told, also when none was: after a list, a
+    /// bookmark, or an object that could not be read.
+    pub fn on_version(&mut self, subscriber: impl FnMut(&str) + Send + 'static) {
+        self.versions.push(Box::new(subscriber));
     }
 
     /// Sends every change to a channel, in order. A full channel slows the watch down; a closed one is dropped.
@@ -217,8 +226,8 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
     }
 
     async fn run(self, synced: watch::Sender<bool>) {
-        let Informer { client, scope, cache, subscribers, channels, mut jitter } = self;
-        let mut out = Output { cache, subscribers, channels, synced };
+        let Informer { client, scope, cache, subscribers, versions, channels, mut jitter } = self;
+        let mut out = Output { cache, subscribers, versions, channels, synced };
         let mut machine = Machine::<V>::new();
         loop {
             let ask = machine.ask();
@@ -253,7 +262,7 @@ async fn list<V: DeserializeOwned + HasMeta>(
     match page.await {
         Ok(page) => {
             let (changes, step) = machine.page(&page);
-            out.tell(changes).await;
+            out.tell(changes, machine.version()).await;
             step
         }
         Err(status) => Step::Refused(status),
@@ -292,7 +301,7 @@ async fn watch<V: DeserializeOwned + HasMeta>(
                 break;
             }
         }
-        out.tell(changes).await;
+        out.tell(changes, machine.version()).await;
         if let Some(step) = ended {
             return step;
         }
@@ -303,12 +312,13 @@ async fn watch<V: DeserializeOwned + HasMeta>(
 struct Output<V> {
     cache: Option<Cache<V>>,
     subscribers: Vec<Subscriber<V>>,
+    versions: Vec<VersionSubscriber>,
     channels: Vec<mpsc::Sender<Change<V>>>,
     synced: watch::Sender<bool>,
 }
 
 impl<V: HasMeta> Output<V> {
-    async fn tell(&mut self, changes: Vec<Change<V>>) {
+    async fn tell(&mut self, changes: Vec<Change<V>>, version: Option<&str>) {
         for change in changes {
             if let Some(cache) = &self.cache {
                 cache.apply(&change);
@@ -326,6 +336,9 @@ impl<V: HasMeta> Output<V> {
             if matches!(change, Change::Synced) {
                 self.synced.send_replace(true);
             }
+        }
+        if let Some(version) = version {
+            self.versions.iter_mut().for_each(|subscriber| subscriber(version));
         }
     }
 }

@@ -52,7 +52,8 @@ struct Counted {
     first: Timestamp,
 }
 
-pub(crate) struct CoreEvents {
+/// The correlator: told of events and the time, it says what to write. It does no IO itself.
+pub struct CoreEvents {
     component: String,
     names: Names,
     similar: Lru<Similar, Messages>,
@@ -61,7 +62,8 @@ pub(crate) struct CoreEvents {
 }
 
 impl CoreEvents {
-    pub(crate) fn new(component: &str) -> Self {
+    /// A correlator of the events of this component.
+    pub fn new(component: &str) -> Self {
         CoreEvents {
             component: component.into(),
             names: Names::default(),
@@ -72,7 +74,7 @@ impl CoreEvents {
     }
 
     /// What to write for an event, if anything.
-    pub(crate) fn observe(&mut self, event: Event, now: Timestamp) -> Option<Write> {
+    pub fn observe(&mut self, event: Event, now: Timestamp) -> Option<Write> {
         let (key, message) = self.combine(&event, now);
         let names = &mut self.names;
         let counted = self.counts.get_or_insert_with(&key, || Counted {

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::client::Client;
-use core_events::CoreEvents;
+pub use core_events::CoreEvents;
 use series::SeriesEvents;
 
 /// Events waiting to be written; more are dropped.
@@ -87,14 +87,17 @@ impl Correlator {
 
 /// One write the API server should see.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Write {
-    pub(crate) resource: Resource,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
+pub struct Write {
+    /// `v1/events` or `events.k8s.io/v1/events`.
+    pub resource: Resource,
+    /// The event's namespace.
+    pub namespace: String,
+    /// The event's name.
+    pub name: String,
     /// How to change the event that is there already, if it is.
-    pub(crate) patch: Option<Bytes>,
+    pub patch: Option<Bytes>,
     /// The whole event, for when it is not.
-    pub(crate) create: Bytes,
+    pub create: Bytes,
 }
 
 async fn write_all(api: Arc<dyn Api>, mut correlator: Correlator, mut events: mpsc::Receiver<(Event, Timestamp)>) {
