@@ -40,19 +40,55 @@ pub fn api_version(resource: &Resource) -> String {
 
 /// The resources known at present; clones share one state, which the shell refreshes.
 #[derive(Clone, Debug, Default)]
-pub struct Resources(Arc<RwLock<Arc<Vec<ApiResource>>>>);
+pub struct Resources(Arc<RwLock<Known>>);
+
+#[derive(Clone, Debug, Default)]
+struct Known {
+    resources: Arc<Vec<ApiResource>>,
+    failures: Arc<Vec<Failure>>,
+}
+
+/// A group whose resources nobody could tell, because the server behind it is away.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {why}", .version.name())]
+pub struct Failure {
+    /// Of which version.
+    pub version: GroupVersion,
+    /// What went wrong.
+    pub why: String,
+}
 
 impl Resources {
     /// All of them.
     pub fn all(&self) -> Arc<Vec<ApiResource>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).resources.clone()
     }
 
-    /// Replaces them; answers whether anything changed.
+    /// The groups of which not everything is known.
+    pub fn failures(&self) -> Arc<Vec<Failure>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).failures.clone()
+    }
+
+    /// Replaces them by what was found; answers whether anything changed.
     pub fn replace(&self, resources: Vec<ApiResource>) -> bool {
+        self.replace_partly(resources, Vec::new())
+    }
+
+    /// Replaces them by what was found, except in the groups where that failed: what was known of those stays, because a
+    /// server that is away for a while has not lost its objects.
+    pub fn replace_partly(&self, mut resources: Vec<ApiResource>, failures: Vec<Failure>) -> bool {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let changed = **current != resources;
-        *current = Arc::new(resources);
+        for known in current.resources.iter() {
+            let failed = failures.iter().any(|failure| failure.version.serves(&known.resource));
+            let same = |found: &ApiResource| {
+                found.resource.group == known.resource.group && found.resource.plural == known.resource.plural
+            };
+            if failed && !resources.iter().any(same) {
+                resources.push(known.clone());
+            }
+        }
+        let changed = *current.resources != resources;
+        *current = Known { resources: Arc::new(resources), failures: Arc::new(failures) };
         changed
     }
 
@@ -73,6 +109,15 @@ pub struct GroupVersion {
 }
 
 impl GroupVersion {
+    /// `group/version`, or just the version in the core group.
+    pub fn name(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    fn serves(&self, resource: &Resource) -> bool {
+        resource.group == self.group && resource.version == self.version
+    }
+
     /// Where its resources are listed.
     pub fn path(&self) -> String {
         match self.group.is_empty() {
@@ -86,7 +131,12 @@ impl GroupVersion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
     /// Aggregated discovery: the resources themselves.
-    Resources(Vec<ApiResource>),
+    Resources {
+        /// Those that are served.
+        found: Vec<ApiResource>,
+        /// The versions whose server is away.
+        failures: Vec<Failure>,
+    },
     /// A server without it: the versions to ask one by one, those a group prefers first.
     Versions(Vec<GroupVersion>),
 }
@@ -105,7 +155,7 @@ pub fn read_root(json: &[u8]) -> Result<Root, serde_json::Error> {
             }
             Root::Versions(versions)
         }
-        _ => Root::Resources(aggregated(root.items)),
+        _ => aggregated(root.items),
     })
 }
 
@@ -119,18 +169,23 @@ pub fn add_version(found: &mut Vec<ApiResource>, from: &GroupVersion, json: &[u8
     Ok(())
 }
 
-fn aggregated(groups: Vec<wire::Group>) -> Vec<ApiResource> {
-    let mut found = Vec::new();
+fn aggregated(groups: Vec<wire::Group>) -> Root {
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
     for group in groups {
-        for version in group.versions.into_iter().filter(|version| version.freshness != "Stale") {
+        for version in group.versions {
             let from = GroupVersion { group: group.metadata.name.clone(), version: version.version };
+            if version.freshness == "Stale" {
+                let why = format!("stale GroupVersion discovery: {}", from.name());
+                failures.push(Failure { version: from, why });
+                continue;
+            }
             for resource in version.resources {
                 let namespaced = resource.scope == "Namespaced";
                 add(&mut found, &from, resource.resource, resource.response_kind.kind, namespaced, resource.verbs);
             }
         }
     }
-    found
+    Root::Resources { found, failures }
 }
 
 /// The first version that serves a resource is the preferred one.
@@ -263,17 +318,35 @@ mod tests {
             {"version": "v2", "freshness": "Current", "resources": [resource("Thing")]},
             {"version": "v1", "resources": [resource("OldThing")]},
         ]}]});
-        assert_eq!(root(list), Root::Resources(vec![thing("g", "v2", "Thing")]));
+        let version = GroupVersion { group: "g".into(), version: "v3".into() };
+        let failure = Failure { version, why: "stale GroupVersion discovery: g/v3".into() };
+        assert_eq!(root(list), Root::Resources { found: vec![thing("g", "v2", "Thing")], failures: vec![failure] });
         let found = thing("g", "v2", "Thing");
         assert!(found.can(&["get", "delete"]) && !found.can(&["list"]));
         assert_eq!(found.api_version(), "g/v2");
     }
 
     #[test]
+    fn what_was_known_of_a_group_stays_while_its_server_is_away() {
+        let away = |group: &str, version: &str| {
+            let version = GroupVersion { group: group.into(), version: version.into() };
+            Failure { version, why: "away".into() }
+        };
+        let resources = Resources::default();
+        resources.replace(vec![thing("a", "v1", "A"), thing("b", "v1", "B"), thing("c", "v1", "C")]);
+        let changed = resources.replace_partly(vec![thing("a", "v1", "A")], vec![away("b", "v1"), away("c", "v2")]);
+        let known: Vec<_> = resources.all().iter().map(|known| known.kind.clone()).collect();
+        assert_eq!((changed, known), (true, vec!["A".to_owned(), "B".to_owned()]));
+        assert_eq!(resources.failures().len(), 2);
+        resources.replace(vec![thing("a", "v1", "A")]);
+        assert_eq!((resources.all().len(), resources.failures().len()), (1, 0));
+    }
+
+    #[test]
     fn a_server_without_aggregated_discovery_names_its_versions_preferred_first() {
         let paths = |root| match root {
             Root::Versions(versions) => versions.iter().map(GroupVersion::path).collect::<Vec<_>>(),
-            Root::Resources(resources) => panic!("{resources:?}"),
+            other @ Root::Resources { .. } => panic!("{other:?}"),
         };
         assert_eq!(paths(root(json!({"kind": "APIVersions", "versions": ["v1"]}))), ["/api/v1"]);
         let groups = json!([

@@ -85,7 +85,8 @@ struct Loop {
 
 impl Loop {
     fn new(controller: Arc<dyn Controller>) -> Self {
-        Loop { controller, queue: WorkQueue::default() }
+        let queue = WorkQueue::new(controller.retry_limits());
+        Loop { controller, queue }
     }
 
     fn observe(&self, change: &Change) {
@@ -218,6 +219,10 @@ impl Visitor for Starter<'_> {
                 interested.iter().for_each(|each| each.observe(&change));
             }
         });
+        // Without this the ReplicaSet controller would wait for ever for a pod of its own that was created and deleted
+        // while the watch was down.
+        let cache = self.cache.clone();
+        informer.on_version(move |version| cache.bookmark(kind, version));
         self.handles.push(informer.spawn());
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn set_all(status: &mut Value, outcome: &Outcome, second: Timestamp) 
             "NamespaceDeletionDiscoveryFailure",
             ("ResourcesDiscovered", "All resources successfully discovered"),
             "DiscoveryFailed",
-            None,
+            outcome.discovery_failure.clone(),
         ),
         (
             "NamespaceDeletionGroupVersionParsingFailure",

@@ -25,6 +25,8 @@ pub(super) struct Outcome {
     pub(super) finalizers: BTreeMap<String, usize>,
     /// What failed.
     pub(super) errors: Vec<Error>,
+    /// Why some resources are not known: what they hold cannot be deleted, so the namespace has to wait.
+    pub(super) discovery_failure: Option<String>,
     /// When to look again; 0 when nothing is left to wait for.
     pub(super) estimate_seconds: u64,
     /// Pods are left, so nothing else was touched.
@@ -34,7 +36,8 @@ pub(super) struct Outcome {
 impl Outcome {
     /// The failures as one.
     pub(super) fn first_error(&self) -> Option<Error> {
-        Error::collect(self.errors.clone()).err()
+        let unknown = self.discovery_failure.iter().cloned().map(Error::Invalid);
+        Error::collect(unknown.chain(self.errors.iter().cloned()).collect()).err()
     }
 }
 
@@ -52,7 +55,7 @@ pub(super) async fn delete_all(
     namespace: &Namespace,
     context: Context<'_>,
 ) -> Outcome {
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome { discovery_failure: discovery_failure(resources), ..Outcome::default() };
     let all = resources.all();
     let deletable = all.iter().filter(|r| r.namespaced && r.can(&["delete"]));
     let (pods, others): (Vec<_>, Vec<_>) = deletable.partition(|r| r.resource == PODS);
@@ -67,6 +70,16 @@ pub(super) async fn delete_all(
         delete(cache, resource, namespace, context, &mut outcome).await;
     }
     outcome
+}
+
+fn discovery_failure(resources: &Resources) -> Option<String> {
+    let failures = resources.failures();
+    let each: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    (!each.is_empty()).then(|| {
+        let (count, each) = (each.len(), each.join(", "));
+        let what = "unable to retrieve the complete list of server APIs";
+        format!("Discovery failed for some groups, {count} failing: {what}: {each}")
+    })
 }
 
 async fn delete(

@@ -192,6 +192,26 @@ fn a_closing_namespace_is_emptied_pods_first_and_then_let_go() {
 }
 
 #[test]
+fn a_namespace_waits_while_the_resources_of_some_group_are_unknown() {
+    let controller = controller(&["delete", "deletecollection", "list"]);
+    let version = crate::discovery::GroupVersion { group: "metrics.k8s.io".into(), version: "v1beta1".into() };
+    let why = "stale GroupVersion discovery: metrics.k8s.io/v1beta1".to_owned();
+    let known = controller.resources.all().to_vec();
+    controller.resources.replace_partly(known, vec![crate::discovery::Failure { version, why }]);
+    let message = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: \
+                   metrics.k8s.io/v1beta1: stale GroupVersion discovery: metrics.k8s.io/v1beta1";
+    let mut waiting = told(None, None, None);
+    let condition = &mut waiting["status"]["conditions"][0];
+    condition["status"] = json!("True");
+    condition["reason"] = json!("DiscoveryFailed");
+    condition["message"] = json!(message);
+    let end = [get(Ok(closing())), status(waiting.clone(), Ok(waiting))];
+    let steps = [get(Ok(closing()))].into_iter().chain(emptied()).chain(end);
+    let outcome = Script::new("unknown", steps).play(&controller, "ns");
+    assert_eq!(outcome.unwrap_err().to_string(), message);
+}
+
+#[test]
 fn pods_are_given_the_time_they_ask_for() {
     let controller = controller(&["delete", "deletecollection", "list"]);
     let pod = json!({"metadata": {"name": "p", "namespace": "ns"}, "spec": {"terminationGracePeriodSeconds": 30}});

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use bayplan_client::Client;
-use bayplan_controllers::discovery::{ApiResource, Root, add_version, read_root};
+use bayplan_controllers::discovery::{ApiResource, Failure, Root, add_version, read_root};
 use bayplan_model::status::Status;
 use bytes::Bytes;
 
@@ -34,19 +34,22 @@ pub(super) enum Error {
     Nothing,
 }
 
-/// Every resource in its preferred version.
-pub(super) async fn discover(client: &Client) -> Result<Vec<ApiResource>, Error> {
+/// Every resource in its preferred version, and the versions whose resources nobody could tell.
+pub(super) async fn discover(client: &Client) -> Result<(Vec<ApiResource>, Vec<Failure>), Error> {
     discover_by(|path| async move { client.get(&path, ACCEPT).await }).await
 }
 
 async fn discover_by<F: Future<Output = Result<Bytes, Status>>>(
     get: impl Fn(String) -> F,
-) -> Result<Vec<ApiResource>, Error> {
-    let mut resources = Vec::new();
+) -> Result<(Vec<ApiResource>, Vec<Failure>), Error> {
+    let (mut resources, mut failures) = (Vec::new(), Vec::new());
     for path in ["/api", "/apis"].map(String::from) {
         let answer = get(path.clone()).await.map_err(|status| Error::Refused { path: path.clone(), status })?;
         match read_root(&answer).map_err(|source| Error::Unreadable { path, source })? {
-            Root::Resources(found) => resources.extend(found),
+            Root::Resources { found, failures: away } => {
+                resources.extend(found);
+                failures.extend(away);
+            }
             Root::Versions(versions) => {
                 for version in versions {
                     let path = version.path();
@@ -54,13 +57,16 @@ async fn discover_by<F: Future<Output = Result<Bytes, Status>>>(
                         Ok(answer) => add_version(&mut resources, &version, &answer)
                             .map_err(|source| Error::Unreadable { path, source })?,
                         // One group whose server is away must not hide all others; aggregated discovery calls it stale.
-                        Err(status) => tracing::warn!("{}", Error::Refused { path, status }),
+                        Err(status) => {
+                            failures.push(Failure { version, why: status.to_string() });
+                            tracing::warn!("{}", Error::Refused { path, status });
+                        }
                     }
                 }
             }
         }
     }
-    if resources.is_empty() { Err(Error::Nothing) } else { Ok(resources) }
+    if resources.is_empty() { Err(Error::Nothing) } else { Ok((resources, failures)) }
 }
 
 #[cfg(test)]
@@ -85,7 +91,8 @@ mod tests {
             };
             Ok(Bytes::from(answer.to_string()))
         };
-        let found = discover_by(served).now_or_never().unwrap().unwrap();
+        let (found, failures) = discover_by(served).now_or_never().unwrap().unwrap();
+        assert_eq!(failures.iter().map(ToString::to_string).collect::<Vec<_>>(), ["away/v1: away"]);
         let names: Vec<_> = found.iter().map(|r| format!("{}/{}", r.api_version(), r.resource.plural)).collect();
         assert_eq!(names, ["v1/pods", "apps/v1/deployments"]);
     }

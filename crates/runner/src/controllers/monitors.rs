@@ -58,8 +58,8 @@ pub(super) fn keep(
         let mut first = true;
         loop {
             let wait = match discover(&client).await {
-                Ok(found) => {
-                    if resources.replace(found)
+                Ok((found, failures)) => {
+                    if resources.replace_partly(found, failures)
                         && let Some((collector, queue)) = &collector
                     {
                         follow(&client, &resources, collector, queue, &mut watches);
