@@ -28,6 +28,9 @@ pub struct Pod {
     pub sidecar_restarts: i32,
     /// How long it may take to stop.
     pub termination_grace_period_seconds: i64,
+    /// Since when condition `DisruptionTarget` says that somebody is about to disrupt it. A kubelet may take as long as it
+    /// likes, so what it says is left out.
+    pub disruption_since: Option<Timestamp>,
     /// What it bears.
     pub tolerations: Arc<[Toleration]>,
     /// Whether its kubelet evicted it.
@@ -181,6 +184,7 @@ mod wire {
         #[serde(rename = "type")]
         condition_type: String,
         status: String,
+        reason: String,
         last_transition_time: Option<Timestamp>,
     }
 
@@ -195,7 +199,11 @@ mod wire {
         fn from(pod: Pod) -> Self {
             let Status { phase, conditions, container_statuses, init_container_statuses, .. } = pod.status;
             let volumes = pod.spec.volumes.unwrap_or_default().into_iter();
-            let ready = conditions.unwrap_or_default().into_iter().find(|c| c.condition_type == "Ready");
+            let conditions = conditions.unwrap_or_default();
+            let ready = conditions.iter().find(|c| c.condition_type == "Ready");
+            let disrupted = |c: &&Condition| {
+                c.condition_type == "DisruptionTarget" && c.status == "True" && c.reason != "TerminationByKubelet"
+            };
             let init_containers = pod.spec.init_containers.unwrap_or_default();
             let is_sidecar = |name: &str| {
                 init_containers.iter().any(|c| c.name == name && c.restart_policy.as_deref() == Some("Always"))
@@ -206,6 +214,7 @@ mod wire {
                 phase,
                 ready: ready.as_ref().is_some_and(|c| c.status == "True"),
                 ready_since: ready.and_then(|c| c.last_transition_time),
+                disruption_since: conditions.iter().find(disrupted).and_then(|c| c.last_transition_time),
                 restarts: container_statuses.into_iter().flatten().map(|c| c.restart_count).max().unwrap_or(0),
                 sidecar_restarts: init_container_statuses
                     .into_iter()

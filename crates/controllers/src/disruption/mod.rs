@@ -3,6 +3,7 @@
 //! Without this status the API server refuses every eviction of a protected pod, and `kubectl drain` never ends.
 
 mod expected;
+mod stale;
 mod status;
 
 #[cfg(test)]
@@ -214,14 +215,18 @@ impl Controller for DisruptionController {
             Change::Budget(Delta::Added(budget) | Delta::Updated { new: budget, .. }) => {
                 vec![Wakeup::now(budget.metadata.key())]
             }
-            Change::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. } | Delta::Deleted(pod)) => {
-                self.protecting(pod)
+            Change::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) => {
+                self.protecting(pod).into_iter().chain(stale::wakeup(pod)).collect()
             }
+            Change::Pod(Delta::Deleted(pod)) => self.protecting(pod),
             _ => Vec::new(),
         }
     }
 
     fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
-        Box::pin(self.reconcile(key, context))
+        match stale::pod_key(key) {
+            Some(pod) => Box::pin(self.clear_stale(pod, context)),
+            None => Box::pin(self.reconcile(key, context)),
+        }
     }
 }

@@ -144,6 +144,38 @@ fn pods_are_counted_by_whatever_says_how_many_there_should_be() {
 }
 
 #[test]
+fn a_pod_that_was_said_to_be_disrupted_and_was_not_is_taken_back_after_two_minutes() {
+    let pod = |ago: u64, reason: &str, phase: &str| {
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": reason,
+            "lastTransitionTime": now() - Duration::from_secs(ago),
+        });
+        let metadata = json!({"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "5"});
+        json!({"metadata": metadata, "status": {"phase": phase, "conditions": [condition]}})
+    };
+    let condition = json!({
+        "type": "DisruptionTarget", "status": "False", "lastTransitionTime": now(), "reason": null, "message": null,
+    });
+    let patch = json!({"metadata": {"uid": "p", "resourceVersion": "5"}, "status": {"conditions": [condition]}});
+    let write = |answer| -> Vec<Step> { vec![("STRATEGIC-PATCH ns/pods/p/status", patch.clone(), answer)] };
+    let soon = Next::After(Duration::from_secs(90));
+    let cases: [(&str, Value, bool, Vec<Step>, Next); 5] = [
+        ("not yet", pod(30, "EvictionByEvictionAPI", "Running"), true, vec![], soon),
+        ("stale", pod(120, "EvictionByEvictionAPI", "Running"), true, write(Ok(json!({}))), Next::Wait),
+        ("gone", pod(121, "PreemptionByScheduler", "Pending"), true, write(refused(404)), Next::Wait),
+        ("a kubelet said it", pod(500, "TerminationByKubelet", "Running"), false, vec![], Next::Wait),
+        ("it has ended", pod(500, "EvictionByEvictionAPI", "Failed"), false, vec![], Next::Wait),
+    ];
+    for (case, pod, wakes, steps, next) in cases {
+        let controller = controller(web(("minAvailable", json!(1))), json!({}), 4);
+        let change = controller.cache.set(Kind::Pod, pod.to_string().as_bytes()).unwrap();
+        let woken = controller.observe(&change);
+        assert_eq!(woken.contains(&Wakeup::now("pods/ns/p")), wakes, "{case}");
+        assert_eq!(Script::new(case, steps).play(&controller, "pods/ns/p").unwrap(), next, "{case}");
+    }
+}
+
+#[test]
 fn a_pod_wakes_the_budgets_that_protect_it() {
     let controller = controller(web(("minAvailable", json!(1))), json!({}), 4);
     let gone = |name| controller.observe(&controller.cache.remove(Kind::Pod, "ns", name, "9").unwrap());
