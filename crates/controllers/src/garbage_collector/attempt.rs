@@ -30,7 +30,7 @@ struct Owners {
 
 impl GarbageCollector {
     pub(super) async fn attempt_to_delete(&self, uid: &str, context: Context<'_>) -> Result<Next, Error> {
-        let Some(node) = lock(&self.graph).node(uid).cloned() else { return Ok(Next::Wait) };
+        let Some(node) = lock(&self.graph).node(uid).map(Node::outline) else { return Ok(Next::Wait) };
         if node.being_deleted && !node.deleting_dependents {
             return Ok(Next::Wait);
         }
@@ -86,12 +86,10 @@ impl GarbageCollector {
         context: Context<'_>,
     ) -> Result<Next, Error> {
         let blocking = lock(&self.graph).blocking_dependents(&live.uid);
-        if blocking.is_empty() {
-            remove_finalizer(resource, live, FOREGROUND, context).await?;
-            return Ok(Next::Wait);
+        match blocking {
+            None => remove_finalizer(resource, live, FOREGROUND, context).await.map(|()| Next::Wait),
+            Some(waiting) => Ok(next(waiting.into_iter().map(Task::Delete).collect(), false)),
         }
-        let wake = blocking.into_iter().filter(|(_, waits)| !waits).map(|(uid, _)| Task::Delete(uid)).collect();
-        Ok(next(wake, false))
     }
 
     /// Looks every owner up. Nothing when one of them can never be looked up.
@@ -107,6 +105,8 @@ impl GarbageCollector {
         for owner in &live.owner_references {
             let here = Identity::of_owner(owner, namespace);
             let clusterwide = Identity::of_owner(owner, "");
+            // Told of each dependent, also when an earlier one has found out that the owner is not there.
+            self.tell_of_wrong_namespace(owner, node, &here, context);
             {
                 let graph = lock(&self.graph);
                 if graph.is_absent(&here) || graph.is_absent(&clusterwide) {
@@ -118,7 +118,6 @@ impl GarbageCollector {
             match self.live(&owner_resource, &here, context).await? {
                 None => {
                     let identity = if owner_resource.namespaced { here } else { clusterwide };
-                    self.tell_of_wrong_namespace(owner, node, &identity, context);
                     lock(&self.graph).set_absent(identity);
                     owners.dangling.push(owner.clone());
                 }
@@ -172,12 +171,10 @@ impl GarbageCollector {
             }
             return Ok(());
         }
-        if !waiting.is_empty() && !node.dependents.is_empty() {
-            let cycle = {
-                let graph = lock(&self.graph);
-                node.dependents.iter().any(|uid| graph.node(uid).is_some_and(|node| node.deleting_dependents))
-            };
-            if cycle {
+        let uid = &node.identity.uid;
+        if !waiting.is_empty() && lock(&self.graph).has_dependents(uid) {
+            let circular = lock(&self.graph).may_be_circular(uid);
+            if circular {
                 unblock_owners(resource, live, context).await?;
                 // The patch raised the version the deletion would be conditional on.
                 let fresh = ObjectMeta { resource_version: String::new(), ..live.clone() };

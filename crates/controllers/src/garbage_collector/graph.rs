@@ -106,6 +106,21 @@ impl Absent {
     }
 }
 
+impl Node {
+    /// A copy without the dependents, of which there may be very many.
+    pub fn outline(&self) -> Node {
+        Node {
+            identity: self.identity.clone(),
+            owners: self.owners.clone(),
+            dependents: BTreeSet::new(),
+            deleting_dependents: self.deleting_dependents,
+            orphaning: self.orphaning,
+            being_deleted: self.being_deleted,
+            is_virtual: self.is_virtual,
+        }
+    }
+}
+
 impl Graph {
     /// One node.
     pub fn node(&self, uid: &str) -> Option<&Node> {
@@ -122,12 +137,25 @@ impl Graph {
         self.absent.insert(identity);
     }
 
-    /// The dependents that a foreground deletion of the node waits for: UID, and whether it waits itself.
-    pub fn blocking_dependents(&self, uid: &str) -> Vec<(String, bool)> {
-        let blocks = |node: &Node| node.owners.iter().any(|o| o.uid == uid && o.block_owner_deletion == Some(true));
+    /// What a foreground deletion of the node waits for: nothing when no dependent blocks it, else the blocking
+    /// dependents whose deletion has yet to begin.
+    pub fn blocking_dependents(&self, uid: &str) -> Option<Vec<String>> {
+        let blocks = |node: &&Node| node.owners.iter().any(|o| o.uid == uid && o.block_owner_deletion == Some(true));
         let dependents = self.nodes.get(uid).into_iter().flat_map(|node| &node.dependents);
-        let nodes = dependents.filter_map(|dependent| Some((dependent, self.nodes.get(dependent)?)));
-        nodes.filter(|(_, node)| blocks(node)).map(|(uid, node)| (uid.clone(), node.deleting_dependents)).collect()
+        let mut blocking = dependents.filter_map(|dependent| self.nodes.get(dependent)).filter(blocks).peekable();
+        blocking.peek()?;
+        Some(blocking.filter(|node| !node.being_deleted).map(|node| node.identity.uid.clone()).collect())
+    }
+
+    /// Whether some object names this one as an owner.
+    pub fn has_dependents(&self, uid: &str) -> bool {
+        self.nodes.get(uid).is_some_and(|node| !node.dependents.is_empty())
+    }
+
+    /// Whether some dependent of the node waits for dependents of its own: they might wait for each other.
+    pub fn may_be_circular(&self, uid: &str) -> bool {
+        let mut dependents = self.nodes.get(uid).into_iter().flat_map(|node| &node.dependents);
+        dependents.any(|dependent| self.nodes.get(dependent).is_some_and(|node| node.deleting_dependents))
     }
 
     /// A watch has seen the object, new or changed.
@@ -143,12 +171,12 @@ impl Graph {
         };
         let being_deleted = meta.deletion_timestamp.is_some();
         let has = |finalizer: &str| being_deleted && meta.finalizers.iter().any(|f| f == finalizer);
-        let known = self.nodes.get(uid).cloned();
-        if let Some(node) = known.as_ref().filter(|node| node.is_virtual && node.identity != identity) {
+        // Taken, not copied: an owner of ten thousand is seen again with every change of its status.
+        let old = self.nodes.get_mut(uid).map(std::mem::take).unwrap_or_default();
+        if old.is_virtual && old.identity != identity {
             // The references that led here spoke of something else: let each of those dependents be looked at.
-            tasks.extend(self.dependents_not_meaning(node, &identity).into_iter().map(Task::Delete));
+            tasks.extend(self.dependents_not_meaning(&old, &identity).into_iter().map(Task::Delete));
         }
-        let old = known.unwrap_or_default();
         self.relink(uid, &meta.namespace, &old.owners, &meta.owner_references, &mut tasks);
         let node = self.nodes.entry(uid.clone()).or_default();
         *node = Node {
@@ -195,7 +223,9 @@ impl Graph {
             match self.nodes.get_mut(&owner.uid) {
                 Some(node) => {
                     node.dependents.insert(uid.into());
-                    if !old.contains(owner) && !node.identity.is_meant_by(owner, namespace) {
+                    // An unseen owner that a cluster-scoped object named first may be of a namespaced kind.
+                    let doubtful = node.is_virtual && node.identity.namespace.is_empty() && !namespace.is_empty();
+                    if !old.contains(owner) && (doubtful || !node.identity.is_meant_by(owner, namespace)) {
                         tasks.push(Task::Delete(uid.into()));
                     }
                 }
@@ -327,8 +357,13 @@ mod tests {
         deleting.finalizers = vec![FOREGROUND.into()];
         assert_eq!(graph.present("v1", "Thing", &deleting), [delete("child"), delete("owner")]);
         assert_eq!(graph.present("v1", "Thing", &deleting), [], "told once");
-        assert_eq!(graph.blocking_dependents("owner"), [("child".to_owned(), false)]);
+        assert_eq!(graph.blocking_dependents("owner"), Some(vec!["child".to_owned()]));
+        let mut child = meta("child", &[("owner", true)]);
+        child.deletion_timestamp = deleting.deletion_timestamp;
+        graph.present("v1", "Thing", &child);
+        assert_eq!(graph.blocking_dependents("owner"), Some(Vec::new()), "it goes already");
         assert_eq!(graph.gone("child"), [delete("owner")]);
+        assert_eq!(graph.blocking_dependents("owner"), None);
     }
 
     #[test]

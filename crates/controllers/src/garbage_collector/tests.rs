@@ -287,6 +287,15 @@ fn an_owner_in_another_namespace_is_no_owner_and_the_user_is_told() {
     let script = Script::new("elsewhere", steps);
     assert_eq!(told(script.play(&collector, "delete/child")), "Wait");
     assert_eq!(script.events(), ["OwnerRefInvalidNamespace"]);
+
+    // The owner is known not to be there by now, so nobody asks for it again; the next dependent is told all the same.
+    see(&collector, [with(thing("child", &["owner"]), "uid", json!("second"))]);
+    let second = with(thing("child", &["owner"]), "uid", json!("second"));
+    let gone = json!({"propagationPolicy": "Background", "preconditions": {"uid": "second", "resourceVersion": "7"}});
+    let steps = [child(second), ("DELETE ns/things/child", gone, Ok(json!({})))];
+    let script = Script::new("elsewhere, too", steps);
+    assert_eq!(told(script.play(&collector, "delete/second")), "Wait");
+    assert_eq!(script.events(), ["OwnerRefInvalidNamespace"]);
 }
 
 #[test]
