@@ -11,6 +11,8 @@ mod rolling;
 mod scale;
 pub mod status;
 pub mod template;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -76,11 +78,21 @@ impl DeploymentController {
         if let Some(error) = d.spec.selector.error() {
             return Err(Error::Invalid(format!("deployment {key} has invalid label selector: {error}")));
         }
-        let candidates: Vec<_> = self.cache.replica_sets().namespace(namespace).cloned().collect();
-        let claims = claimant(&d).claim(context.api, candidates).await;
+        let claims = claimant(&d).claim(context.api, self.candidates(&d)).await;
         Error::collect(claims.errors)?;
         rollout.owned = claims.claimed;
         rollout.run().await
+    }
+
+    /// The ReplicaSets that are the Deployment's or nobody's, by name; those of others are never claimed, and there may
+    /// be thousands of them.
+    fn candidates(&self, d: &Deployment) -> Vec<Arc<ReplicaSet>> {
+        let sets = self.cache.replica_sets();
+        let (own, orphans) = (sets.controlled_by(&d.metadata.uid), sets.orphans(&d.metadata.namespace));
+        let in_namespace = |rs: &&Arc<ReplicaSet>| rs.metadata.namespace == d.metadata.namespace;
+        let mut candidates: Vec<_> = own.filter(in_namespace).chain(orphans).cloned().collect();
+        candidates.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        candidates
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use super::ReplicaSetController;
-use super::ranking::deletion_order;
+use super::ranking::first_to_go;
 use super::slow_start::slow_start;
 use crate::controller::{Context, lock};
 use crate::error::{Error, namespace_terminating, not_found};
@@ -81,7 +81,7 @@ impl ReplicaSetController {
             return active.to_vec();
         }
         let related = self.related_pods(rs);
-        deletion_order(active, &related, context.now).into_iter().take(count).map(|ranked| ranked.pod).collect()
+        first_to_go(active, &related, count, context.now)
     }
 
     /// The pods selected by any ReplicaSet of the same owner: a rolling update takes pods from crowded nodes first.

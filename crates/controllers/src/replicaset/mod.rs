@@ -6,6 +6,8 @@ mod owner;
 pub mod ranking;
 pub mod slow_start;
 pub mod status;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex};
 
@@ -99,13 +101,14 @@ impl ReplicaSetController {
             let own = |pod: &&Arc<Pod>| rs.spec.selector.matches(&pod.metadata.labels);
             let uid = &rs.metadata.uid;
             let terminating = pods.controlled_by(uid).filter(own).filter(|pod| pod.is_terminating()).count();
-            let mut candidates: Vec<_> = pods
-                .controlled_by(uid)
-                .chain(pods.orphans(&rs.metadata.namespace).filter(own))
-                .filter(|pod| pod.is_active())
-                .cloned()
-                .collect();
-            candidates.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+            let mut candidates: Vec<_> = pods.controlled_by(uid).filter(|pod| pod.is_active()).cloned().collect();
+            let owned = candidates.len();
+            let orphans = pods.orphans(&rs.metadata.namespace).filter(own);
+            candidates.extend(orphans.filter(|pod| pod.is_active()).cloned());
+            // Both parts come in the order of names; with orphans among them the whole does not.
+            if candidates.len() > owned {
+                candidates.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+            }
             (candidates, terminating)
         };
         let claims = self.owner.claimant(rs).claim(context.api, candidates).await;

@@ -26,6 +26,27 @@ pub fn deletion_order<'a>(
     related: impl IntoIterator<Item = &'a Arc<Pod>>,
     now: Timestamp,
 ) -> Vec<Ranked> {
+    let mut ranked = rank(pods, related);
+    ranked.sort_by(|a, b| compare(a, b, now));
+    ranked
+}
+
+/// The first `count` of that order, in any order: a few of many are found without sorting the many.
+pub fn first_to_go<'a>(
+    pods: &[Arc<Pod>],
+    related: impl IntoIterator<Item = &'a Arc<Pod>>,
+    count: usize,
+    now: Timestamp,
+) -> Vec<Arc<Pod>> {
+    let mut ranked = rank(pods, related);
+    if (1..ranked.len()).contains(&count) {
+        ranked.select_nth_unstable_by(count - 1, |a, b| compare(a, b, now));
+    }
+    ranked.truncate(count);
+    ranked.into_iter().map(|ranked| ranked.pod).collect()
+}
+
+fn rank<'a>(pods: &[Arc<Pod>], related: impl IntoIterator<Item = &'a Arc<Pod>>) -> Vec<Ranked> {
     let mut on_node: FxHashMap<&str, usize> = FxHashMap::default();
     for pod in related {
         if pod.is_active() {
@@ -33,9 +54,7 @@ pub fn deletion_order<'a>(
         }
     }
     let rank = |pod: &Pod| on_node.get(pod.node_name.as_str()).copied().unwrap_or(0);
-    let mut ranked: Vec<Ranked> = pods.iter().map(|pod| Ranked { pod: pod.clone(), rank: rank(pod) }).collect();
-    ranked.sort_by(|a, b| compare(a, b, now));
-    ranked
+    pods.iter().map(|pod| Ranked { pod: pod.clone(), rank: rank(pod) }).collect()
 }
 
 /// `Less` when `a` is deleted before `b`: the first criterion that tells them apart decides.
@@ -145,5 +164,20 @@ mod tests {
         };
         check("sidecar restarts", sidecar(1), sidecar(0));
         check("newer", json!({"/metadata/creationTimestamp": "2026-06-01T11:59:59Z"}), json!({}));
+    }
+
+    #[test]
+    fn the_first_to_go_are_the_first_of_the_order() {
+        let pod = |at: i32| Arc::new(Pod { restarts: at * 7 % 20, ready: at % 2 == 0, ..Pod::default() });
+        let pods: Vec<_> = (0..20).map(pod).collect();
+        let now = "2026-06-01T12:00:00Z".parse().unwrap();
+        let order = deletion_order(&pods, &pods, now);
+        for count in 0..=pods.len() {
+            let mut first: Vec<_> = first_to_go(&pods, &pods, count, now).iter().map(|pod| pod.restarts).collect();
+            let mut expected: Vec<_> = order[..count].iter().map(|ranked| ranked.pod.restarts).collect();
+            first.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(first, expected);
+        }
     }
 }
