@@ -7,69 +7,13 @@ mod world;
 use std::ops::Range;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use bayplan_controllers::deployment::MAX_RETRIES;
+use serde_json::Value;
 use world::World;
-use world::server::{Fault, Server};
+use world::life::{STAGES, live_through, recreate, rolling};
+use world::server::{Fault, Trouble};
 
 const FAULTS: [Fault; 4] = [Fault::CrashAfter, Fault::CrashBefore, Fault::LostAnswer, Fault::Conflict];
-
-fn deployment(strategy: Value) -> Value {
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web", "labels": {"app": "web"}},
-        "spec": {
-            "replicas": 2,
-            "selector": {"matchLabels": {"app": "web"}},
-            "strategy": strategy,
-            "revisionHistoryLimit": 1,
-            "progressDeadlineSeconds": 600,
-            "minReadySeconds": 3,
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "c", "image": "web:1"}]},
-            },
-        },
-        "status": {},
-    })
-}
-
-fn rolling() -> Value {
-    json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}})
-}
-
-fn recreate() -> Value {
-    json!({"type": "Recreate"})
-}
-
-/// The user creates a Deployment, rolls to a second image, resizes and rolls to a third at once, goes back to the
-/// second, and closes down to one.
-const STAGES: usize = 5;
-
-fn begin(stage: usize, strategy: &Value, server: &Server) {
-    let roll = |image: &str| {
-        server.edit("deployments", "web", |d| d["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image));
-    };
-    let resize = |size: i32| server.edit("deployments", "web", |d| d["spec"]["replicas"] = json!(size));
-    match stage {
-        0 => server.put("deployments", deployment(strategy.clone())),
-        1 => roll("web:2"),
-        2 => {
-            resize(4);
-            roll("web:3");
-        }
-        3 => roll("web:2"),
-        _ => resize(1),
-    }
-}
-
-fn live_through(stages: Range<usize>, strategy: &Value, mut world: World) -> World {
-    for stage in stages {
-        begin(stage, strategy, &world.server);
-        world.settle();
-    }
-    world
-}
 
 /// Lets the stages pass once for every write they need, with a fault at that write, and compares where they end with
 /// `undisturbed`.
@@ -84,10 +28,19 @@ fn every_point(stages: Range<usize>, strategy: &Value, fault: Fault, start: &Wor
         for (part, expected) in expected.as_object().unwrap() {
             assert_eq!(outcome[part], *expected, "{part} after {point}");
         }
+        world.assert_desired(&point);
         let settled = world.server.writes();
-        assert!(settled < 2 * writes + 5, "{point} made a storm of {settled} writes");
+        assert!(settled < 2 * writes + 5 + tries(fault), "{point} made a storm of {settled} writes");
         world.resync(Duration::from_secs(3600));
         assert_eq!(world.server.writes(), settled, "{point}: the desired state is not left alone");
+    }
+}
+
+/// How often a Deployment writes in vain while its watch is away: as often as it is retried, twice each time.
+fn tries(fault: Fault) -> usize {
+    match fault {
+        Fault::Watch(trouble) if !trouble.lasts.is_zero() => 2 * MAX_RETRIES as usize,
+        _ => 0,
     }
 }
 
@@ -136,6 +89,33 @@ fn a_conflict_at_any_write_of_a_rolling_update_changes_nothing_in_the_end() {
 fn a_fault_at_any_write_of_a_recreation_changes_nothing_in_the_end() {
     for fault in FAULTS {
         every_point_of_each_stage(&recreate(), fault);
+    }
+}
+
+/// Every watch, late or lost.
+fn troubles(lasts: Duration) -> impl Iterator<Item = Fault> {
+    let watches = ["deployments", "pods", "replicasets"].into_iter();
+    let troubles = watches.flat_map(|plural| [false, true].map(|lost| (plural, lost)));
+    troubles.map(move |(plural, lost)| Fault::Watch(Trouble { plural, lost, lasts }))
+}
+
+#[test]
+fn a_late_or_lost_watch_of_pods_from_any_write_on_changes_nothing_in_the_end() {
+    for lost in [false, true] {
+        let trouble = Trouble { plural: "pods", lost, lasts: Duration::ZERO };
+        every_point_of_each_stage(&rolling(), Fault::Watch(trouble));
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_late_or_lost_watch_from_any_write_on_changes_nothing_in_the_end_for_however_long_it_is_away() {
+    // The second is longer than an unmet expectation is waited for.
+    for lasts in [Duration::ZERO, Duration::from_secs(400)] {
+        for trouble in troubles(lasts) {
+            every_point_of_each_stage(&rolling(), trouble);
+            every_point_of_each_stage(&recreate(), trouble);
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! What two worlds must agree on in the end: everything but the accidents of how they got there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::World;
+
+const REVISION: &str = "deployment.kubernetes.io/revision";
 
 impl World {
     /// The objects, without what differs between two histories that both went well.
@@ -18,6 +20,25 @@ impl World {
         let mut pods: Vec<Value> = all("pods").into_iter().map(forget_name).collect();
         pods.sort_by_key(Value::to_string);
         json!({"deployments": all("deployments"), "replicaSets": sets, "pods": pods})
+    }
+
+    /// The same without the numbers of revisions, only their order: a manager whose Deployment is out of date takes an
+    /// old ReplicaSet for the newest, and makes it so; the numbers go on from there.
+    pub(crate) fn outcome_by_order(&self) -> Value {
+        let mut outcome = self.outcome();
+        let parts = ["deployments", "replicaSets"];
+        let revision = |object: &Value| text(&object["metadata"]["annotations"][REVISION]).parse::<u64>().unwrap();
+        let objects = parts.iter().flat_map(|part| outcome[*part].as_array().unwrap());
+        let numbers: BTreeSet<u64> = objects.map(revision).collect();
+        for part in parts {
+            for object in outcome[part].as_array_mut().unwrap() {
+                let place = numbers.iter().position(|number| *number == revision(object));
+                let annotations = object["metadata"]["annotations"].as_object_mut().unwrap();
+                annotations.insert(REVISION.into(), json!(place));
+                annotations.remove(&format!("{REVISION}-history"));
+            }
+        }
+        outcome
     }
 
     /// UIDs come from the revision at which an object was created; owners are compared by what bears the UID instead.
@@ -44,13 +65,12 @@ fn comparable(mut object: Value, names: &BTreeMap<String, String>) -> Value {
     if let Some(observed) = object["status"].as_object_mut().unwrap().remove("observedGeneration") {
         object["status"]["observesLastGeneration"] = json!(observed == generation);
     }
-    let recreated = object["spec"]["strategy"]["type"] == "Recreate";
     if let Some(Value::Array(conditions)) = object["status"].get_mut("conditions") {
         for condition in conditions.iter_mut() {
             let fields = condition.as_object_mut().unwrap();
             fields.remove("lastUpdateTime");
             fields.remove("lastTransitionTime");
-            if recreated && fields["type"] == "Progressing" {
+            if fields["type"] == "Progressing" {
                 forget_named_set(&mut fields["message"]);
             }
         }
@@ -60,9 +80,9 @@ fn comparable(mut object: Value, names: &BTreeMap<String, String>) -> Value {
     object
 }
 
-/// While a Recreate rollout has no pods at all, a Deployment that was complete still passes for complete, and a
-/// condition whose status and reason stay keeps its message: whether it names the old or the new ReplicaSet depends on
-/// which numbers a status update happened to see. A rolling update always has pods, so there the name is compared.
+/// A condition whose status and reason stay keeps its message. A Deployment may go from complete to complete without
+/// anybody saying so in between: while a Recreate rollout has no pods at all, or when no status could be written until
+/// the end. Which ReplicaSet the message names depends on that.
 fn forget_named_set(message: &mut Value) {
     let parts: Vec<String> = text(message).split('"').map(str::to_owned).collect();
     if let [before, _, after] = parts.as_slice() {

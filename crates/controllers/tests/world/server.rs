@@ -1,7 +1,8 @@
 //! The API server of the small world: optimistic concurrency, generations, watches; and one fault at one write.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bayplan_model::api::{Api, Request, Verb};
 use bayplan_model::status::{Status, reason};
@@ -10,6 +11,8 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, pending, ready};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+use super::is_ready;
 
 /// What goes wrong at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,19 @@ pub(crate) enum Fault {
     LostAnswer,
     /// It is refused because the object changed meanwhile.
     Conflict,
+    /// It goes well, and from then on a watch has trouble.
+    Watch(Trouble),
+}
+
+/// What is wrong with a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Whose watch.
+    pub(crate) plural: &'static str,
+    /// Its events are lost until it lists again, and not only late.
+    pub(crate) lost: bool,
+    /// It ends after this time, when there is nothing else left to do.
+    pub(crate) lasts: Duration,
 }
 
 /// One watch event; without an object, the object is gone.
@@ -46,7 +62,11 @@ struct State {
     events: VecDeque<Watch>,
     now: Timestamp,
     writes: usize,
+    pods_created: usize,
     fault: Option<(usize, Fault)>,
+    trouble: Option<Trouble>,
+    /// Pods that are not running yet, by creation.
+    starting: BTreeSet<(Timestamp, String)>,
 }
 
 /// The server.
@@ -63,10 +83,21 @@ impl Server {
         self.0.lock().unwrap().writes
     }
 
+    /// How many pods controllers have created.
+    pub(crate) fn pods_created(&self) -> usize {
+        self.0.lock().unwrap().pods_created
+    }
+
+    /// The version of the last write.
+    pub(crate) fn revision(&self) -> String {
+        self.0.lock().unwrap().revision.to_string()
+    }
+
     /// A server with the same objects and no past: no writes, no watches.
     pub(crate) fn copy(&self) -> Server {
         let state = self.0.lock().unwrap().clone();
-        Server(Mutex::new(State { events: VecDeque::new(), writes: 0, fault: None, ..state }))
+        let fresh = State { events: VecDeque::new(), writes: 0, pods_created: 0, fault: None, trouble: None, ..state };
+        Server(Mutex::new(fresh))
     }
 
     /// Lets a fault happen at the nth write from the start, counted from 1.
@@ -74,16 +105,21 @@ impl Server {
         self.0.lock().unwrap().fault = Some((write, fault));
     }
 
-    /// The watches of the dead process are gone with it.
-    pub(crate) fn restart(&self) {
-        self.0.lock().unwrap().events.clear();
+    /// Lets a fault happen at the next write.
+    pub(crate) fn plan_next(&self, fault: Fault) {
+        let mut state = self.0.lock().unwrap();
+        state.fault = Some((state.writes + 1, fault));
     }
 
-    pub(crate) fn take_watch_events(&self) -> VecDeque<Watch> {
-        std::mem::take(&mut self.0.lock().unwrap().events)
+    pub(crate) fn take_watch_events(&self) -> Vec<Watch> {
+        std::mem::take(&mut self.0.lock().unwrap().events).into()
     }
 
-    pub(crate) fn list(&self) -> VecDeque<Watch> {
+    pub(crate) fn take_watch_trouble(&self) -> Option<Trouble> {
+        self.0.lock().unwrap().trouble.take()
+    }
+
+    pub(crate) fn list(&self) -> Vec<Watch> {
         let state = self.0.lock().unwrap();
         let event = |((plural, name), stored): (&(String, String), &Arc<Stored>)| Watch {
             plural: plural.clone(),
@@ -99,8 +135,16 @@ impl Server {
         state.objects.iter().filter(|((p, _), _)| p == plural).map(|(_, stored)| stored.object.clone()).collect()
     }
 
-    pub(crate) fn pods(&self) -> Vec<Value> {
-        self.objects("pods")
+    /// When the oldest pod that is not running yet was created.
+    pub(crate) fn next_pod_start(&self) -> Option<Timestamp> {
+        self.0.lock().unwrap().starting.first().map(|(created, _)| *created)
+    }
+
+    /// The pods that are not running yet and were created by then.
+    pub(crate) fn pods_created_before(&self, time: Timestamp) -> Vec<Value> {
+        let state = self.0.lock().unwrap();
+        let due = state.starting.iter().take_while(|(created, _)| *created <= time);
+        due.map(|(_, name)| state.objects[&("pods".to_owned(), name.clone())].object.clone()).collect()
     }
 
     /// A write of the user or of a kubelet, to which nothing goes wrong.
@@ -131,6 +175,14 @@ impl State {
             metadata["generation"] = json!(1);
         }
         let name = metadata["name"].as_str().unwrap().to_owned();
+        if plural == "pods" {
+            let created = metadata["creationTimestamp"].as_str().unwrap().parse().unwrap();
+            let entry = (created, name.clone());
+            match is_ready(&object) {
+                true => self.starting.remove(&entry),
+                false => self.starting.insert(entry),
+            };
+        }
         let json = Bytes::from(object.to_string());
         self.objects.insert((plural.into(), name.clone()), Arc::new(Stored { object, json: json.clone() }));
         let version = self.revision.to_string();
@@ -155,6 +207,7 @@ impl State {
                 if self.objects.contains_key(&(plural.to_owned(), name.to_owned())) {
                     return Err(Status::failure(409, reason::ALREADY_EXISTS, format!("{plural} \"{name}\" exists")));
                 }
+                self.pods_created += usize::from(plural == "pods");
                 Ok(self.store(plural, object))
             }
             Verb::Update(body) => {
@@ -177,6 +230,10 @@ impl State {
             }
             Verb::Delete(_) => {
                 let gone = self.objects.remove(&key).ok_or_else(missing)?;
+                if plural == "pods" {
+                    let created = gone.object["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
+                    self.starting.remove(&(created, request.name.clone()));
+                }
                 self.revision += 1;
                 let version = self.revision.to_string();
                 self.events.push_back(Watch {
@@ -192,8 +249,9 @@ impl State {
     }
 }
 
-impl Api for Server {
-    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
+impl Server {
+    /// Answers a call; nothing when the caller dies of it.
+    fn respond(&self, request: &Request) -> Option<Result<Bytes, Status>> {
         let mut state = self.0.lock().unwrap();
         let is_write = !matches!(request.verb, Verb::Get);
         state.writes += usize::from(is_write);
@@ -202,19 +260,32 @@ impl Api for Server {
             state.fault = None;
         }
         match due {
-            Some(Fault::CrashBefore) => return pending().boxed(),
+            Some(Fault::CrashBefore) => return None,
             Some(Fault::Conflict) => {
-                return ready(Err(Status::failure(409, reason::CONFLICT, "the object has been modified"))).boxed();
+                return Some(Err(Status::failure(409, reason::CONFLICT, "the object has been modified")));
             }
+            Some(Fault::Watch(trouble)) => state.trouble = Some(trouble),
             _ => {}
         }
-        let answer = state.apply(&request);
+        let answer = state.apply(request);
         match due {
-            Some(Fault::CrashAfter) => pending().boxed(),
-            Some(Fault::LostAnswer) => {
-                ready(Err(Status::failure(0, reason::SERVICE_UNAVAILABLE, "connection lost"))).boxed()
-            }
-            _ => ready(answer).boxed(),
+            Some(Fault::CrashAfter) => None,
+            Some(Fault::LostAnswer) => Some(Err(Status::failure(0, reason::SERVICE_UNAVAILABLE, "connection lost"))),
+            _ => Some(answer),
+        }
+    }
+
+    /// Answers a call of which nobody dies.
+    pub(crate) fn answer(&self, request: &Request) -> Result<Bytes, Status> {
+        self.respond(request).expect("only a planned crash has no answer")
+    }
+}
+
+impl Api for Server {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
+        match self.respond(&request) {
+            Some(answer) => ready(answer).boxed(),
+            None => pending().boxed(),
         }
     }
 }

@@ -1,0 +1,206 @@
+//! The world in a random order: watches, reconciles and single calls overlap as they like, and things go wrong.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Polling, Poll};
+
+use bayplan_controllers::process::Job;
+use bayplan_controllers::{Context, Error, Next};
+use bayplan_model::api::{Api, Request};
+use bayplan_model::status::Status;
+use bytes::Bytes;
+use futures::future::{BoxFuture, poll_fn};
+use futures::task::noop_waker;
+
+use super::manager::{Manager, PLURALS};
+use super::server::{Fault, Server};
+use super::{HORIZON, Silent, World};
+
+/// As many reconciles of a manager overlap as a controller has workers.
+const WORKERS: usize = 5;
+
+/// The user changes something once in so many steps.
+const EDIT_ONCE_IN: usize = 40;
+
+/// A change of the user.
+pub(crate) type Edit = Box<dyn Fn(&Server)>;
+
+/// A source of chance that a seed repeats.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `n`.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % n.max(1) as u64) as usize
+    }
+
+    /// True once in `n` times.
+    pub(crate) fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Lets one call pass at a time, so that any other reconcile may come between two calls of one.
+struct Gate {
+    server: Arc<Server>,
+    open: AtomicBool,
+}
+
+impl Api for Gate {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
+        let mut request = Some(request);
+        Box::pin(poll_fn(move |polling| {
+            let passes = self.open.swap(false, Ordering::Relaxed);
+            match passes.then(|| request.take()).flatten() {
+                Some(request) => Poll::Ready(self.server.answer(&request)),
+                None => {
+                    polling.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            }
+        }))
+    }
+}
+
+type Reconcile = Pin<Box<dyn Future<Output = (Job, Result<Next, Error>)>>>;
+
+/// A reconcile that is under way.
+struct Flight {
+    gate: Arc<Gate>,
+    reconcile: Reconcile,
+}
+
+impl Flight {
+    fn begin(job: Job, world: &World) -> Self {
+        let gate = Arc::new(Gate { server: world.server.clone(), open: AtomicBool::new(false) });
+        let (now, api) = (world.timestamp(), gate.clone());
+        let reconcile = Box::pin(async move {
+            let outcome = job.run(Context { now, api: &*api, recorder: &Silent }).await;
+            (job, outcome)
+        });
+        Flight { gate, reconcile }
+    }
+
+    /// Lets it get on by one call.
+    fn step(&mut self) -> Option<(Job, Result<Next, Error>)> {
+        self.gate.open.store(true, Ordering::Relaxed);
+        let waker = noop_waker();
+        let mut polling = Polling::from_waker(&waker);
+        match self.reconcile.as_mut().poll(&mut polling) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        }
+    }
+}
+
+/// What may go wrong, each once in so many steps; 0 is never.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weather {
+    /// A manager forgets everything.
+    pub(crate) crash: usize,
+    /// A watch loses what it has yet to tell, and lists again.
+    pub(crate) lost_watch: usize,
+    /// A write takes effect and its answer is lost, or is refused as too old.
+    pub(crate) bad_answer: usize,
+    /// How many things go wrong before it clears up.
+    pub(crate) faults: usize,
+}
+
+impl World {
+    /// Runs until nobody has anything left to do, in an order that chance chooses.
+    pub(crate) fn storm(&mut self, random: &mut Random, weather: Weather) {
+        self.storm_with(random, weather, Vec::new());
+    }
+
+    /// The same, while the user makes these changes one after the other, each at any moment.
+    pub(crate) fn storm_with(&mut self, random: &mut Random, mut weather: Weather, edits: Vec<Edit>) {
+        let mut edits = VecDeque::from(edits);
+        self.pass_to(self.now);
+        let mut flights: Vec<Vec<Flight>> = self.managers.iter().map(|_| Vec::new()).collect();
+        loop {
+            self.hear();
+            if random.once_in(EDIT_ONCE_IN)
+                && let Some(edit) = edits.pop_front()
+            {
+                edit(&self.server);
+                continue;
+            }
+            for (at, flights) in flights.iter_mut().enumerate() {
+                self.misfortune(at, flights, random, &mut weather);
+            }
+            let at = random.below(self.managers.len());
+            if self.act(at, &mut flights[at], random) || self.anyone_acts(&mut flights, random) {
+                continue;
+            }
+            match self.next_time() {
+                Some(next) => {
+                    assert!(next < HORIZON, "the world does not come to rest");
+                    self.pass_to(next);
+                }
+                None if edits.is_empty() => return,
+                None => {}
+            }
+        }
+    }
+
+    fn misfortune(&mut self, at: usize, flights: &mut Vec<Flight>, random: &mut Random, weather: &mut Weather) {
+        let mut strikes = |chance: usize| {
+            let strikes = chance > 0 && weather.faults > 0 && random.once_in(chance);
+            weather.faults -= usize::from(strikes);
+            strikes
+        };
+        let (crash, lost, bad) = (strikes(weather.crash), strikes(weather.lost_watch), strikes(weather.bad_answer));
+        if crash {
+            flights.clear();
+            self.managers[at] = Manager::start(&self.server, self.now);
+        }
+        if lost {
+            let plural = PLURALS[random.below(PLURALS.len())];
+            self.managers[at].relist(plural, &self.server, self.now);
+        }
+        if bad {
+            self.server.plan_next(if random.once_in(2) { Fault::LostAnswer } else { Fault::Conflict });
+        }
+    }
+
+    /// Something that this manager can do now, if there is anything.
+    fn act(&mut self, at: usize, flights: &mut Vec<Flight>, random: &mut Random) -> bool {
+        let first = random.below(3);
+        (0..3).any(|offset| match (first + offset) % 3 {
+            0 => {
+                let first = random.below(PLURALS.len());
+                let mut plurals = (0..PLURALS.len()).map(|offset| PLURALS[(first + offset) % PLURALS.len()]);
+                plurals.any(|plural| self.managers[at].deliver_of(plural, self.now))
+            }
+            1 => {
+                let job = if flights.len() < WORKERS { self.managers[at].process.take(self.now) } else { None };
+                let Some(job) = job else { return false };
+                self.reconciles += 1;
+                flights.push(Flight::begin(job, self));
+                true
+            }
+            _ => {
+                if flights.is_empty() {
+                    return false;
+                }
+                let which = random.below(flights.len());
+                if let Some((job, outcome)) = flights[which].step() {
+                    drop(flights.swap_remove(which));
+                    self.managers[at].process.finish(job, outcome, self.now);
+                }
+                true
+            }
+        })
+    }
+
+    fn anyone_acts(&mut self, flights: &mut [Vec<Flight>], random: &mut Random) -> bool {
+        (0..self.managers.len()).any(|at| self.act(at, &mut flights[at], random))
+    }
+}
