@@ -80,8 +80,8 @@ fn every_recorded_strategic_merge_is_equal() {
 }
 
 #[test]
-fn every_recorded_controller_computation_is_equal() {
-    all_equal("controllers", 1363);
+fn every_recorded_controller_computation_and_scenario_is_equal() {
+    all_equal("controllers", 1363 + 36);
 }
 
 fn conformance(arguments: &[&str]) -> Output {
@@ -116,7 +116,27 @@ fn an_altered_answer_is_reported_and_fails() {
             ".result.metadata",
         ),
     ];
-    for (suite, accept, alter, path) in alterations {
+    let scenario: [(&str, &str, Alteration, &str); 3] = [
+        (
+            "controllers",
+            "/steps/0/expect/deployments/0/status/replicas",
+            |case| case["steps"][0]["expect"]["deployments"][0]["status"]["replicas"] = 17.into(),
+            "step 0 create.deployments[0].status.replicas",
+        ),
+        (
+            "controllers",
+            "/steps/3/expect/newEvents/1",
+            |case| drop(case["steps"][3]["expect"]["newEvents"].as_array_mut().unwrap().pop()),
+            "step 3 markReady.newEvents[1]",
+        ),
+        (
+            "controllers",
+            "/steps/3/expect/replicaSets/1",
+            |case| case["steps"][3]["expect"]["replicaSets"][1]["spec"]["replicas"] = 17.into(),
+            "step 3 markReady.netScaling.$RS2",
+        ),
+    ];
+    for (suite, accept, alter, path) in alterations.into_iter().chain(scenario) {
         let (_folder, file) = altered(suite, accept, alter);
         let output = conformance(&[suite, &file]);
         let report = String::from_utf8(output.stdout).unwrap();
