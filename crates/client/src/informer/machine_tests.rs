@@ -78,6 +78,7 @@ fn run(machine: &mut Machine<View>, words: &[&str]) -> String {
                 Ask::Watch { resource_version } => format!("watch {resource_version}"),
             };
         }
+        ["version"] => return machine.version().unwrap_or("none").into(),
         ["page", version, token, items @ ..] => {
             let items: Vec<String> = items.iter().map(|item| object(item)).collect();
             let token = if *token == "-" { "" } else { token };
@@ -182,6 +183,25 @@ fn bookmarks_move_the_place_to_resume_from() {
          BOOKMARK 20
          broken => 800ms!
          ask => watch 20",
+    );
+}
+
+#[test]
+fn the_version_moves_with_all_that_is_read_once_the_state_is_complete() {
+    check(
+        "ask => stream
+         ADDED a@3 => +a@3
+         version => none
+         COMPLETE 7 => synced
+         version => 7
+         MODIFIED a@9 => a@3>a@9
+         version => 9
+         ADDED unreadable@11!
+         version => 11
+         BOOKMARK 20
+         version => 20
+         ERROR 410 => 0ms!
+         version => none",
     );
 }
 
