@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub type Map = BTreeMap<String, String>;
 
 /// The deciding part of an object's metadata. `managedFields` and `selfLink` are never decoded.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
     /// Unique in its namespace (and resource) at one time.

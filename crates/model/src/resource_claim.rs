@@ -156,7 +156,7 @@ views! {
 }
 
 /// A toleration of device taints; it matches as a pod's toleration does.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Hash)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceToleration {
     /// The taint's key; empty matches all keys with `Exists`.
@@ -190,7 +190,7 @@ impl DeviceToleration {
 }
 
 /// A device a claim was given.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, Hash)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceResult {
     /// The request it is for, `request` or `request/alternative`.

@@ -17,7 +17,7 @@ where
 macro_rules! views {
     ($($(#[$meta:meta])* struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* })*) => {$(
         $(#[$meta])*
-        #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Hash, serde::Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
             $($(#[$field_meta])* #[serde(deserialize_with = "crate::view::null_as_default")] pub $field: $type,)*

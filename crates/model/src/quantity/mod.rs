@@ -350,6 +350,13 @@ impl PartialEq for Quantity {
 
 impl Eq for Quantity {}
 
+impl std::hash::Hash for Quantity {
+    /// Equal amounts hash alike, however they are written.
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.milli_value().hash(state);
+    }
+}
+
 impl FromStr for Quantity {
     type Err = Error;
 

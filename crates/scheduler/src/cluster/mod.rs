@@ -2,25 +2,30 @@
 //!
 //! One thread owns it and changes it in place; cycles borrow it, so there is no snapshot.
 
+mod changes;
 mod claims;
 mod node_info;
 mod node_tree;
 mod objects;
 mod pod_info;
+mod shape;
 mod volumes;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bayplan_model::api::Request;
 use bayplan_model::meta::Map;
 use bayplan_model::node::Node;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub(crate) use changes::{Change, Changes};
 pub use claims::{ClaimKey, DEVICE_CLASS_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION, InFlightClaims};
 pub use node_info::{HostPorts, NodeId, NodeInfo};
 use node_tree::NodeTree;
 pub use objects::{Object, Objects, Table};
 pub use pod_info::{AffinityTerm, PodInfo};
+pub(crate) use shape::Kinships;
+pub use shape::{KinId, ShapeHash};
 pub use volumes::{AssumeError, AssumedVolumes};
 
 /// Why the cluster refuses a change.
@@ -41,6 +46,7 @@ pub enum Error {
 struct Placed {
     info: Arc<PodInfo>,
     node: NodeId,
+    kin: KinId,
     assumed: bool,
 }
 
@@ -60,7 +66,11 @@ pub struct Cluster {
     free: Vec<NodeId>,
     by_name: FxHashMap<Arc<str>, NodeId>,
     tree: NodeTree,
-    order: Vec<NodeId>,
+    node_count: usize,
+    /// Made from the tree when it is asked for after nodes came or went.
+    order: OnceLock<Vec<NodeId>>,
+    kinships: Kinships,
+    changes: Changes,
     /// By UID.
     placed: FxHashMap<String, Placed>,
     images: FxHashMap<String, Image>,
@@ -82,17 +92,41 @@ impl Cluster {
 
     /// All nodes, zone by zone in turn.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeInfo> + Clone {
-        self.order.iter().map(|id| self.slot(*id))
+        self.order().iter().map(|id| self.slot(*id))
+    }
+
+    fn order(&self) -> &[NodeId] {
+        self.order.get_or_init(|| self.tree.list())
+    }
+
+    /// A node by its place, unless it is a ghost or the place is empty.
+    pub(crate) fn node_by_id(&self, id: NodeId) -> Option<&NodeInfo> {
+        self.slots.get(id.0 as usize)?.as_ref().filter(|node| !node.is_ghost())
+    }
+
+    /// One more than the highest place of any node.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What happened to nodes and pods lately.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Which kins of pods are where.
+    pub(crate) fn kinships(&self) -> &Kinships {
+        &self.kinships
     }
 
     /// The node at a place in the order of [`Cluster::nodes`].
     pub(crate) fn node_at(&self, index: usize) -> &NodeInfo {
-        self.slot(self.order[index])
+        self.slot(self.order()[index])
     }
 
     /// How many nodes there are.
     pub fn node_count(&self) -> usize {
-        self.order.len()
+        self.node_count
     }
 
     /// A node by name; ghosts are not found.
@@ -140,10 +174,12 @@ impl Cluster {
         self.count_images(old.as_deref(), Some(&node));
         let zone = node.zone_key();
         self.slot_mut(id).set_node(Some(node));
+        self.note(Change::Node(id));
         match old.as_ref().map(|n| n.zone_key()) {
             None => {
                 self.tree.add(&zone, id);
-                self.order = self.tree.list();
+                self.node_count += 1;
+                self.order = OnceLock::new();
             }
             // The order is only made anew when nodes come or go; upstream keeps it on a change of zone.
             Some(former) if former != zone => {
@@ -162,7 +198,9 @@ impl Cluster {
         self.count_images(Some(&node), None);
         self.slot_mut(id).set_node(None);
         self.tree.remove(&node.zone_key(), id);
-        self.order = self.tree.list();
+        self.node_count -= 1;
+        self.order = OnceLock::new();
+        self.note(Change::Node(id));
         self.release(id);
         Some(node)
     }
@@ -230,11 +268,12 @@ impl Cluster {
     }
 
     /// Puts a pod on a node before the API server knows.
-    pub fn assume(&mut self, pod: Arc<PodInfo>) -> Result<(), Error> {
+    pub fn assume(&mut self, pod: Arc<PodInfo>, node: &str) -> Result<(), Error> {
         if self.placed.contains_key(pod.uid()) {
             return Err(Error::AlreadyKnown { uid: pod.uid().to_owned(), key: pod.key() });
         }
-        self.place(pod, true);
+        let node = self.slot_named(node);
+        self.place(pod, node, true);
         Ok(())
     }
 
@@ -247,8 +286,20 @@ impl Cluster {
 
     /// Stores a pod the API server knows to be on a node: confirms an assumed one, moves or updates a known one.
     pub fn set_pod(&mut self, pod: Arc<PodInfo>) {
+        let node = self.slot_named(&pod.spec.node_name);
+        if let Some(placed) = self.placed.get_mut(pod.uid())
+            && placed.node == node
+            && placed.info.same_on_node(&pod)
+        {
+            placed.assumed = false;
+            placed.info = pod.clone();
+            self.slot_mut(node).replace_pod(pod);
+            return;
+        }
         self.displace(pod.uid());
-        self.place(pod, false);
+        // The node may have been a ghost that the pod's former version kept.
+        let node = self.slot_named(&pod.spec.node_name);
+        self.place(pod, node, false);
     }
 
     /// Takes a pod off its node.
@@ -256,17 +307,24 @@ impl Cluster {
         self.displace(uid);
     }
 
-    fn place(&mut self, info: Arc<PodInfo>, assumed: bool) {
-        let node = self.slot_named(&info.spec.node_name);
+    fn place(&mut self, info: Arc<PodInfo>, node: NodeId, assumed: bool) {
         self.slot_mut(node).add_pod(info.clone());
-        self.placed.insert(info.uid().to_owned(), Placed { info, node, assumed });
+        let kin = self.kinships.join(&info, node);
+        self.note(Change::Pod { node, kin, by: 1 });
+        self.placed.insert(info.uid().to_owned(), Placed { info, node, kin, assumed });
     }
 
     fn displace(&mut self, uid: &str) {
-        if let Some(placed) = self.placed.remove(uid) {
-            let was_there = self.slot_mut(placed.node).remove_pod(uid);
+        if let Some(Placed { node, kin, .. }) = self.placed.remove(uid) {
+            let was_there = self.slot_mut(node).remove_pod(uid);
             debug_assert!(was_there, "every placed pod is on its node");
-            self.release(placed.node);
+            self.kinships.leave(kin, node);
+            self.note(Change::Pod { node, kin, by: -1 });
+            self.release(node);
         }
+    }
+
+    fn note(&mut self, change: Change) {
+        self.changes.push(change, self.slots.len());
     }
 }

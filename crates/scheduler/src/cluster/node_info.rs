@@ -118,6 +118,13 @@ impl NodeInfo {
         true
     }
 
+    /// Takes over a new version of a pod that takes the same of the node.
+    pub(super) fn replace_pod(&mut self, pod: Arc<PodInfo>) {
+        if let Some(own) = self.pods.iter_mut().find(|own| own.uid() == pod.uid()) {
+            *own = pod;
+        }
+    }
+
     fn account(&mut self, pod: &PodInfo, comes: bool) {
         let count = |n: &mut u32| *n = if comes { *n + 1 } else { n.saturating_sub(1) };
         if pod.has_affinity() {

@@ -19,11 +19,12 @@ use crate::framework::EventResource;
 #[derive(Clone, Debug)]
 pub struct Table<T> {
     objects: BTreeMap<String, BTreeMap<String, Arc<T>>>,
+    version: u64,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Table { objects: BTreeMap::new() }
+        Table { objects: BTreeMap::new(), version: 0 }
     }
 }
 
@@ -43,11 +44,18 @@ impl<T> Table<T> {
         self.objects.values().flat_map(BTreeMap::values)
     }
 
+    /// How often the table was changed.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     pub(super) fn insert(&mut self, meta: &ObjectMeta, object: Arc<T>) -> Option<Arc<T>> {
+        self.version += 1;
         self.objects.entry(meta.namespace.clone()).or_default().insert(meta.name.clone(), object)
     }
 
     pub(super) fn remove(&mut self, meta: &ObjectMeta) -> Option<Arc<T>> {
+        self.version += 1;
         let namespace = self.objects.get_mut(&meta.namespace)?;
         let object = namespace.remove(&meta.name);
         if namespace.is_empty() {

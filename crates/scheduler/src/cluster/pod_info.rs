@@ -27,6 +27,8 @@ pub struct PodInfo {
     pub preferred_anti_affinity: Vec<(i32, AffinityTerm)>,
     /// What is wrong with the affinity terms; terms with an error are left out.
     pub affinity_errors: Vec<String>,
+    /// Finds pods of the same shape; see [`PodInfo::same_shape`].
+    pub shape_hash: super::ShapeHash,
 }
 
 impl Deref for PodInfo {
@@ -50,15 +52,16 @@ impl PodInfo {
             preferred_affinity: preferred(&pod, attract, "preferredAffinityTerms", &mut errors),
             preferred_anti_affinity: preferred(&pod, repel, "preferredAntiAffinityTerms", &mut errors),
             affinity_errors: errors,
+            shape_hash: super::ShapeHash::of(&pod),
             pod,
         }
     }
 
-    /// The same pod on a node, as assumed before the API server knows.
-    pub fn assumed_on(&self, node: &str) -> Self {
+    /// The pod object as it would be on a node.
+    pub fn pod_on(&self, node: &str) -> Arc<Pod> {
         let mut pod = (*self.pod).clone();
         pod.spec.node_name = node.to_owned();
-        PodInfo { pod: Arc::new(pod), ..self.clone() }
+        Arc::new(pod)
     }
 
     /// The pod's UID, the key of queue and cluster.

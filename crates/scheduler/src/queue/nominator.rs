@@ -10,14 +10,33 @@ use crate::framework::Nomination;
 /// Pods by the node they are nominated to.
 #[derive(Clone, Debug, Default)]
 pub struct Nominator {
-    by_node: FxHashMap<String, Vec<Arc<PodInfo>>>,
+    by_node: FxHashMap<String, Nominated>,
     node_of: FxHashMap<String, String>,
+    version: u64,
+}
+
+/// The pods nominated to one node.
+#[derive(Clone, Debug, Default)]
+struct Nominated {
+    pods: Vec<Arc<PodInfo>>,
+    /// Another one after each change.
+    version: u64,
 }
 
 impl Nominator {
     /// The pods nominated to a node, oldest first.
     pub fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<PodInfo>> {
-        self.by_node.get(node).into_iter().flatten()
+        self.by_node.get(node).into_iter().flat_map(|nominated| &nominated.pods)
+    }
+
+    /// All nodes with nominated pods.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[Arc<PodInfo>])> {
+        self.by_node.iter().map(|(node, nominated)| (node.as_str(), nominated.pods.as_slice()))
+    }
+
+    /// All nodes with nominated pods, with the version of their list.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.by_node.iter().map(|(node, nominated)| (node.as_str(), nominated.version))
     }
 
     /// The node a pod is nominated to.
@@ -36,7 +55,10 @@ impl Nominator {
             return;
         }
         self.node_of.insert(pod.uid().to_owned(), node.clone());
-        self.by_node.entry(node.clone()).or_default().push(pod.clone());
+        self.version += 1;
+        let nominated = self.by_node.entry(node.clone()).or_default();
+        nominated.version = self.version;
+        nominated.pods.push(pod.clone());
     }
 
     /// Takes over a new version of a pod; a nomination only this process knows of survives.
@@ -52,9 +74,11 @@ impl Nominator {
     /// Withdraws a nomination.
     pub fn remove(&mut self, uid: &str) {
         let Some(node) = self.node_of.remove(uid) else { return };
-        if let Some(pods) = self.by_node.get_mut(&node) {
-            pods.retain(|pod| pod.uid() != uid);
-            if pods.is_empty() {
+        if let Some(nominated) = self.by_node.get_mut(&node) {
+            self.version += 1;
+            nominated.version = self.version;
+            nominated.pods.retain(|pod| pod.uid() != uid);
+            if nominated.pods.is_empty() {
                 self.by_node.remove(&node);
             }
         }

@@ -1,0 +1,75 @@
+//! What happened to nodes and their pods, in order, for those who keep something computed from them.
+
+use std::collections::VecDeque;
+
+use super::{KinId, NodeId};
+
+/// One change of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A node came, changed or went.
+    Node(NodeId),
+    /// A pod came to a node (`by` is 1) or left it (-1).
+    Pod {
+        /// The node.
+        node: NodeId,
+        /// The pod's kin.
+        kin: KinId,
+        /// 1 or -1.
+        by: i64,
+    },
+}
+
+/// The latest changes. Whoever is further behind than it reaches must start anew.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    /// The number of changes that were dropped.
+    dropped: u64,
+    entries: VecDeque<Change>,
+}
+
+/// How many changes are kept at least; with fewer, a reader that pauses shortly would start anew.
+const KEPT_MIN: usize = 1 << 12;
+
+impl Changes {
+    /// Notes a change. More changes than nodes are not worth keeping: starting anew is then no dearer.
+    pub(super) fn push(&mut self, change: Change, nodes: usize) {
+        if self.entries.len() >= nodes.max(KEPT_MIN) {
+            self.entries.pop_front();
+            self.dropped += 1;
+        }
+        self.entries.push_back(change);
+    }
+
+    /// The position after the latest change.
+    pub(crate) fn end(&self) -> u64 {
+        self.dropped + self.entries.len() as u64
+    }
+
+    /// The changes since a position; none when some of them were dropped.
+    pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = Change>> {
+        let from = position.checked_sub(self.dropped)?;
+        Some(self.entries.range(usize::try_from(from).ok()?..).copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_sees_each_change_once_or_learns_that_it_missed_some() {
+        let mut changes = Changes::default();
+        let at = |n: usize| Change::Node(NodeId(n as u32));
+        for n in 0..10 {
+            changes.push(at(n), 0);
+        }
+        assert_eq!(changes.since(7).unwrap().collect::<Vec<_>>(), [at(7), at(8), at(9)]);
+        assert_eq!(changes.since(changes.end()).unwrap().count(), 0);
+        for n in 10..KEPT_MIN + 3 {
+            changes.push(at(n), 0);
+        }
+        assert!(changes.since(2).is_none());
+        assert_eq!(changes.since(3).unwrap().count(), KEPT_MIN);
+    }
+}
