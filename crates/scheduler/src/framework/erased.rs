@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::{
-    BindContext, Changed, ClusterEvent, Cycle, Dependencies, Hint, NodeScore, Permit, Plugin, PluginName, Points,
-    PostFilter, PostFilterContext, PreFilter, PreFlight, Registration, Status,
+    BindContext, Changed, ClusterEvent, Cycle, Dependencies, Domains, Hint, NodeScore, Permit, Plugin, PluginName,
+    Points, PostFilter, PostFilterContext, PreFilter, PreFlight, Registration, Status,
 };
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::queue::QueuedPod;
@@ -31,9 +31,14 @@ impl AnyPlugin {
         self.0.points()
     }
 
-    /// What its verdicts depend on.
-    pub fn dependencies(&self) -> Dependencies {
-        self.0.dependencies()
+    /// What its verdicts on a pod depend on.
+    pub fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        self.0.dependencies(cx)
+    }
+
+    /// Its form that counts by domain.
+    pub fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
+        self.0.domains(cx)
     }
 
     /// The events it wants to hear of.
@@ -64,7 +69,8 @@ impl AnyPlugin {
 trait Hosted: Send + Sync {
     fn name(&self) -> PluginName;
     fn points(&self) -> Points;
-    fn dependencies(&self) -> Dependencies;
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies;
+    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>>;
     fn events(&self) -> Vec<Registration>;
     fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String>;
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status;
@@ -81,8 +87,11 @@ impl<P: Plugin> Hosted for Host<P> {
     fn points(&self) -> Points {
         self.0.points()
     }
-    fn dependencies(&self) -> Dependencies {
-        self.0.dependencies()
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        self.0.dependencies(cx)
+    }
+    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
+        self.0.domains(cx)
     }
     fn events(&self) -> Vec<Registration> {
         self.0.events()
@@ -185,7 +194,7 @@ impl<P: Plugin> InCycle for Running<P> {
 
 /// The states of a profile's plugins for one pod, by the plugin's place in the profile.
 pub(crate) struct CycleStates {
-    states: Vec<Box<dyn InCycle>>,
+    states: Vec<Option<Box<dyn InCycle>>>,
     /// Plugins whose Filter has nothing to say about this pod.
     pub(crate) skip_filter: Vec<bool>,
     /// Plugins whose Score has nothing to say about this pod.
@@ -195,25 +204,35 @@ pub(crate) struct CycleStates {
 impl CycleStates {
     pub(crate) fn new(plugins: &[AnyPlugin]) -> Self {
         CycleStates {
-            states: plugins.iter().map(AnyPlugin::start).collect(),
+            states: plugins.iter().map(|plugin| Some(plugin.start())).collect(),
             skip_filter: vec![false; plugins.len()],
             skip_score: vec![false; plugins.len()],
         }
     }
 
+    /// The states of some plugins only: no other may be asked for.
+    pub(crate) fn of(plugins: usize, some: impl Iterator<Item = (usize, Box<dyn InCycle>)>) -> Self {
+        let mut states: Vec<Option<Box<dyn InCycle>>> = Vec::new();
+        states.resize_with(plugins, || None);
+        for (at, state) in some {
+            states[at] = Some(state);
+        }
+        CycleStates { states, skip_filter: Vec::new(), skip_score: Vec::new() }
+    }
+
     pub(crate) fn get(&self, plugin: usize) -> &dyn InCycle {
-        &*self.states[plugin]
+        self.states[plugin].as_deref().expect("the state of this plugin was made")
     }
 
     pub(crate) fn get_mut(&mut self, plugin: usize) -> &mut dyn InCycle {
-        &mut *self.states[plugin]
+        self.states[plugin].as_deref_mut().expect("the state of this plugin was made")
     }
 }
 
 impl Clone for CycleStates {
     fn clone(&self) -> Self {
         CycleStates {
-            states: self.states.iter().map(|s| s.copy()).collect(),
+            states: self.states.iter().map(|s| s.as_ref().map(|s| s.copy())).collect(),
             skip_filter: self.skip_filter.clone(),
             skip_score: self.skip_score.clone(),
         }

@@ -5,6 +5,7 @@
 //! Reserve may change the cluster's assumed state; PreBind, Bind and PostBind are futures over the API, run outside
 //! the thread that owns the cluster.
 
+pub mod domains;
 mod erased;
 pub mod event;
 mod registry;
@@ -21,7 +22,9 @@ use jiff::Timestamp;
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::cycle::filter::Filters;
 use crate::cycle::preempt::Preemption;
+use crate::engine::Known;
 use crate::queue::QueuedPod;
+pub use domains::{Domains, Feasible, Scope, Tally};
 pub use erased::AnyPlugin;
 pub(crate) use erased::{CycleStates, InCycle};
 pub use event::{ClusterEvent, EventResource, Hint, Registration, action};
@@ -86,6 +89,11 @@ impl Points {
         Points(self.0 | other.0)
     }
 
+    /// Whether any of these points is in the set.
+    pub const fn any(self, of: Points) -> bool {
+        self.0 & of.0 != 0
+    }
+
     /// Whether all of these points are in the set.
     pub const fn has(self, other: Points) -> bool {
         self.0 & other.0 == other.0
@@ -93,26 +101,79 @@ impl Points {
 }
 
 /// What a verdict or score depends on; the engine caches and invalidates accordingly.
+///
+/// All but [`Reads::Cluster`] promise that of the pod nothing is read but what pods of one template have in common:
+/// neither its name, UID or annotations, nor its volumes or device claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reads {
-    /// Nothing but the pod.
+    /// Nothing but the pod: the answer is the same on all nodes, and Success or 0.
     Pod,
-    /// The pod's shape and the one node.
+    /// Also the node object.
     Node,
-    /// Also what runs in the node's domains, under the topology keys in use.
+    /// Also what the pods on the node take of it: requests, host ports, their number.
+    Usage,
+    /// Also what runs in the node's domains; the plugin has [`Plugin::domains`].
     Domain,
     /// Anything. Always right, only slower.
     #[default]
     Cluster,
 }
 
-/// What Filter and Score of a plugin depend on.
+/// How a plugin makes scores of 0 to 100 out of what it said of each node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Normalization {
+    /// In a way of its own.
+    #[default]
+    Own,
+    /// They are what they are.
+    None,
+    /// By [`default_normalize`].
+    Highest {
+        /// Lower is better.
+        reverse: bool,
+    },
+}
+
+/// What Filter and Score of a plugin depend on, for one pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
-    /// What Filter reads.
+    /// What Filter reads, PreFilter included.
     pub filter: Reads,
-    /// What Score reads, before normalisation.
+    /// What Score reads, PreScore included.
     pub score: Reads,
+    /// What becomes of the scores.
+    pub normalization: Normalization,
+    /// What PostFilter reads, when it can do nothing for the pod.
+    pub post_filter: Reads,
+    /// Changes whenever something else changed that the plugin reads, such as another kind of object.
+    pub version: u64,
+}
+
+impl Dependencies {
+    /// For a plugin that has nothing to say about the pod.
+    pub const NOTHING: Dependencies = Dependencies {
+        filter: Reads::Pod,
+        score: Reads::Pod,
+        normalization: Normalization::None,
+        post_filter: Reads::Pod,
+        version: 0,
+    };
+
+    /// For a plugin that only filters.
+    pub fn filter(filter: Reads) -> Self {
+        Dependencies { filter, ..Dependencies::NOTHING }
+    }
+
+    /// For a plugin that only scores.
+    pub fn score(score: Reads, normalization: Normalization) -> Self {
+        Dependencies { score, normalization, ..Dependencies::NOTHING }
+    }
+
+    /// The same, as of a version.
+    #[must_use]
+    pub fn at(self, version: u64) -> Self {
+        Dependencies { version, ..self }
+    }
 }
 
 /// What plugins are shown while a pod is placed.
@@ -138,6 +199,18 @@ pub struct PostFilterContext<'a> {
     pub(crate) states: &'a CycleStates,
     /// Chooses where to begin.
     pub random: u64,
+    /// What an earlier pod of the same shape found out.
+    pub(crate) known: Option<&'a Known>,
+}
+
+impl PostFilterContext<'_> {
+    /// The code of the rejection of a node.
+    pub fn code(&self, node: &NodeInfo) -> Code {
+        match self.known {
+            Some(known) => known.code(node),
+            None => self.statuses.get(&node.name).code,
+        }
+    }
 }
 
 /// Why nodes were rejected: explicit for those filtered, one answer for all others.
@@ -270,9 +343,14 @@ pub trait Plugin: Send + Sync + 'static {
     /// The extension points it implements.
     fn points(&self) -> Points;
 
-    /// What its verdicts depend on; everything unless said otherwise.
-    fn dependencies(&self) -> Dependencies {
+    /// What its verdicts on this pod depend on; everything unless said otherwise. Cheap: it is asked for every pod.
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
         Dependencies::default()
+    }
+
+    /// The form that counts by domain, for a pod on which the plugin says to read domains.
+    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
+        None
     }
 
     /// The events that may let a pod fit which it rejected; everything unless said otherwise.

@@ -41,7 +41,7 @@ impl DefaultPreemption {
 /// The nodes whose rejection preemption may resolve.
 pub fn potential_nodes<'a>(cx: &PostFilterContext<'a>) -> Vec<&'a NodeInfo> {
     let nodes = cx.cycle.cluster.nodes();
-    nodes.filter(|node| cx.statuses.get(&node.name).code == Code::Unschedulable).collect()
+    nodes.filter(|node| cx.code(node) == Code::Unschedulable).collect()
 }
 
 /// Why the pod may not preempt, if it may not.
@@ -51,7 +51,7 @@ pub fn ineligible(cx: &PostFilterContext<'_>) -> Option<&'static str> {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
     let node = cx.cycle.cluster.node(&pod.status.nominated_node_name)?;
-    if cx.statuses.get(&node.name).code == Code::UnschedulableAndUnresolvable {
+    if cx.code(node) == Code::UnschedulableAndUnresolvable {
         return None;
     }
     let leaving = |other: &Pod| {
@@ -74,6 +74,10 @@ impl Plugin for DefaultPreemption {
 
     fn points(&self) -> Points {
         Points::PRE_ENQUEUE.and(Points::POST_FILTER)
+    }
+
+    fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
+        Dependencies { post_filter: Reads::Usage, ..Dependencies::NOTHING }
     }
 
     fn events(&self) -> Vec<Registration> {

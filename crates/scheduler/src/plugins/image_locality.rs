@@ -1,5 +1,10 @@
 //! ImageLocality: prefers nodes that have the pod's images, large and widespread ones above all.
 
+use std::hash::{Hash, Hasher};
+
+use bayplan_model::pod::Pod;
+use rustc_hash::FxHasher;
+
 use crate::cluster::NodeInfo;
 use crate::framework::*;
 
@@ -23,6 +28,13 @@ fn normalized(image: &str) -> String {
     if tagged { image.to_owned() } else { format!("{image}:latest") }
 }
 
+/// The images of a pod: of containers, and those mounted as volumes.
+fn images(pod: &Pod) -> impl Iterator<Item = &str> {
+    let spec = &pod.spec;
+    let containers = spec.init_containers.iter().chain(&spec.containers).map(|c| c.image.as_str());
+    containers.chain(spec.volumes.iter().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_str()))
+}
+
 impl Plugin for ImageLocality {
     type State = ();
 
@@ -34,18 +46,26 @@ impl Plugin for ImageLocality {
         Points::SCORE
     }
 
-    fn dependencies(&self) -> Dependencies {
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        // An image mounted as a volume is not part of the shape.
+        if cx.pod.spec.volumes.iter().any(|volume| volume.image.is_some()) {
+            return Dependencies::score(Reads::Cluster, Normalization::None);
+        }
         // How widespread an image is depends on all nodes.
-        Dependencies { filter: Reads::Pod, score: Reads::Cluster }
+        let mut version = FxHasher::default();
+        for image in images(cx.pod) {
+            if let Some(known) = cx.cluster.image(&normalized(image)) {
+                (known.size_bytes, known.nodes, cx.cluster.node_count()).hash(&mut version);
+            }
+        }
+        Dependencies::score(Reads::Node, Normalization::None).at(version.finish())
     }
 
     fn score(&self, cx: &Cycle<'_>, _state: &(), node: &NodeInfo) -> Result<i64, Status> {
         let spec = &cx.pod.spec;
-        let containers = spec.init_containers.iter().chain(&spec.containers).map(|c| c.image.as_str());
-        let volumes = spec.volumes.iter().filter_map(|v| v.image.as_ref()).map(|i| i.reference.as_str());
         let total = cx.cluster.node_count() as f64;
         let mut sum: i64 = 0;
-        for image in containers.chain(volumes) {
+        for image in images(cx.pod) {
             let name = normalized(image);
             let here = node.node().status.images.iter().any(|i| i.names.contains(&name));
             if let Some(known) = cx.cluster.image(&name).filter(|_| here) {

@@ -63,6 +63,11 @@ fn unroll(terms: &[AffinityTerm], cluster: &Cluster) -> Vec<AffinityTerm> {
     terms
 }
 
+fn unroll_weighted(terms: &[(i32, AffinityTerm)], cluster: &Cluster) -> Vec<(i32, AffinityTerm)> {
+    let bare: Vec<AffinityTerm> = terms.iter().map(|(_, term)| term.clone()).collect();
+    terms.iter().map(|(weight, _)| *weight).zip(unroll(&bare, cluster)).collect()
+}
+
 fn all_match(terms: &[AffinityTerm], pod: &Pod) -> bool {
     !terms.is_empty() && terms.iter().all(|term| term.matches(pod, &Map::new()))
 }
@@ -138,8 +143,15 @@ impl Plugin for InterPodAffinity {
         Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        Dependencies { filter: Reads::Domain, score: Reads::Domain }
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        // PreFilter turns the pod down.
+        let filter = if cx.pod.affinity_errors.is_empty() { Reads::Domain } else { Reads::Cluster };
+        let version = cx.cluster.objects.namespaces.version();
+        Dependencies { filter, score: Reads::Domain, version, ..Dependencies::NOTHING }
+    }
+
+    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
+        Some(Box::new(Neighbours::new(self, cx)))
     }
 
     fn events(&self) -> Vec<Registration> {
@@ -208,11 +220,8 @@ impl Plugin for InterPodAffinity {
         if nodes.is_empty() || (self.args.ignore_preferred_terms_of_existing_pods && !wants) {
             return Status::skip();
         }
-        let unrolled = |terms: &[(i32, AffinityTerm)]| -> Vec<(i32, AffinityTerm)> {
-            let bare: Vec<AffinityTerm> = terms.iter().map(|(_, term)| term.clone()).collect();
-            terms.iter().map(|(weight, _)| *weight).zip(unroll(&bare, cx.cluster)).collect()
-        };
-        let (near, far) = (unrolled(&pod.preferred_affinity), unrolled(&pod.preferred_anti_affinity));
+        let near = unroll_weighted(&pod.preferred_affinity, cx.cluster);
+        let far = unroll_weighted(&pod.preferred_anti_affinity, cx.cluster);
         let namespace_labels = cx.cluster.namespace_labels(&pod.metadata.namespace);
         let mut scores: FxHashMap<String, FxHashMap<String, i64>> = FxHashMap::default();
         let hard = i64::from(self.args.hard_pod_affinity_weight);
@@ -259,12 +268,168 @@ impl Plugin for InterPodAffinity {
         let lowest = scores.iter().map(|s| s.score).min().unwrap_or(0);
         let range = scores.iter().map(|s| s.score).max().unwrap_or(0) - lowest;
         for entry in scores {
-            entry.score = match range > 0 {
-                true => (MAX_NODE_SCORE as f64 * ((entry.score - lowest) as f64 / range as f64)) as i64,
-                false => 0,
-            };
+            entry.score = normalized(entry.score, lowest, range);
         }
         Status::SUCCESS
+    }
+}
+
+/// Who is near, counted by domain for pods of one shape.
+///
+/// There is a count for each use of each topology key: domains of pods that do not want this one, of pods that match
+/// all its affinity terms, of pods that match an anti-affinity term, and scores.
+struct Neighbours {
+    pod: Arc<Pod>,
+    namespace_labels: Map,
+    affinity: Vec<AffinityTerm>,
+    anti_affinity: Vec<AffinityTerm>,
+    near: Vec<(i32, AffinityTerm)>,
+    far: Vec<(i32, AffinityTerm)>,
+    hard_weight: i32,
+    /// Whether terms of placed pods count in scores.
+    theirs: bool,
+    matches_itself: bool,
+    scopes: Vec<Scope>,
+    uses: Vec<Use>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// Placed pods do not want this one.
+    Existing,
+    Affinity,
+    AntiAffinity,
+    Score,
+}
+
+impl Neighbours {
+    fn new(plugin: &InterPodAffinity, cx: &Cycle<'_>) -> Self {
+        let pod = cx.pod;
+        let ignored = plugin.args.ignore_preferred_terms_of_existing_pods;
+        let wants = !pod.preferred_affinity.is_empty() || !pod.preferred_anti_affinity.is_empty();
+        let affinity = unroll(&pod.required_affinity, cx.cluster);
+        let mut neighbours = Neighbours {
+            namespace_labels: cx.cluster.namespace_labels(&pod.metadata.namespace),
+            anti_affinity: unroll(&pod.required_anti_affinity, cx.cluster),
+            near: unroll_weighted(&pod.preferred_affinity, cx.cluster),
+            far: unroll_weighted(&pod.preferred_anti_affinity, cx.cluster),
+            hard_weight: if ignored && !wants { 0 } else { plugin.args.hard_pod_affinity_weight },
+            theirs: !ignored || wants,
+            matches_itself: all_match(&affinity, pod),
+            pod: pod.pod.clone(),
+            affinity,
+            scopes: Vec::new(),
+            uses: Vec::new(),
+        };
+        let own = |terms: &[AffinityTerm], of: Use| -> Vec<(Use, String)> {
+            terms.iter().map(|term| (of, term.topology_key.clone())).collect()
+        };
+        let weighted = |terms: &[(i32, AffinityTerm)]| -> Vec<(Use, String)> {
+            terms.iter().map(|(_, term)| (Use::Score, term.topology_key.clone())).collect()
+        };
+        let mut wanted = own(&neighbours.affinity, Use::Affinity);
+        wanted.extend(own(&neighbours.anti_affinity, Use::AntiAffinity));
+        wanted.extend(weighted(&neighbours.near));
+        wanted.extend(weighted(&neighbours.far));
+        for kin in cx.cluster.kinships().iter() {
+            neighbours.each(&kin.pod, &mut |of, key, _| wanted.push((of, key.to_owned())));
+        }
+        for (of, key) in wanted {
+            if neighbours.count_of(of, &key).is_none() {
+                neighbours.uses.push(of);
+                neighbours.scopes.push(Scope::Domain { key, distinct: false });
+            }
+        }
+        neighbours
+    }
+
+    fn count_of(&self, of: Use, key: &str) -> Option<usize> {
+        let mut counts = self.uses.iter().zip(&self.scopes);
+        counts.position(|(u, scope)| *u == of && matches!(scope, Scope::Domain { key: k, .. } if k == key))
+    }
+
+    /// Tells what a placed pod means under which topology key.
+    fn each(&self, other: &PodInfo, tell: &mut dyn FnMut(Use, &str, i64)) {
+        let wanted = |term: &AffinityTerm| term.matches(&self.pod, &self.namespace_labels);
+        let none = Map::new();
+        for term in other.required_anti_affinity.iter().filter(|term| wanted(term)) {
+            tell(Use::Existing, &term.topology_key, 1);
+        }
+        if all_match(&self.affinity, other) {
+            self.affinity.iter().for_each(|term| tell(Use::Affinity, &term.topology_key, 1));
+        }
+        for term in self.anti_affinity.iter().filter(|term| term.matches(other, &none)) {
+            tell(Use::AntiAffinity, &term.topology_key, 1);
+        }
+        let mut score = |term: &AffinityTerm, weight: i32| tell(Use::Score, &term.topology_key, i64::from(weight));
+        self.near.iter().filter(|(_, t)| t.matches(other, &none)).for_each(|(w, t)| score(t, *w));
+        self.far.iter().filter(|(_, t)| t.matches(other, &none)).for_each(|(w, t)| score(t, -*w));
+        if self.hard_weight > 0 {
+            other.required_affinity.iter().filter(|t| wanted(t)).for_each(|t| score(t, self.hard_weight));
+        }
+        if self.theirs {
+            other.preferred_affinity.iter().filter(|(_, t)| wanted(t)).for_each(|(w, t)| score(t, *w));
+            other.preferred_anti_affinity.iter().filter(|(_, t)| wanted(t)).for_each(|(w, t)| score(t, -*w));
+        }
+    }
+
+    fn uses<'a>(&'a self, of: Use, here: &'a [Option<i64>]) -> impl Iterator<Item = Option<i64>> + 'a {
+        self.uses.iter().zip(here).filter(move |(u, _)| **u == of).map(|(_, count)| *count)
+    }
+}
+
+impl Domains for Neighbours {
+    fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    fn weigh(&self, other: &PodInfo, tell: &mut dyn FnMut(usize, i64)) -> bool {
+        let mut known = true;
+        self.each(other, &mut |of, key, by| match self.count_of(of, key) {
+            Some(count) => tell(count, by),
+            None => known = false,
+        });
+        known
+    }
+
+    fn includes(&self, _count: usize, _node: &bayplan_model::node::Node) -> bool {
+        true
+    }
+
+    fn filter(&self, here: &[Option<i64>], everywhere: &[Tally]) -> bool {
+        let mut labelled = true;
+        let mut near = true;
+        for count in self.uses(Use::Affinity, here) {
+            labelled &= count.is_some();
+            near &= count.is_some_and(|count| count > 0);
+        }
+        let anybody = || self.uses.iter().zip(everywhere).any(|(u, tally)| *u == Use::Affinity && tally.any);
+        (near || (labelled && self.matches_itself && !anybody()))
+            && self.uses(Use::AntiAffinity, here).all(|count| count.is_none_or(|count| count <= 0))
+            && self.uses(Use::Existing, here).all(|count| count.is_none_or(|count| count <= 0))
+    }
+
+    fn scores(&self) -> bool {
+        self.uses.contains(&Use::Score)
+    }
+
+    fn ignores(&self, _here: &[Option<i64>]) -> bool {
+        false
+    }
+
+    fn score(&self, here: &[Option<i64>], _feasible: &Feasible) -> i64 {
+        self.uses(Use::Score, here).flatten().sum()
+    }
+
+    fn normalize(&self, score: i64, lowest: i64, highest: i64) -> i64 {
+        normalized(score, lowest, highest - lowest)
+    }
+}
+
+fn normalized(score: i64, lowest: i64, range: i64) -> i64 {
+    match range > 0 {
+        true => (MAX_NODE_SCORE as f64 * ((score - lowest) as f64 / range as f64)) as i64,
+        false => 0,
     }
 }
 

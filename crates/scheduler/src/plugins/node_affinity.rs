@@ -77,8 +77,13 @@ impl Plugin for NodeAffinity {
         Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        Dependencies { filter: Reads::Node, score: Reads::Node }
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        let terms = cx.pod.spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()?.required.as_ref());
+        let by_name = terms.is_some_and(|t| t.node_selector_terms.iter().any(|t| !t.match_fields.is_empty()));
+        // PreFilter narrows the nodes by name: few are left to look at.
+        let filter = if by_name { Reads::Cluster } else { Reads::Node };
+        let normalization = Normalization::Highest { reverse: false };
+        Dependencies { filter, score: Reads::Node, normalization, ..Dependencies::NOTHING }
     }
 
     fn events(&self) -> Vec<Registration> {

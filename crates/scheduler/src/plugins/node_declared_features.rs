@@ -35,8 +35,8 @@ impl Plugin for NodeDeclaredFeatures {
         Points::PRE_FILTER.and(Points::FILTER)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        Dependencies { filter: Reads::Node, score: Reads::Pod }
+    fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
+        Dependencies::filter(Reads::Node)
     }
 
     fn events(&self) -> Vec<Registration> {

@@ -17,8 +17,11 @@ impl Plugin for NodePorts {
         Points::PRE_FILTER.and(Points::FILTER)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        Dependencies { filter: Reads::Node, score: Reads::Pod }
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        match cx.pod.host_ports().next() {
+            None => Dependencies::filter(Reads::Pod),
+            Some(_) => Dependencies::filter(Reads::Usage),
+        }
     }
 
     fn events(&self) -> Vec<Registration> {

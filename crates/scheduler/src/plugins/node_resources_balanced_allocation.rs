@@ -53,8 +53,9 @@ impl Plugin for NodeResourcesBalancedAllocation {
         Points::PRE_SCORE.and(Points::SCORE)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        Dependencies { filter: Reads::Pod, score: Reads::Node }
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        let (reads, version) = super::node_resources_fit::of_devices(cx);
+        Dependencies::score(reads, Normalization::None).at(version)
     }
 
     fn pre_score(&self, cx: &Cycle<'_>, state: &mut State, _nodes: &[&NodeInfo]) -> Status {

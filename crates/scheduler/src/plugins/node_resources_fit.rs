@@ -72,6 +72,17 @@ impl NodeResourcesFit {
     }
 }
 
+/// What counting resources reads of the cluster: more than nodes only where devices stand behind a resource.
+pub(super) fn of_devices(cx: &Cycle<'_>) -> (Reads, u64) {
+    let scalars = &cx.pod.usage.requested.scalars;
+    if scalars.is_empty() {
+        return (Reads::Usage, 0);
+    }
+    let backed = scalars.keys().any(|name| cx.cluster.class_of_extended_resource(name).is_some());
+    let reads = if backed { Reads::Cluster } else { Reads::Usage };
+    (reads, cx.cluster.objects.device_classes.version())
+}
+
 fn request(pod: &Pod) -> Amounts {
     Amounts::of(&RequestRules::default().requests(pod))
 }
@@ -168,9 +179,9 @@ impl Plugin for NodeResourcesFit {
         Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE).and(Points::PLACEMENT_SCORE)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        // What devices stand behind is part of the pod's shape only as long as classes, slices and claims stay the same.
-        Dependencies { filter: Reads::Node, score: Reads::Node }
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        let (reads, version) = of_devices(cx);
+        Dependencies { filter: reads, score: reads, version, ..Dependencies::NOTHING }
     }
 
     fn events(&self) -> Vec<Registration> {

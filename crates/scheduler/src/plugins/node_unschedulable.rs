@@ -26,8 +26,8 @@ impl Plugin for NodeUnschedulable {
         Points::FILTER
     }
 
-    fn dependencies(&self) -> Dependencies {
-        Dependencies { filter: Reads::Node, score: Reads::Pod }
+    fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
+        Dependencies::filter(Reads::Node)
     }
 
     fn events(&self) -> Vec<Registration> {

@@ -120,8 +120,8 @@ impl Plugin for NodeVolumeLimits {
         Points::PRE_FILTER.and(Points::FILTER)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        Dependencies { filter: Reads::Cluster, score: Reads::Pod }
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        Dependencies::filter(if cx.pod.spec.volumes.iter().any(counts) { Reads::Cluster } else { Reads::Pod })
     }
 
     fn events(&self) -> Vec<Registration> {

@@ -152,16 +152,28 @@ impl Constraint {
 
     /// The pods on the node that count; none when the selector selects everything, as upstream has it.
     fn matching(&self, pod: &Pod, node: &NodeInfo) -> i64 {
-        if self.selector.is_everything() {
-            return 0;
-        }
-        let namespace = &pod.metadata.namespace;
-        let counts = |other: &&Arc<PodInfo>| {
-            other.metadata.namespace == *namespace
-                && !other.is_terminating()
-                && self.selector.matches(&other.metadata.labels)
+        node.pods().iter().filter(|other| self.counts(pod, other)).count() as i64
+    }
+
+    fn counts(&self, pod: &Pod, other: &Pod) -> bool {
+        !self.selector.is_everything()
+            && other.metadata.namespace == pod.metadata.namespace
+            && !other.is_terminating()
+            && self.selector.matches(&other.metadata.labels)
+    }
+
+    /// Whether a domain may have this many pods when there are so many domains with at least `lowest` of them.
+    fn allows(&self, count: i64, domains: usize, lowest: Option<i64>) -> bool {
+        let lowest = match domains < self.min_domains {
+            true => 0,
+            false => lowest.unwrap_or(i64::from(i32::MAX)),
         };
-        node.pods().iter().filter(counts).count() as i64
+        count - lowest <= self.max_skew
+    }
+
+    /// What a domain's count adds to the score of its nodes.
+    fn share(&self, count: i64, weight: f64) -> f64 {
+        count as f64 * weight + (self.max_skew - 1) as f64
     }
 }
 
@@ -196,8 +208,45 @@ impl Plugin for PodTopologySpread {
         Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        Dependencies { filter: Reads::Domain, score: Reads::Domain }
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        let mut version = 0;
+        let constraints: &[TopologySpreadConstraint] = match &*cx.pod.spec.topology_spread_constraints {
+            [] => {
+                let objects = &cx.cluster.objects;
+                // The defaults' selector is deduced from these.
+                version = objects.services.version()
+                    + objects.replication_controllers.version()
+                    + objects.replica_sets.version()
+                    + objects.stateful_sets.version();
+                &self.defaults
+            }
+            own => own,
+        };
+        let reads = |action: &str| match constraints.iter().any(|c| c.when_unsatisfiable == action) {
+            true => Reads::Domain,
+            false => Reads::Pod,
+        };
+        Dependencies {
+            filter: reads("DoNotSchedule"),
+            score: reads("ScheduleAnyway"),
+            version,
+            ..Dependencies::NOTHING
+        }
+    }
+
+    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
+        let hard = self.constraints(cx.cluster, cx.pod, "DoNotSchedule").ok()?;
+        let soft = self.constraints(cx.cluster, cx.pod, "ScheduleAnyway").ok()?;
+        let required = RequiredNodeAffinity::of(cx.pod);
+        let own = hard.iter().map(|c| i64::from(c.selector.matches(&cx.pod.metadata.labels))).collect();
+        let require_all = !cx.pod.spec.topology_spread_constraints.is_empty() || !self.system_defaults;
+        let scopes = hard.iter().map(|c| Scope::Domain { key: c.key.clone(), distinct: false });
+        let scopes = scopes.chain(soft.iter().map(|c| match c.key == LABEL_HOSTNAME {
+            true => Scope::Node { label: c.key.clone() },
+            false => Scope::Domain { key: c.key.clone(), distinct: true },
+        }));
+        let scopes = scopes.collect();
+        Some(Box::new(Spread { pod: cx.pod.pod.clone(), hard, own, soft, required, require_all, scopes }))
     }
 
     fn events(&self) -> Vec<Registration> {
@@ -259,13 +308,9 @@ impl Plugin for PodTopologySpread {
                     "node(s) didn't match pod topology spread constraints (missing required label)",
                 );
             };
-            let lowest = match counts.len() < constraint.min_domains {
-                true => 0,
-                false => counts.values().min().copied().unwrap_or(i64::from(i32::MAX)),
-            };
             let own = i64::from(constraint.selector.matches(&cx.pod.metadata.labels));
-            let skew = counts.get(value).copied().unwrap_or(0) + own - lowest;
-            if skew > constraint.max_skew {
+            let count = counts.get(value).copied().unwrap_or(0) + own;
+            if !constraint.allows(count, counts.len(), counts.values().min().copied()) {
                 return Status::unschedulable("node(s) didn't match pod topology spread constraints");
             }
         }
@@ -302,7 +347,7 @@ impl Plugin for PodTopologySpread {
                 true => nodes.len() - ignored.len(),
                 false => counts.len(),
             })
-            .map(|domains| ((domains + 2) as f64).ln())
+            .map(weight)
             .collect();
         for node in cx.cluster.nodes() {
             if require_all && !has_all_keys(&constraints, &node.node().metadata.labels) {
@@ -332,7 +377,7 @@ impl Plugin for PodTopologySpread {
                 true => constraint.matching(cx.pod, node),
                 false => soft.counts[i].get(value).copied().unwrap_or(0),
             };
-            sum += count as f64 * soft.weights[i] + (constraint.max_skew - 1) as f64;
+            sum += constraint.share(count, soft.weights[i]);
         }
         Ok(sum.round() as i64)
     }
@@ -344,12 +389,92 @@ impl Plugin for PodTopologySpread {
         for score in scores {
             score.score = match ignored(score) {
                 true => 0,
-                false if highest == 0 => MAX_NODE_SCORE,
-                false => MAX_NODE_SCORE * (highest + lowest - score.score) / highest,
+                false => normalized(score.score, lowest, highest),
             };
         }
         Status::SUCCESS
     }
+}
+
+/// The constraints of pods of one shape, counted by domain: first the hard ones, then the soft ones.
+struct Spread {
+    pod: Arc<Pod>,
+    hard: Vec<Constraint>,
+    /// By hard constraint: 1 when the pod counts itself.
+    own: Vec<i64>,
+    soft: Vec<Constraint>,
+    required: RequiredNodeAffinity,
+    require_all: bool,
+    scopes: Vec<Scope>,
+}
+
+impl Domains for Spread {
+    fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    fn weigh(&self, other: &PodInfo, tell: &mut dyn FnMut(usize, i64)) -> bool {
+        for (i, constraint) in self.hard.iter().chain(&self.soft).enumerate() {
+            if constraint.counts(&self.pod, other) {
+                tell(i, 1);
+            }
+        }
+        true
+    }
+
+    fn includes(&self, count: usize, node: &Node) -> bool {
+        let labels = &node.metadata.labels;
+        match count.checked_sub(self.hard.len()) {
+            None => has_all_keys(&self.hard, labels) && self.hard[count].includes(&self.pod, &self.required, node),
+            // The pods on a node are counted as they are.
+            Some(soft) if self.soft[soft].key == LABEL_HOSTNAME => true,
+            Some(soft) => {
+                (!self.require_all || has_all_keys(&self.soft, labels))
+                    && self.soft[soft].includes(&self.pod, &self.required, node)
+            }
+        }
+    }
+
+    fn filter(&self, here: &[Option<i64>], everywhere: &[Tally]) -> bool {
+        self.hard.iter().enumerate().all(|(i, constraint)| {
+            let Some(count) = here[i] else { return false };
+            let Tally { domains, lowest, .. } = everywhere[i];
+            constraint.allows(count + self.own[i], domains, (domains > 0).then_some(lowest))
+        })
+    }
+
+    fn scores(&self) -> bool {
+        !self.soft.is_empty()
+    }
+
+    fn ignores(&self, here: &[Option<i64>]) -> bool {
+        self.require_all && here[self.hard.len()..].iter().any(Option::is_none)
+    }
+
+    fn score(&self, here: &[Option<i64>], feasible: &Feasible) -> i64 {
+        let mut sum = 0.0;
+        for (i, constraint) in self.soft.iter().enumerate() {
+            let at = self.hard.len() + i;
+            let domains = if constraint.key == LABEL_HOSTNAME { feasible.nodes } else { feasible.domains[at] };
+            if let Some(count) = here[at] {
+                sum += constraint.share(count, weight(domains));
+            }
+        }
+        sum.round() as i64
+    }
+
+    fn normalize(&self, score: i64, lowest: i64, highest: i64) -> i64 {
+        normalized(score, lowest, highest.max(0))
+    }
+}
+
+/// The fewer domains there are, the less a difference between them counts.
+fn weight(domains: usize) -> f64 {
+    ((domains + 2) as f64).ln()
+}
+
+fn normalized(score: i64, lowest: i64, highest: i64) -> i64 {
+    if highest == 0 { MAX_NODE_SCORE } else { MAX_NODE_SCORE * (highest + lowest - score) / highest }
 }
 
 fn node_hint(constraints: &[Constraint], (old, new): (Option<&Node>, Option<&Node>)) -> bool {

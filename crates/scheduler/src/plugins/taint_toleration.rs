@@ -20,8 +20,9 @@ impl Plugin for TaintToleration {
         Points::FILTER.and(Points::PRE_SCORE).and(Points::SCORE)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        Dependencies { filter: Reads::Node, score: Reads::Node }
+    fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
+        let normalization = Normalization::Highest { reverse: true };
+        Dependencies { filter: Reads::Node, score: Reads::Node, normalization, ..Dependencies::NOTHING }
     }
 
     fn events(&self) -> Vec<Registration> {

@@ -82,6 +82,12 @@ impl Plugin for VolumeRestrictions {
         Points::PRE_FILTER.and(Points::FILTER)
     }
 
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        let concerned =
+            cx.pod.spec.volumes.iter().any(|volume| volume.persistent_volume_claim.is_some() || is_restricted(volume));
+        Dependencies::filter(if concerned { Reads::Cluster } else { Reads::Pod })
+    }
+
     fn events(&self) -> Vec<Registration> {
         vec![
             Registration::ask(EventResource::Pod, action::DELETE),

@@ -99,9 +99,9 @@ impl Plugin for VolumeZone {
         Points::PRE_FILTER.and(Points::FILTER)
     }
 
-    fn dependencies(&self) -> Dependencies {
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
         // PreFilter reads claims and volumes, which change without any node changing.
-        Dependencies { filter: Reads::Cluster, score: Reads::Pod }
+        Dependencies::filter(if cx.pod.named_claims().next().is_none() { Reads::Pod } else { Reads::Cluster })
     }
 
     fn events(&self) -> Vec<Registration> {

@@ -33,6 +33,7 @@ use serde_json::Value;
 use crate::cluster::{ClaimKey, Cluster, EXTENDED_RESOURCE_CLAIM_ANNOTATION, NodeInfo, PodInfo};
 use crate::config::args::{DynamicResourcesArgs, read};
 use crate::framework::*;
+use crate::plugins::node_resources_fit::of_devices;
 use allocator::{Allocation, Failure, Taken};
 use bind::Reservation;
 pub(super) use census::Census;
@@ -251,6 +252,20 @@ impl Plugin for DynamicResources {
             .and(Points::SCORE)
             .and(Points::RESERVE)
             .and(Points::PRE_BIND)
+    }
+
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        let backed = of_devices(cx).0 == Reads::Cluster;
+        if cx.pod.spec.resource_claims.is_empty() && !backed {
+            return Dependencies::filter(Reads::Pod);
+        }
+        // Score counts which of several alternatives was found.
+        let claims = pod_claims::of(cx.cluster, cx.pod);
+        let requests = claims.iter().flatten().flat_map(|claim| &claim.spec.devices.requests);
+        let choice = backed || claims.is_err() || requests.into_iter().any(|r| !r.first_available.is_empty());
+        let score = if choice { Reads::Cluster } else { Reads::Pod };
+        let normalization = Normalization::Highest { reverse: false };
+        Dependencies { filter: Reads::Cluster, score, normalization, post_filter: Reads::Cluster, version: 0 }
     }
 
     fn events(&self) -> Vec<Registration> {

@@ -88,6 +88,10 @@ impl Plugin for VolumeBinding {
             .and(Points::PRE_BIND)
     }
 
+    fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
+        Dependencies::filter(if cx.pod.claim_names().next().is_none() { Reads::Pod } else { Reads::Cluster })
+    }
+
     fn events(&self) -> Vec<Registration> {
         use EventResource::*;
         vec![
