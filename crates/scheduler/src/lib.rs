@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod config;
 pub mod cycle;
 pub mod effect;
+pub mod engine;
 pub mod extender;
 pub mod framework;
 mod judge;

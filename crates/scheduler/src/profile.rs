@@ -88,6 +88,10 @@ pub struct Profile {
     /// Percentage of nodes to score, when set.
     pub percentage: Option<i32>,
     plugins: Vec<AnyPlugin>,
+    /// By plugin: where it is enabled.
+    points: Vec<Points>,
+    /// Plugins with a part in what follows a decision.
+    after_decision: Vec<usize>,
     /// By the position of the point in [`POINTS`].
     order: [Vec<usize>; POINTS.len()],
     weights: Vec<i64>,
@@ -112,7 +116,16 @@ impl Profile {
         let weights_at = |point| weights(&plugins, &config.plugins, point);
         let (weights, placement_weights) = (weights_at(Points::SCORE)?, weights_at(Points::PLACEMENT_SCORE)?);
         let registrations = registrations(&plugins);
+        let points: Vec<Points> = (0..plugins.len())
+            .map(|at| {
+                let enabled = POINTS.into_iter().zip(&order).filter(|(_, order)| order.contains(&at));
+                enabled.fold(Points::default(), |all, (point, _)| all.and(point))
+            })
+            .collect();
+        let later = Points::RESERVE.and(Points::PERMIT).and(Points::PRE_BIND).and(Points::BIND).and(Points::POST_BIND);
         let profile = Profile {
+            after_decision: (0..plugins.len()).filter(|at| points[*at].any(later)).collect(),
+            points,
             name,
             percentage: config.percentage_of_nodes_to_score,
             plugins,
@@ -138,6 +151,7 @@ impl Profile {
             let stand_in = AnyPlugin::new(Rejections);
             self.registrations.insert(EXTENDER, (self.plugins.len(), stand_in.events()));
             self.plugins.push(stand_in);
+            self.points.push(Points::default());
             self.weights.push(0);
             self.placement_weights.push(0);
         }
@@ -172,6 +186,16 @@ impl Profile {
 
     pub(crate) fn plugins(&self) -> &[AnyPlugin] {
         &self.plugins
+    }
+
+    /// The points at which a plugin is enabled.
+    pub(crate) fn points_of(&self, plugin: usize) -> Points {
+        self.points[plugin]
+    }
+
+    /// The plugins that reserve, permit or bind.
+    pub(crate) fn plugins_after_decision(&self) -> &[usize] {
+        &self.after_decision
     }
 
     pub(crate) fn weight(&self, plugin: usize) -> i64 {

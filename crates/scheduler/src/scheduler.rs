@@ -18,6 +18,7 @@ use crate::cycle::preempt::Preemption;
 use crate::cycle::select::TieBreak;
 use crate::cycle::{Attempt, Decision};
 use crate::effect::{Effect, StatusUpdate, event};
+use crate::engine::{Engine, Question, Verdict};
 use crate::extender::{Extender, Extenders};
 use crate::framework::{
     ClusterEvent, Code, Cycle, CycleStates, EventResource, Nomination, PluginName, Points, Registry, Status, action,
@@ -86,6 +87,8 @@ struct Waiting {
 /// Queue, cluster and profiles under one owner.
 pub struct Scheduler {
     profiles: Vec<Arc<Profile>>,
+    /// By profile.
+    engines: Vec<Engine>,
     queue: Queue,
     cluster: Cluster,
     ties: TieBreak,
@@ -140,6 +143,7 @@ impl Scheduler {
             max: SignedDuration::from_secs(configuration.pod_max_backoff_seconds),
         };
         Ok(Scheduler {
+            engines: profiles.iter().map(|_| Engine::default()).collect(),
             profiles,
             queue: Queue::new(backoff),
             cluster: Cluster::new(),
@@ -263,6 +267,17 @@ impl Scheduler {
 
     fn attempt(&mut self, profile: Arc<Profile>, pod: QueuedPod, now: Timestamp) {
         let search = Search { start: self.next_start, percentage: profile.percentage.or(self.percentage) };
+        if search.is_exhaustive() {
+            match self.decide(&profile, &pod.info, now) {
+                Some(Verdict::Node(node, states)) => return self.place(profile, pod, node.to_string(), states, now),
+                Some(Verdict::Nowhere) => {
+                    if let Some((failure, preemption, calls)) = self.explain(&profile, &pod.info, now) {
+                        return self.unfit(pod, failure, preemption, calls, now);
+                    }
+                }
+                None => {}
+            }
+        }
         let info = pod.info.clone();
         let mut attempt = Attempt::new(&profile, &self.cluster, &self.queue.nominator, &info, now);
         let (decision, evaluated) = attempt.decide(search, &mut self.ties);
@@ -277,18 +292,51 @@ impl Scheduler {
             Decision::Failed(status) => self.fail(pod, Failure::of(status), now),
             Decision::Unfit(unfit) => {
                 let unfit = *unfit;
-                let preemption = unfit.preemption.and_then(|preemption| self.begin_preemption(preemption, now));
-                self.fail(pod, Failure::unfit(unfit.diagnosis, unfit.nomination), now);
-                self.effects.extend(preemption.map(Effect::Preempt));
-                self.ask(unfit.calls);
+                let failure = Failure::unfit(&unfit.diagnosis, unfit.nomination);
+                self.unfit(pod, failure, unfit.preemption, unfit.calls, now);
             }
         }
     }
 
+    /// A pod fits nowhere: begins what PostFilter asks for.
+    fn unfit(
+        &mut self,
+        pod: QueuedPod,
+        failure: Failure,
+        preemption: Option<Preemption>,
+        calls: Vec<Request>,
+        now: Timestamp,
+    ) {
+        let preemption = preemption.and_then(|preemption| self.begin_preemption(preemption, now));
+        self.fail(pod, failure, now);
+        self.effects.extend(preemption.map(Effect::Preempt));
+        self.ask(calls);
+    }
+
+    /// Asks the engine why a pod fits nowhere; none when only the plain cycle can tell.
+    fn explain(
+        &mut self,
+        profile: &Arc<Profile>,
+        pod: &PodInfo,
+        now: Timestamp,
+    ) -> Option<(Failure, Option<Preemption>, Vec<Request>)> {
+        let at = self.profiles.iter().position(|own| Arc::ptr_eq(own, profile))?;
+        let question = Question { profile, cluster: &self.cluster, nominator: &self.queue.nominator, pod, now };
+        let (unfit, answer) = self.engines[at].explain(question, &mut self.ties)?;
+        Some((Failure::unfit(&unfit.diagnosis, answer.nomination), answer.preemption, answer.calls))
+    }
+
+    /// Asks the engine; none when only the plain cycle can tell.
+    fn decide(&mut self, profile: &Arc<Profile>, pod: &PodInfo, now: Timestamp) -> Option<Verdict> {
+        let at = self.profiles.iter().position(|own| Arc::ptr_eq(own, profile))?;
+        let question = Question { profile, cluster: &self.cluster, nominator: &self.queue.nominator, pod, now };
+        self.engines[at].decide(question, &mut self.ties)
+    }
+
     /// Assume, Reserve, Permit.
     fn place(&mut self, profile: Arc<Profile>, pod: QueuedPod, node: String, states: CycleStates, now: Timestamp) {
-        let assumed = Arc::new(pod.info.assumed_on(&node));
-        if let Err(error) = self.cluster.assume(assumed.clone()) {
+        let assumed = pod.info.clone();
+        if let Err(error) = self.cluster.assume(assumed.clone(), &node) {
             return self.fail(pod, Failure::of(Status::error(error.to_string())), now);
         }
         self.queue.nominator.remove(pod.info.uid());
@@ -378,7 +426,7 @@ impl Scheduler {
         let uid = binding.pod.info.uid().to_owned();
         let freed = Happening {
             event: ClusterEvent::new(EventResource::AssignedPod, action::DELETE),
-            old: Some(Object::Pod(binding.assumed.pod.clone())),
+            old: Some(Object::Pod(binding.assumed.pod_on(&binding.node))),
             new: None,
         };
         if rejected {
@@ -510,18 +558,18 @@ impl Failure {
     /// What became of a pod that had a node already.
     fn after_placing(node: &str, status: Status) -> Self {
         match status.is_rejected() {
-            true => Failure::unfit(Diagnosis::of_one(node, status), Nomination::Override(String::new())),
+            true => Failure::unfit(&Diagnosis::of_one(node, status), Nomination::Override(String::new())),
             false => Failure::of(status),
         }
     }
 
-    fn unfit(diagnosis: Diagnosis, nomination: Nomination) -> Self {
+    fn unfit(diagnosis: &Diagnosis, nomination: Nomination) -> Self {
         Failure {
             reason: "Unschedulable",
             message: diagnosis.message(),
             nomination,
-            unschedulable_plugins: diagnosis.unschedulable_plugins,
-            pending_plugins: diagnosis.pending_plugins,
+            unschedulable_plugins: diagnosis.unschedulable_plugins.clone(),
+            pending_plugins: diagnosis.pending_plugins.clone(),
         }
     }
 }

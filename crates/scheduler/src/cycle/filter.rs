@@ -61,6 +61,11 @@ impl Search {
     /// All nodes, from the first.
     pub const ALL: Search = Search { start: 0, percentage: None };
 
+    /// True when all nodes are looked at, however many there are.
+    pub(crate) fn is_exhaustive(&self) -> bool {
+        !matches!(self.percentage, Some(1..100))
+    }
+
     fn enough(&self, nodes: usize) -> usize {
         match self.percentage {
             Some(percentage @ 1..100) if nodes >= MIN_FEASIBLE_NODES => {

@@ -1,5 +1,6 @@
 //! Why a pod fits nowhere, in the words of the FailedScheduling event.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::framework::{Code, NodeStatuses, PluginName, Status};
@@ -21,6 +22,8 @@ pub struct Diagnosis {
     pub pending_plugins: BTreeSet<PluginName>,
     /// What PostFilter had to add.
     pub post_filter_message: String,
+    /// The reasons of all nodes with their numbers, where they were counted already.
+    pub(crate) reasons: Option<BTreeMap<Cow<'static, str>, usize>>,
 }
 
 impl Diagnosis {
@@ -51,7 +54,10 @@ impl Diagnosis {
         if !pre_filter.is_empty() {
             text.push_str(&format!(" {pre_filter}."));
         } else {
-            let reasons = histogram(self.node_count, &self.statuses);
+            let reasons = match &self.reasons {
+                Some(reasons) => lines(reasons.iter().map(|(reason, count)| (&**reason, *count))),
+                None => histogram(self.node_count, &self.statuses),
+            };
             if !reasons.is_empty() {
                 text.push_str(&format!(" {}.", reasons.join(", ")));
             }
@@ -75,7 +81,11 @@ fn histogram(node_count: usize, statuses: &NodeStatuses) -> Vec<String> {
             *counts.entry(reason).or_default() += absent;
         }
     }
-    let mut lines: Vec<String> = counts.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    lines(counts.into_iter())
+}
+
+fn lines<'r>(counts: impl Iterator<Item = (&'r str, usize)>) -> Vec<String> {
+    let mut lines: Vec<String> = counts.map(|(reason, count)| format!("{count} {reason}")).collect();
     lines.sort();
     lines
 }

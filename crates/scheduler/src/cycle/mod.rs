@@ -13,6 +13,7 @@ use bayplan_model::api::Request;
 use jiff::Timestamp;
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
+use crate::engine::Known;
 use crate::framework::{
     Code, Cycle, CycleStates, Nomination, PluginName, Points, PostFilter, PostFilterContext, Status,
 };
@@ -114,39 +115,13 @@ impl<'a> Attempt<'a> {
             filters: &self.filters,
             states: &self.states,
             random,
+            known: None,
         })
     }
 
     /// Runs PostFilter: the first success, dead end or error ends it, rejections add up.
     pub fn post_filter(&mut self, diagnosis: &mut Diagnosis, random: u64) -> PostFilter {
-        let mut collected = PostFilter::from(Status { code: Code::Unschedulable, ..Status::default() });
-        if self.filters.profile.at(Points::POST_FILTER).is_empty() {
-            // Nobody is left to make a nomination come true.
-            collected.nomination = Nomination::Override(String::new());
-        }
-        for &plugin in self.filters.profile.at(Points::POST_FILTER) {
-            let mut own = self.states.get(plugin).copy();
-            let answer = self.with_post_filter_context(diagnosis, random, |cx| own.post_filter(cx));
-            match answer.status.code {
-                Code::Unschedulable => {
-                    if collected.status.plugin.is_empty() {
-                        collected.status.plugin = answer.status.plugin;
-                    }
-                    collected.status.reasons.extend(answer.status.reasons.iter().cloned());
-                    collected.calls.extend(answer.calls);
-                    if answer.nomination != Nomination::Keep {
-                        collected.nomination = answer.nomination;
-                    }
-                }
-                _ => {
-                    diagnosis.post_filter_message = answer.status.message();
-                    collected.calls.extend(answer.calls);
-                    return PostFilter { calls: collected.calls, ..answer };
-                }
-            }
-        }
-        diagnosis.post_filter_message = collected.status.message();
-        collected
+        post_filter(&self.filters, &self.states, diagnosis, None, random)
     }
 
     /// Decides where the pod goes.
@@ -196,4 +171,44 @@ impl Reserve {
         let mut answers = plugins.map(|&plugin| self.states.get_mut(plugin).reserve(cluster, pod, node));
         answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS)
     }
+}
+
+/// Runs PostFilter: the first success, dead end or error ends it, rejections add up.
+pub(crate) fn post_filter(
+    filters: &Filters<'_>,
+    states: &CycleStates,
+    diagnosis: &mut Diagnosis,
+    known: Option<&Known>,
+    random: u64,
+) -> PostFilter {
+    let mut collected = PostFilter::from(Status { code: Code::Unschedulable, ..Status::default() });
+    if filters.profile.at(Points::POST_FILTER).is_empty() {
+        // Nobody is left to make a nomination come true.
+        collected.nomination = Nomination::Override(String::new());
+    }
+    for &plugin in filters.profile.at(Points::POST_FILTER) {
+        let mut own = states.get(plugin).copy();
+        let statuses = &diagnosis.statuses;
+        let cx = PostFilterContext { cycle: filters.cycle, statuses, filters, states, random, known };
+        let answer = own.post_filter(&cx);
+        match answer.status.code {
+            Code::Unschedulable => {
+                if collected.status.plugin.is_empty() {
+                    collected.status.plugin = answer.status.plugin;
+                }
+                collected.status.reasons.extend(answer.status.reasons.iter().cloned());
+                collected.calls.extend(answer.calls);
+                if answer.nomination != Nomination::Keep {
+                    collected.nomination = answer.nomination;
+                }
+            }
+            _ => {
+                diagnosis.post_filter_message = answer.status.message();
+                collected.calls.extend(answer.calls);
+                return PostFilter { calls: collected.calls, ..answer };
+            }
+        }
+    }
+    diagnosis.post_filter_message = collected.status.message();
+    collected
 }

@@ -52,7 +52,11 @@ pub fn dry_run(cx: &PostFilterContext<'_>, nodes: &[&NodeInfo], start: usize, wa
             break;
         }
         let node = nodes[(start + i) % nodes.len()];
-        match victims_on(cx, node) {
+        let tried = match cx.known {
+            Some(known) => known.candidate(node, || victims_on(cx, node)),
+            None => victims_on(cx, node),
+        };
+        match tried {
             Ok(candidate) => {
                 harmless += usize::from(candidate.pdb_violations == 0);
                 result.candidates.push(candidate);

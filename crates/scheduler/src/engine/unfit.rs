@@ -1,0 +1,175 @@
+//! Why pods of one shape fit nowhere, and who would have to go where: kept node by node, for the next pod of the shape.
+//!
+//! The verdicts are those of the plain filters, first failing plugin and all, and the candidates those of the plain dry
+//! run. Only nodes that changed, or to which other pods are nominated now, are asked again.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::Question;
+use super::board::{Board, Unsuited};
+use crate::cluster::{Change, NodeId, NodeInfo};
+use crate::cycle::filter::Filters;
+use crate::cycle::fit_error::Diagnosis;
+use crate::cycle::preempt::Candidate;
+use crate::framework::{Code, PluginName, PostFilter, Status};
+
+/// What is known of pods of one shape that fit nowhere.
+#[derive(Default)]
+pub(crate) struct Unfit {
+    seen: u64,
+    /// The version of the disruption budgets that the candidates are for.
+    budgets: u64,
+    /// What the filters said.
+    pub(crate) diagnosis: Diagnosis,
+    /// Its reasons and how many nodes each is for.
+    reasons: BTreeMap<Cow<'static, str>, usize>,
+    /// How many nodes each plugin rejected, and for how many it waits.
+    blamed: BTreeMap<PluginName, [usize; 2]>,
+    names: FxHashMap<NodeId, Arc<str>>,
+    /// The nodes to which pods are nominated, with the version of their list.
+    nominated: FxHashMap<NodeId, u64>,
+    pub(crate) known: Known,
+    /// What PostFilter said when it could do nothing and nothing has changed since.
+    pub(crate) helpless: Option<PostFilter>,
+}
+
+/// What PostFilter need not find out again.
+#[derive(Default)]
+pub(crate) struct Known {
+    codes: Vec<Option<Code>>,
+    /// Who would have to leave which node, as far as it was asked for.
+    candidates: RefCell<Vec<Option<Result<Candidate, Status>>>>,
+}
+
+impl Known {
+    /// The code of the rejection of a node.
+    pub(crate) fn code(&self, node: &NodeInfo) -> Code {
+        self.codes.get(node.id.0 as usize).copied().flatten().unwrap_or(Code::UnschedulableAndUnresolvable)
+    }
+
+    /// What the dry run says of a node, which is made unless it is known.
+    pub(crate) fn candidate(
+        &self,
+        node: &NodeInfo,
+        dry_run: impl FnOnce() -> Result<Candidate, Status>,
+    ) -> Result<Candidate, Status> {
+        let at = node.id.0 as usize;
+        if let Some(Some(known)) = self.candidates.borrow().get(at) {
+            return known.clone();
+        }
+        let made = dry_run();
+        let mut all = self.candidates.borrow_mut();
+        if all.len() <= at {
+            all.resize_with(at + 1, || None);
+        }
+        all[at] = Some(made.clone());
+        made
+    }
+}
+
+impl Unfit {
+    /// Takes in what happened since it was last looked at.
+    pub(super) fn catch_up(&mut self, board: &Board, question: &Question<'_>) -> Result<(), Unsuited> {
+        let cluster = question.cluster;
+        let end = cluster.changes().end();
+        let budgets = cluster.objects.disruption_budgets.version();
+        let mut stale = match cluster.changes().since(self.seen).filter(|_| !self.known.codes.is_empty()) {
+            None => {
+                *self = Unfit::default();
+                (0..cluster.places()).map(|place| NodeId(place as u32)).collect()
+            }
+            Some(changes) => changes
+                .map(|change| match change {
+                    Change::Node(node) | Change::Pod { node, .. } => node,
+                })
+                .collect::<Vec<NodeId>>(),
+        };
+        self.seen = end;
+        self.follow_nominations(question, &mut stale);
+        stale.sort_unstable();
+        stale.dedup();
+        if budgets != self.budgets {
+            self.budgets = budgets;
+            self.known.candidates.get_mut().clear();
+            self.helpless = None;
+        }
+        if !stale.is_empty() {
+            self.helpless = None;
+            // A place may have passed from one node to another, and a name from one place to another.
+            stale.iter().for_each(|node| self.forget(*node));
+            for node in &stale {
+                self.judge(board, question, *node)?;
+            }
+            self.sum_up();
+        }
+        self.diagnosis.node_count = cluster.node_count();
+        self.diagnosis.post_filter_message.clear();
+        Ok(())
+    }
+
+    fn sum_up(&mut self) {
+        let blamed = |at: usize| self.blamed.iter().filter(move |(_, n)| n[at] > 0).map(|(plugin, _)| *plugin);
+        self.diagnosis.unschedulable_plugins = blamed(0).collect();
+        self.diagnosis.pending_plugins = blamed(1).collect();
+        self.diagnosis.reasons = Some(self.reasons.clone());
+    }
+
+    /// Finds the nodes whose nominated pods are not those of the last time.
+    fn follow_nominations(&mut self, question: &Question<'_>, stale: &mut Vec<NodeId>) {
+        let node = |name: &str| question.cluster.node(name).map(|node| node.id);
+        let now: FxHashMap<NodeId, u64> =
+            question.nominator.versions().filter_map(|(name, version)| Some((node(name)?, version))).collect();
+        stale.extend(now.iter().filter(|(node, version)| self.nominated.get(node) != Some(version)).map(|(n, _)| *n));
+        stale.extend(self.nominated.keys().filter(|node| !now.contains_key(node)));
+        self.nominated = now;
+    }
+
+    fn judge(&mut self, board: &Board, question: &Question<'_>, id: NodeId) -> Result<(), Unsuited> {
+        let Some(node) = question.cluster.node_by_id(id) else { return Ok(()) };
+        let filters = Filters { profile: question.profile, cycle: question.cycle(), nominator: question.nominator };
+        let status = filters.run_with_nominated(&board.states, node);
+        if !status.is_rejected() {
+            return Err(Unsuited);
+        }
+        self.known.codes[id.0 as usize] = Some(status.code);
+        self.count(&status, 1);
+        self.names.insert(id, node.name.clone());
+        self.diagnosis.statuses.nodes.insert(node.name.clone(), status);
+        Ok(())
+    }
+
+    fn forget(&mut self, id: NodeId) {
+        let at = id.0 as usize;
+        if self.known.codes.len() <= at {
+            self.known.codes.resize(at + 1, None);
+        }
+        self.known.codes[at] = None;
+        if let Some(known) = self.known.candidates.get_mut().get_mut(at) {
+            *known = None;
+        }
+        let Some(name) = self.names.remove(&id) else { return };
+        if let Some(status) = self.diagnosis.statuses.nodes.remove(&name) {
+            self.count(&status, -1);
+        }
+    }
+
+    fn count(&mut self, status: &Status, by: isize) {
+        for reason in &status.reasons {
+            let count = self.reasons.entry(reason.clone()).or_default();
+            *count = count.saturating_add_signed(by);
+            if *count == 0 {
+                self.reasons.remove(reason);
+            }
+        }
+        if !status.plugin.is_empty() {
+            let pending = usize::from(status.code == Code::Pending);
+            let blamed = &mut self.blamed.entry(status.plugin).or_default()[pending];
+            *blamed = blamed.saturating_add_signed(by);
+        }
+    }
+}
