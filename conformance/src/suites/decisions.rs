@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bayplan_scheduler::cycle::Attempt;
 use bayplan_scheduler::cycle::filter::{Found, Search};
 use bayplan_scheduler::cycle::score::Scores;
+use bayplan_scheduler::engine::{Engine, Question};
 use serde_json::{Map, Value, json};
 
 use super::Outcome;
@@ -18,6 +19,8 @@ pub(super) fn check(case: &Value) -> Outcome {
     let mut attempt = Attempt::new(&profile, &cluster, &nominator, &pod, NOW);
     let expected = &case["expected"];
     let mut answer = Value::Object(decide(&mut attempt, pod.is_assigned()));
+    let question = Question { profile: &profile, cluster: &cluster, nominator: &nominator, pod: &pod, now: NOW };
+    by_engine(&mut Engine::default(), question, &mut answer);
     // Upstream reports any one of these when several nodes fail.
     let any_of = expected["errors"].as_array();
     if any_of.is_some_and(|errors| errors.contains(&answer["error"])) {
@@ -25,6 +28,26 @@ pub(super) fn check(case: &Value) -> Outcome {
         answer["errors"] = expected["errors"].clone();
     }
     Ok(compare(expected, &answer)?)
+}
+
+/// Where the fast engine answers, its feasible nodes, scores and best nodes count, not those of the plain cycle.
+fn by_engine(engine: &mut Engine, question: Question<'_>, answer: &mut Value) {
+    if answer.get("preEnqueue").is_some() || answer.get("nominatedNodeUsed").is_some() {
+        return;
+    }
+    let Some(scores) = engine.scores(question) else { return };
+    answer["feasible"] = sorted(scores.iter().map(|(node, _)| node));
+    let highest = scores.iter().map(|(_, score)| score).max();
+    let best = sorted(scores.iter().filter(|(_, score)| Some(score) == highest).map(|(node, _)| node));
+    match scores.as_slice() {
+        [] => {}
+        [_] => answer["best"] = best,
+        many => {
+            answer["totals"] =
+                json!(many.iter().map(|(node, score)| (node.to_string(), *score)).collect::<BTreeMap<_, _>>());
+            answer["best"] = best;
+        }
+    }
 }
 
 fn decide(attempt: &mut Attempt<'_>, bound: bool) -> Map<String, Value> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bayplan_scheduler::cycle::filter::Search;
 use bayplan_scheduler::cycle::{Attempt, fit_error::Diagnosis};
+use bayplan_scheduler::engine::{Engine, Question};
 use serde_json::{Value, json};
 
 use super::scheduler::{NOW, cluster, pod, profile, sorted};
@@ -18,22 +19,43 @@ pub(super) fn check(case: &Value) -> Outcome {
     let (mut cluster, nominator) = cluster(&case["objects"])?;
     let steps = case["expected"]["steps"].as_array().ok_or_else(|| Mismatch::Unreadable("no steps".into()))?;
     let pods = case["pods"].as_array().into_iter().flatten();
+    let mut engine = Engine::default();
     for (json, expected) in pods.zip(steps) {
         let pod = pod(json)?;
+        let question = Question { profile: &profile, cluster: &cluster, nominator: &nominator, pod: &pod, now: NOW };
+        let fast = engine.scores(question);
         let mut attempt = Attempt::new(&profile, &cluster, &nominator, &pod, NOW);
         let mut answer = step(&mut attempt);
+        if let Some(scores) = fast {
+            by_engine(&scores, &mut answer);
+        }
         answer["pod"] = pod.key().into();
         let chosen = answer["chosen"].as_str().map(str::to_owned);
         let reserve = attempt.into_reserve();
         compare(expected, &answer)?;
         if let Some(node) = chosen {
-            let assumed = Arc::new(pod.assumed_on(&node));
-            cluster.assume(assumed.clone()).map_err(|error| Mismatch::Unreadable(error.to_string()))?;
+            let assumed = Arc::new(pod);
+            cluster.assume(assumed.clone(), &node).map_err(|error| Mismatch::Unreadable(error.to_string()))?;
             let status = reserve.run(&profile, &mut cluster, &assumed, &node);
             compare(&json!("Success"), &json!(status.code.name()))?;
         }
     }
     Ok(())
+}
+
+/// Where the fast engine answers, its answer counts, not that of the plain cycle.
+fn by_engine(scores: &[(Arc<str>, i64)], answer: &mut Value) {
+    let Some(highest) = scores.iter().map(|(_, score)| *score).max() else { return };
+    let best: Vec<&Arc<str>> = scores.iter().filter(|(_, score)| *score == highest).map(|(node, _)| node).collect();
+    answer["feasibleCount"] = scores.len().into();
+    answer["bestCount"] = best.len().into();
+    answer["chosen"] = json!(&**best[0]);
+    if best.len() <= BEST_NAMED_MAX {
+        answer["best"] = sorted(&best);
+    }
+    if scores.len() > 1 {
+        answer["score"] = highest.into();
+    }
 }
 
 fn step(attempt: &mut Attempt<'_>) -> Value {
