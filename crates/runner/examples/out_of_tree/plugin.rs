@@ -5,8 +5,8 @@
 
 use bayplan_scheduler::cluster::NodeInfo;
 use bayplan_scheduler::framework::{
-    AnyPlugin, Changed, ClusterEvent, Cycle, Dependencies, EventResource, Hint, NodeScore, Plugin, PluginName, Points,
-    PreFilter, Reads, Registration, Registry, Status, action, default_normalize,
+    AnyPlugin, Changed, ClusterEvent, Cycle, Dependencies, EventResource, Hint, NodeScore, Normalization, Plugin,
+    PluginName, Points, PreFilter, Reads, Registration, Registry, Status, action, default_normalize,
 };
 use serde::Deserialize;
 
@@ -46,9 +46,10 @@ impl Plugin for Quiet {
         Points::PRE_FILTER.and(Points::FILTER).and(Points::SCORE)
     }
 
-    fn dependencies(&self) -> Dependencies {
-        // Verdict and score look at the pod and the one node, so the engine may remember them until one of these changes.
-        Dependencies { filter: Reads::Node, score: Reads::Node }
+    fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
+        // Verdict and score look at the number of pods on the one node, so the engine may remember them until it changes.
+        let normalization = Normalization::Highest { reverse: true };
+        Dependencies { filter: Reads::Usage, score: Reads::Usage, normalization, ..Dependencies::NOTHING }
     }
 
     fn events(&self) -> Vec<Registration> {
