@@ -4,12 +4,14 @@
 //!   store.watch(prefix) ──▶ feed: parse labels and selectable fields once ──▶ items (newest state)
 //!                                                                       └──▶ log (recent events, encoded once each)
 //!   watcher: cursor into the log ◀── woken by `changed` ── shares the events' bytes
+//!   narrow watcher (one value of one field) ◀── its own mailbox
 //! ```
 //!
 //! Nothing is ever pushed to a watcher: a slow one just falls behind in the log, and behind the log's floor it goes on
 //! from the store's own history or is told to list again.
 
 mod event;
+mod narrow;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,6 +23,8 @@ use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 
 pub use event::{Event, EventType, Item, line};
+use narrow::Narrow;
+pub use narrow::Subscription;
 
 use crate::resources::Resource;
 
@@ -42,6 +46,7 @@ pub struct Cache {
     end: String,
     state: RwLock<State>,
     changed: watch::Sender<Revision>,
+    narrow: Arc<Narrow>,
 }
 
 #[derive(Default)]
@@ -69,7 +74,7 @@ impl Cache {
     pub fn new(resource: &'static Resource) -> Cache {
         let prefix = format!("/registry/{}/", resource.storage_prefix);
         let end = prefix_end(&prefix);
-        Cache { resource, prefix, end, state: RwLock::default(), changed: watch::channel(0).0 }
+        Cache { resource, prefix, end, state: RwLock::default(), changed: watch::channel(0).0, narrow: Arc::default() }
     }
 
     /// The resource.
@@ -127,6 +132,7 @@ impl Cache {
         state.floor = revision;
         state.applied = revision;
         state.changed = entries.iter().map(|e| e.mod_revision).max().unwrap_or(0).max(state.changed);
+        self.narrow.lose();
         drop(state);
         self.changed.send_replace(revision);
     }
@@ -156,7 +162,10 @@ impl Cache {
             state.applied = change.revision;
             state.changed = change.revision;
             if current.is_some() || previous.is_some() {
-                state.log.push_back(Arc::new(Event::new(change.revision, change.key, current, previous)));
+                let event = Arc::new(Event::new(change.revision, change.key, current, previous));
+                // Under the lock: whoever reads `applied` finds everything up to there delivered.
+                self.narrow.deliver(&event);
+                state.log.push_back(event);
             }
         }
         while state.log.len() > LOG_LIMIT {
@@ -179,6 +188,11 @@ impl Cache {
     /// Wakes when something happened.
     pub fn subscribe(&self) -> watch::Receiver<Revision> {
         self.changed.subscribe()
+    }
+
+    /// Delivers the events of objects that have, or had, this value of a field, and no others.
+    pub fn subscribe_narrow(&self, field: &str, value: &str) -> Subscription {
+        Subscription::new(&self.narrow, field, value)
     }
 
     /// The parsed form of an entry: the cached one when it is the same write, a new one otherwise.

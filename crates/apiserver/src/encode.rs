@@ -8,6 +8,8 @@
 //! The resource version is not stored (it is the store's revision of the write) but spliced in right behind the head.
 //! A list item is everything from `"metadata"` on, a `PartialObjectMetadata` everything up to `metadata_end`.
 
+mod shallow;
+
 use std::sync::LazyLock;
 
 use bayplan_model::status::Status;
@@ -96,6 +98,12 @@ impl Encoded {
             metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
         }
         Ok(object)
+    }
+
+    /// As much of the object as selectors may look at: its metadata, and what is no deeper than `spec.nodeName`.
+    pub fn decode_shallow(&self) -> Result<Value, Status> {
+        shallow::decode(&self.bytes)
+            .map_err(|e| status_errors::internal(format!("a stored object cannot be read: {e}")))
     }
 
     /// The metadata alone, as JSON.

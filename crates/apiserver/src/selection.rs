@@ -1,6 +1,6 @@
 //! Which objects a list or a watch is about: a label selector and a field selector.
 
-use bayplan_model::field_selector::FieldSelector;
+use bayplan_model::field_selector::{FieldSelector, Operator};
 use bayplan_model::label_selector::Selector;
 use bayplan_model::status::Status;
 
@@ -43,8 +43,17 @@ impl Selection {
         self.labels.matches(&item.labels) && self.fields.matches(|field| self.field(item, field))
     }
 
+    /// One field of the stored object that must have one value, if there is such a field.
+    pub fn narrow(&self) -> Option<(&str, &str)> {
+        let requirement = self.fields.requirements().iter().find(|r| r.operator == Operator::Equals)?;
+        Some((self.name(&requirement.field), &requirement.value))
+    }
+
+    fn name<'a>(&'a self, field: &'a str) -> &'a str {
+        self.aliases.iter().find(|(alias, _)| alias == field).map_or(field, |(_, name)| name)
+    }
+
     fn field<'a>(&self, item: &'a Item, field: &str) -> &'a str {
-        let alias = self.aliases.iter().find(|(alias, _)| alias == field);
-        item.field(alias.map_or(field, |(_, name)| name)).unwrap_or_default()
+        item.field(self.name(field)).unwrap_or_default()
     }
 }

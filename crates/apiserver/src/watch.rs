@@ -19,7 +19,7 @@ use rand::RngExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cache::{Cache, Event, EventType, Item, Since};
+use crate::cache::{Cache, Event, EventType, Item, Since, Subscription};
 use crate::negotiation::Transform;
 use crate::registry::{Registry, list};
 use crate::request::ListOptions;
@@ -63,6 +63,10 @@ struct Watcher {
     deadline: Instant,
     pending: VecDeque<Bytes>,
     changed: watch::Receiver<Revision>,
+    /// The mailbox of a watcher of one value of one field.
+    narrow: Option<Subscription>,
+    /// The mailbox has everything after the cursor.
+    caught_up: bool,
     shutdown: watch::Receiver<bool>,
     finished: bool,
 }
@@ -87,6 +91,7 @@ pub(crate) async fn open(
     let (prefix, end) = Registry::bounds(resource, namespace);
     // Subscribed before the state is read: no change in between goes unnoticed.
     let changed = cache.subscribe();
+    let narrow = selection.narrow().map(|(field, value)| cache.subscribe_narrow(field, value));
     let (initial, cursor) = if with_state {
         if let Some(version) = version {
             registry.wait_for(version).await?;
@@ -122,6 +127,8 @@ pub(crate) async fn open(
         deadline: now + lifetime,
         pending: VecDeque::new(),
         changed,
+        narrow,
+        caught_up: false,
         shutdown,
         finished: false,
     };
@@ -183,25 +190,23 @@ impl Watcher {
         if let Source::Cache = self.source {
             // Mark the wake-up seen before looking, so that a change after the look wakes again.
             self.changed.borrow_and_update();
-            match self.cache.since(self.cursor) {
-                Since::Events(events, cursor) => {
-                    for event in events {
-                        self.tell(&event)?;
-                    }
-                    self.cursor = cursor;
-                }
-                Since::TooOld(floor) => return self.go_to_store(floor).await,
+            if let Some(floor) = self.look()? {
+                return self.go_to_store(floor).await;
             }
             if !self.pending.is_empty() {
                 return Ok(());
             }
         }
         let wake = self.wake();
-        let Watcher { source, changed, shutdown, .. } = self;
+        let Watcher { source, changed, narrow, shutdown, .. } = self;
         let waited = async {
-            match source {
-                Source::Cache => changed.changed().await.map(|()| None).map_err(|_| Ended::Feed),
-                Source::Store(feed) => feed.next().await.map(Some).map_err(Ended::Read),
+            match (source, narrow) {
+                (Source::Cache, None) => changed.changed().await.map(|()| None).map_err(|_| Ended::Feed),
+                (Source::Cache, Some(mailbox)) => {
+                    mailbox.filled().await;
+                    Ok(None)
+                }
+                (Source::Store(feed), _) => feed.next().await.map(Some).map_err(Ended::Read),
             }
         };
         let woken = tokio::select! {
@@ -213,10 +218,48 @@ impl Watcher {
             Woken::Feed(Ok(None)) => {}
             Woken::Feed(Ok(Some(changes))) => return self.tell_changes(changes),
             Woken::Feed(Err(Ended::Read(error))) => return Err(self.too_old(error)),
-            Woken::Time => self.on_time(),
+            Woken::Time => {
+                if let (Source::Cache, Some(_)) = (&self.source, &self.narrow) {
+                    // Nothing woke it since its last event, however much happened elsewhere: a bookmark may say so.
+                    self.look()?;
+                }
+                self.on_time();
+            }
             Woken::Feed(Err(Ended::Feed)) | Woken::Stop => self.finished = true,
         }
         Ok(())
+    }
+
+    /// Queues what the cache has after the cursor; the log's floor when the cursor is behind it.
+    fn look(&mut self) -> Result<Option<Revision>, Status> {
+        match self.news() {
+            Since::TooOld(floor) => Ok(Some(floor)),
+            Since::Events(events, cursor) => {
+                for event in events {
+                    self.tell(&event)?;
+                }
+                self.cursor = cursor;
+                Ok(None)
+            }
+        }
+    }
+
+    /// What the cache has after the cursor: from the mailbox, once the log was read up to where the mailbox begins.
+    fn news(&mut self) -> Since {
+        let Some(mailbox) = &self.narrow else { return self.cache.since(self.cursor) };
+        // Asked before the mailbox is emptied: what was applied by now is in it.
+        let applied = self.cache.applied();
+        match mailbox.take() {
+            Some(mut events) if self.caught_up => {
+                events.retain(|event| event.revision() > self.cursor);
+                Since::Events(events, applied.max(self.cursor))
+            }
+            _ => {
+                let since = self.cache.since(self.cursor);
+                self.caught_up = matches!(since, Since::Events(..));
+                since
+            }
+        }
     }
 
     fn wake(&self) -> Instant {
@@ -236,6 +279,7 @@ impl Watcher {
         match self.registry.store().watch(&self.prefix, &self.end, self.cursor).await {
             Ok(feed) => {
                 self.source = Source::Store(feed);
+                self.caught_up = false;
                 Ok(())
             }
             Err(ReadError::Compacted { .. }) => {

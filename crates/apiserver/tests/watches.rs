@@ -62,6 +62,34 @@ async fn objects_enter_and_leave_a_selection() {
 }
 
 #[tokio::test]
+async fn a_watcher_of_one_object_hears_of_it_alone_from_the_version_it_asks_for() {
+    let cluster = cluster().await;
+    let admin = &cluster.admin;
+    let first = admin.create(MAPS, config_map("a", json!({}))).await;
+    admin.create(MAPS, config_map("b", json!({}))).await;
+    let version = first["metadata"]["resourceVersion"].as_str().unwrap();
+    let selection = "watch=1&fieldSelector=metadata.name%3Db";
+    let mut early = admin.watch(&format!("{MAPS}?{selection}&resourceVersion={version}")).await;
+    let mut late = admin.watch(&format!("{MAPS}?{selection}")).await;
+    for watch in [&mut early, &mut late] {
+        assert_eq!(watch.event().await, named("ADDED", "b"));
+    }
+    for round in 0..3 {
+        admin.patch(&format!("{MAPS}/a"), "merge", json!({"data": {"k": round.to_string()}})).await;
+        let (_, patched) = admin.patch(&format!("{MAPS}/b"), "merge", json!({"data": {"k": round.to_string()}})).await;
+        for watch in [&mut early, &mut late] {
+            let event = watch.next().await.unwrap();
+            assert_eq!((&event["type"], &event["object"]), (&json!("MODIFIED"), &patched));
+        }
+    }
+    admin.json("DELETE", &format!("{MAPS}/a"), Value::Null).await;
+    admin.json("DELETE", &format!("{MAPS}/b"), Value::Null).await;
+    for watch in [&mut early, &mut late] {
+        assert_eq!(watch.event().await, named("DELETED", "b"));
+    }
+}
+
+#[tokio::test]
 async fn initial_events_end_with_a_bookmark() {
     let cluster = cluster().await;
     let admin = &cluster.admin;

@@ -39,7 +39,7 @@ impl Item {
         let (metadata, fields) = if selectable.is_empty() {
             (encoded.decode_metadata()?, Vec::new())
         } else {
-            let mut object = encoded.decode(None)?;
+            let mut object = encoded.decode_shallow()?;
             let fields = selectable
                 .iter()
                 .map(|field| (*field, strategy.field_value(&object, field).unwrap_or_default()))

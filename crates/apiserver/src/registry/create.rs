@@ -27,16 +27,18 @@ impl Registry {
 
     /// The part of a create behind mutating admission.
     pub(super) async fn create_admitted(&self, call: Call<'_>, object: Value, code: u16) -> Result<Answer, Status> {
-        let generate = metadata::text(&object, "name").is_empty();
+        if !metadata::text(&object, "name").is_empty() {
+            return self.create_named(call, object, code).await;
+        }
         let prefix = metadata::text(&object, "generateName").to_owned();
         for attempt in 1.. {
             let mut candidate = object.clone();
-            if generate && !prefix.is_empty() {
+            if !prefix.is_empty() {
                 let name = metadata::generate_name(&prefix);
                 metadata::of(&mut candidate).insert("name".to_owned(), Value::String(name));
             }
             match self.create_named(call, candidate, code).await {
-                Err(status) if generate && status.is("AlreadyExists") => {
+                Err(status) if status.is("AlreadyExists") => {
                     if attempt < GENERATE_ATTEMPTS {
                         continue;
                     }

@@ -119,7 +119,10 @@ impl Registry {
         warnings.extend(strategy.warnings(new, Some(old)));
         self.plugins.validate(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
         let _allocated = self.allocate_service(&call, new).await?;
-        Ok(self.swap(call, key, entry, old, new).await?.map(|answer| answer.with_warnings(warnings)))
+        Ok(self
+            .swap(call, key, entry, metadata::deleting(old), new)
+            .await?
+            .map(|answer| answer.with_warnings(warnings)))
     }
 
     /// Changes an object in place without the rules of an update: what bindings do.
@@ -131,23 +134,23 @@ impl Registry {
         let key = Self::key(call.resource, call.namespace, call.name);
         loop {
             let entry = self.entry(&key).await?.ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
-            let old = self.decoded(call.resource, &entry)?;
-            let mut new = old.clone();
-            change(&mut new)?;
-            if let Some(answer) = self.swap(call, &key, &entry, &old, &new).await? {
+            let mut object = self.decoded(call.resource, &entry)?;
+            let deleting = metadata::deleting(&object);
+            change(&mut object)?;
+            if let Some(answer) = self.swap(call, &key, &entry, deleting, &object).await? {
                 return Ok(answer);
             }
         }
     }
 
-    /// Writes the new state over the old one: not at all when nothing changed, as a removal when nothing holds a
-    /// deleted object any more. `None` when another writer was faster.
+    /// Writes the new state over the old one: not at all when nothing changed, as a removal when nothing holds an object
+    /// any more that was being deleted. `None` when another writer was faster.
     pub(super) async fn swap(
         &self,
         call: Call<'_>,
         key: &str,
         entry: &Entry,
-        old: &Value,
+        deleting: bool,
         new: &Value,
     ) -> Result<Option<Answer>, Status> {
         let encoded = self.encode(call.resource, new);
@@ -155,7 +158,7 @@ impl Registry {
             let shown = super::conversion::view(call.resource, encoded.clone())?;
             Ok(Some(Answer::object(200, call.resource, shown, Some(revision))))
         };
-        if deletion_complete(call.resource, old, new) {
+        if deleting && deletion_complete(call.resource, new) {
             if call.dry_run {
                 return answer(entry.mod_revision);
             }
@@ -190,10 +193,9 @@ fn check_identity(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
     check_namespace(call.resource, call.namespace, object)
 }
 
-/// True when an object that was already being deleted has nothing left to wait for.
-fn deletion_complete(resource: &'static crate::resources::Resource, old: &Value, new: &Value) -> bool {
-    metadata::deleting(old)
-        && metadata::finalizers(new).is_empty()
+/// True when an object that is being deleted has nothing left to wait for.
+fn deletion_complete(resource: &'static crate::resources::Resource, new: &Value) -> bool {
+    metadata::finalizers(new).is_empty()
         && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && (resource.kind != "Namespace" || new["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))
 }
