@@ -133,6 +133,16 @@ pub(crate) struct Bench {
     /// Engine mode: also time what the cluster answers (pods seen on their nodes, victims that are gone).
     #[arg(long)]
     pub(crate) confirmations: bool,
+    /// End-to-end mode: offer so many pods per second instead of as many as the API server takes.
+    #[arg(long, value_name = "PODS/S", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
+    /// End-to-end mode: an API server to measure against [default: one in this process, on a durable store]. It should be empty;
+    /// what is created is left there.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// With --kubeconfig: measure the scheduler that runs there instead of bringing one.
+    #[arg(long, requires = "kubeconfig")]
+    pub(crate) external_scheduler: bool,
     /// Print a table, or JSON with one object per run.
     #[arg(short, long, value_enum, default_value_t = BenchOutput::Table)]
     pub(crate) output: BenchOutput,
@@ -151,6 +161,8 @@ pub(crate) struct Bench {
 pub(crate) enum BenchMode {
     /// Queue, decision and assume, without an API server.
     Engine,
+    /// From creating a pod to seeing it bound, over an API server.
+    E2e,
 }
 
 impl BenchMode {
@@ -158,6 +170,7 @@ impl BenchMode {
     pub(crate) fn name(self) -> &'static str {
         match self {
             BenchMode::Engine => "engine",
+            BenchMode::E2e => "e2e",
         }
     }
 }
@@ -172,6 +185,11 @@ fn capacity(text: &str) -> Result<String, String> {
     let quantity: bayplan_model::quantity::Quantity =
         text.parse().map_err(|_| "not a quantity such as 8, 500m or 32Gi".to_owned())?;
     if quantity.sign() > 0 { Ok(quantity.to_string()) } else { Err("must be more than zero".into()) }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "not a number such as 1000".to_owned())?;
+    if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("must be more than zero".into()) }
 }
 
 fn delay(text: &str) -> Result<SignedDuration, String> {

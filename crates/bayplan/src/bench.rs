@@ -5,15 +5,20 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use bayplan_bench::e2e::{self, Embedded};
 use bayplan_bench::report::{Run, grouped, table};
 use bayplan_bench::trace::Trace;
 use bayplan_bench::workload::{self, Workload};
 use bayplan_bench::{engine, plot};
+use bayplan_client::Client;
 
 use crate::args::{Bench, BenchMode, BenchOutput};
 
 /// How often progress is told: on a terminal the line is written over, elsewhere every line stays.
 const TOLD_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Nodes and pods of the Deployment unless told otherwise.
+const DEPLOYMENT_SIZE: (usize, usize) = (5_000, 10_000);
 
 /// Measures what was asked for, and prints it.
 pub(crate) async fn run(args: Bench) -> Result<()> {
@@ -56,10 +61,45 @@ fn list(out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
+/// What is measured.
+#[derive(Clone, Copy)]
+enum What {
+    Workload(&'static Workload),
+    /// A Deployment until all its pods run; end to end only.
+    Deployment,
+    Trace,
+}
+
+impl What {
+    fn named(name: &str, mode: BenchMode) -> Result<Self> {
+        match name.eq_ignore_ascii_case(e2e::DEPLOYMENT) {
+            true if mode == BenchMode::E2e => Ok(What::Deployment),
+            true => bail!("a Deployment is measured with --mode e2e"),
+            false => Ok(What::Workload(workload::find(name)?)),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            What::Workload(workload) => &workload.name,
+            What::Deployment => e2e::DEPLOYMENT,
+            What::Trace => "Trace",
+        }
+    }
+
+    /// How many nodes, and pods on so many nodes, unless told otherwise.
+    fn nodes(self) -> usize {
+        if let What::Workload(workload) = self { workload.nodes } else { DEPLOYMENT_SIZE.0 }
+    }
+
+    fn pods(self, nodes: usize) -> usize {
+        if let What::Workload(workload) = self { workload.pods_on(nodes) } else { DEPLOYMENT_SIZE.1 }
+    }
+}
+
 /// One run of one workload.
 struct Job {
-    /// None replays the trace.
-    workload: Option<&'static Workload>,
+    what: What,
     nodes: usize,
     pods: usize,
     seed: u64,
@@ -68,18 +108,22 @@ struct Job {
 fn jobs(args: &Bench) -> Result<Vec<Job>> {
     let seeds = || args.seed..args.seed + u64::from(args.runs);
     if !args.trace.is_empty() {
-        return Ok(seeds().map(|seed| Job { workload: None, nodes: 0, pods: 0, seed }).collect());
+        return Ok(seeds().map(|seed| Job { what: What::Trace, nodes: 0, pods: 0, seed }).collect());
     }
-    let workloads: Vec<&Workload> = match args.workloads.as_slice() {
-        [] => workload::all().iter().collect(),
-        names => names.iter().map(|name| workload::find(name)).collect::<Result<_, _>>()?,
+    let whats: Vec<What> = match args.workloads.as_slice() {
+        [] if args.mode == BenchMode::E2e => ["SchedulingBasic", e2e::DEPLOYMENT]
+            .iter()
+            .map(|name| What::named(name, args.mode))
+            .collect::<Result<_>>()?,
+        [] => workload::all().iter().map(What::Workload).collect(),
+        names => names.iter().map(|name| What::named(name, args.mode)).collect::<Result<_>>()?,
     };
     let mut jobs = Vec::new();
-    for workload in workloads {
-        let sizes = if args.nodes.is_empty() { vec![workload.nodes] } else { args.nodes.clone() };
+    for what in whats {
+        let sizes = if args.nodes.is_empty() { vec![what.nodes()] } else { args.nodes.clone() };
         for nodes in sizes {
-            let pods = args.pods.unwrap_or_else(|| workload.pods_on(nodes));
-            jobs.extend(seeds().map(|seed| Job { workload: Some(workload), nodes, pods, seed }));
+            let pods = args.pods.unwrap_or_else(|| what.pods(nodes));
+            jobs.extend(seeds().map(|seed| Job { what, nodes, pods, seed }));
         }
     }
     Ok(jobs)
@@ -87,14 +131,42 @@ fn jobs(args: &Bench) -> Result<Vec<Job>> {
 
 impl Job {
     fn name(&self) -> &str {
-        self.workload.map_or("Trace", |workload| &workload.name)
+        self.what.name()
     }
 
     /// Runs it here.
     async fn run(&self, args: &Bench) -> Result<Run> {
         match args.mode {
             BenchMode::Engine => self.run_engine(args),
+            BenchMode::E2e => self.run_e2e(args).await,
         }
+    }
+
+    async fn run_e2e(&self, args: &Bench) -> Result<Run> {
+        let mut progress = Progress::new(self.name());
+        let mut tell = |what: &str, done: usize, of: usize| progress.tell(what, done, of);
+        let Job { nodes, pods, seed, .. } = *self;
+        let options = e2e::Options { nodes, pods, rate: args.rate, external_scheduler: args.external_scheduler, seed };
+        let run = match (self.what, &args.kubeconfig) {
+            (What::Trace, _) => bail!("a trace is replayed in engine mode only"),
+            (What::Workload(workload), Some(path)) => {
+                let client = Client::from_kubeconfig(Some(path), None).await?;
+                let cluster = e2e::Cluster { admin: client.clone(), scheduler: client };
+                e2e::run(workload, &options, &cluster, &mut tell).await
+            }
+            (What::Deployment, Some(_)) => bail!("the Deployment is measured on the embedded cluster only"),
+            (what, None) => {
+                let embedded = Embedded::start().await?;
+                let run = match what {
+                    What::Workload(workload) => e2e::run(workload, &options, &embedded.cluster(), &mut tell).await,
+                    _ => e2e::run_deployment(&options, &embedded, &mut tell).await,
+                };
+                embedded.stop().await;
+                run
+            }
+        };
+        progress.end();
+        Ok(run?)
     }
 
     fn run_engine(&self, args: &Bench) -> Result<Run> {
@@ -102,10 +174,10 @@ impl Job {
         let Job { nodes, pods, seed, .. } = *self;
         let options = engine::Options { nodes, pods, seed, confirmations: args.confirmations };
         let mut tell = |what: &str, done: usize, of: usize| progress.tell(what, done, of);
-        let run = match (self.workload, args.trace.as_slice()) {
-            (Some(workload), _) => engine::run(workload, &options, &mut tell),
-            (None, [nodes, pods]) => engine::run_trace(&Trace::read(nodes, pods)?, &options, &mut tell),
-            (None, _) => bail!("--trace takes two files: nodes and pods"),
+        let run = match (self.what, args.trace.as_slice()) {
+            (What::Workload(workload), _) => engine::run(workload, &options, &mut tell),
+            (_, [nodes, pods]) => engine::run_trace(&Trace::read(nodes, pods)?, &options, &mut tell),
+            _ => bail!("--trace takes two files: nodes and pods"),
         };
         progress.end();
         Ok(run?)
@@ -126,11 +198,20 @@ impl Job {
         if args.confirmations {
             child.arg("--confirmations");
         }
-        match self.workload {
-            Some(workload) => {
-                child.args([&workload.name, "--nodes", &self.nodes.to_string(), "--pods", &self.pods.to_string()]);
+        if let Some(rate) = args.rate {
+            child.args(["--rate", &rate.to_string()]);
+        }
+        if let Some(path) = &args.kubeconfig {
+            child.arg("--kubeconfig").arg(path);
+        }
+        if args.external_scheduler {
+            child.arg("--external-scheduler");
+        }
+        match self.what {
+            What::Trace => drop(child.arg("--trace").args(&args.trace)),
+            what => {
+                child.args([what.name(), "--nodes", &self.nodes.to_string(), "--pods", &self.pods.to_string()]);
             }
-            None => drop(child.arg("--trace").args(&args.trace)),
         }
         let output = child.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("cannot start a run")?;
         if !output.status.success() {

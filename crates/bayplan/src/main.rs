@@ -14,6 +14,11 @@ use args::{Cli, Command};
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
+/// Requests and events are many small objects that one thread makes and another drops; with the system's allocator a third of
+/// the time from create to bound went into that (docs/benchmarks.md).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match start_logging(&cli.log).and_then(|()| run(cli.command)) {

@@ -205,7 +205,7 @@ impl<'p> World<'p> {
             if i % BATCH == 0 {
                 (self.progress)("nodes", i, count);
             }
-            if let Template::Node(template) = templates[i % templates.len()] {
+            if let Template::Node(_, template) = templates[i % templates.len()] {
                 let version = self.next_version();
                 let number = self.numbers.0;
                 self.numbers.0 += 1;
@@ -222,7 +222,7 @@ impl<'p> World<'p> {
         let templates = templates.named(&pods.templates, "pod-default");
         (0..count)
             .filter_map(|i| {
-                let Template::Pod(template) = templates[i % templates.len()] else { return None };
+                let Template::Pod(_, template) = templates[i % templates.len()] else { return None };
                 let version = self.next_version();
                 self.numbers.1 += 1;
                 Some(objects::pod(pods, template, self.numbers.1, version))
@@ -442,11 +442,11 @@ impl Churn {
         for name in &meanwhile.recreate {
             for template in templates.named(std::slice::from_ref(name), "") {
                 recreated.push(match template {
-                    Template::Node(node) => {
+                    Template::Node(_, node) => {
                         let nodes = Nodes { name: Some("churned".into()), ..Nodes::default() };
                         objects::node(&nodes, node, usize::MAX >> 32, 1).swap_remove(0)
                     }
-                    Template::Pod(pod) => {
+                    Template::Pod(_, pod) => {
                         let pods = Pods { namespace: "churn".into(), ..Pods::default() };
                         Object::Pod(objects::pod(&pods, pod, usize::MAX >> 32, 1).pod)
                     }

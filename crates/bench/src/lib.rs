@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   workloads.yaml ─▶ workload (steps) ─▶ plan (one object after the other) ─┬─▶ engine: straight into the scheduler's core
-//!   trace files ────▶                                                        └─▶ JSON, for any API server
+//!   trace files ────▶                                                        └─▶ e2e: JSON, over an API server
 //!                                                     measurement (latencies, processor time, memory) ─▶ report, plot
 //! ```
 
+pub mod e2e;
 pub mod engine;
 pub mod measurement;
 mod mixed;

@@ -20,10 +20,10 @@ const CSI_DRIVER: &str = "ebs.csi.aws.com";
 /// The driver of devices.
 const DEVICE_DRIVER: &str = "test-driver.cdi.k8s.io";
 
-/// One template, decoded.
+/// One template, as JSON and decoded.
 pub(crate) enum Template {
-    Pod(Box<Pod>),
-    Node(Box<Node>),
+    Pod(Value, Box<Pod>),
+    Node(Value, Box<Node>),
     Other(Value),
 }
 
@@ -71,9 +71,12 @@ fn decoded(value: Value) -> Template {
             // What the API server fills in.
             pod.spec.scheduler_name = "default-scheduler".into();
             pod.status.phase = "Pending".into();
-            Template::Pod(Box::new(pod))
+            Template::Pod(value, Box::new(pod))
         }
-        Some("Node") => Template::Node(Box::new(view(&value))),
+        Some("Node") => {
+            let node = view(&value);
+            Template::Node(value, Box::new(node))
+        }
         _ => Template::Other(value),
     }
 }
@@ -131,6 +134,49 @@ fn resource_slice(node: &str, devices: usize) -> Value {
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}, "devices": devices,
         },
     })
+}
+
+/// A node as JSON, and its CSI driver if it has one.
+pub(crate) fn node_json(nodes: &Nodes, template: &Value, number: usize) -> (Value, Option<Value>) {
+    let name = nodes.name.clone().unwrap_or_else(|| format!("node-{number:07}"));
+    let mut node = template.clone();
+    node["metadata"]["name"] = name.as_str().into();
+    node["metadata"]["labels"][LABEL_HOSTNAME] = name.as_str().into();
+    node["metadata"]["labels"][LABEL_ZONE] = zone(nodes, number).into();
+    (node, nodes.csi_volumes_max.map(|count| csi_node(&name, count)))
+}
+
+/// The priorities templates use; a pod's priority comes from a class.
+pub(crate) const PRIORITIES: [i64; 1] = [10];
+
+/// The class of a priority.
+pub(crate) fn priority_class(value: i64) -> String {
+    format!("bench-{value}")
+}
+
+/// A pod as JSON, the way a user writes it.
+pub(crate) fn pod_json(pods: &Pods, template: &Value, number: usize) -> Value {
+    let mut pod = template.clone();
+    pod["metadata"]["name"] = format!("pod-{number:08}").into();
+    let priority = pod["spec"].as_object_mut().and_then(|spec| spec.remove("priority"));
+    if let Some(value) = priority.as_ref().and_then(Value::as_i64) {
+        pod["spec"]["priorityClassName"] = priority_class(value).into();
+    }
+    if pods.with == Some(With::CsiVolume) {
+        let claim = json!({"claimName": format!("pvc-{number:08}")});
+        pod["spec"]["volumes"] = json!([{"name": "vol", "persistentVolumeClaim": claim}]);
+    }
+    pod
+}
+
+/// The object without what only a server gives it.
+pub(crate) fn without_uids(mut object: Value) -> Value {
+    for path in ["/metadata", "/spec/claimRef"] {
+        if let Some(fields) = object.pointer_mut(path).and_then(Value::as_object_mut) {
+            fields.remove("uid");
+        }
+    }
+    object
 }
 
 /// A pod and what it needs.

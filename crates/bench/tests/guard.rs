@@ -1,0 +1,56 @@
+//! Guards the shape of the costs, not their size: each promise is a ratio of two measurements of the same run, in processor time,
+//! so that a slow or busy machine does not change it. Not part of the ordinary tests:
+//!
+//! ```sh
+//! cargo test --release -p bayplan-bench --test guard -- --ignored --test-threads=1
+//! ```
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+use bayplan_bench::engine::{Options, run};
+use bayplan_bench::workload;
+
+/// Each is measured so often, and the best counts: noise only ever adds.
+const RUNS: u64 = 5;
+
+/// Processor microseconds of one pod.
+fn cost(name: &str, nodes: usize, pods: usize, confirmations: bool) -> f64 {
+    let workload = workload::find(name).unwrap();
+    let once = |seed| {
+        let options = Options { nodes, pods, seed, confirmations };
+        let run = run(workload, &options, &mut |_, _, _| {}).unwrap();
+        1e6 * run.cpu_seconds / pods as f64
+    };
+    (1..=RUNS).map(once).fold(f64::INFINITY, f64::min)
+}
+
+#[track_caller]
+fn at_most(what: &str, cost: f64, base: f64, ratio: f64) {
+    let measured = cost / base;
+    assert!(measured <= ratio, "{what}: {cost:.2} µs against {base:.2} µs a pod, {measured:.2} times as much");
+}
+
+#[test]
+#[ignore = "a benchmark"]
+fn ten_times_the_nodes_cost_a_pod_at_most_twice_as_much() {
+    for name in ["SchedulingBasic", "NodeAffinity", "TopologySpreading", "PodAffinity", "PodAntiAffinity"] {
+        let (few, many) = (cost(name, 5_000, 2_000, false), cost(name, 50_000, 2_000, false));
+        at_most(name, many, few, 2.0);
+    }
+}
+
+#[test]
+#[ignore = "a benchmark"]
+fn unschedulable_pods_that_wait_cost_the_others_next_to_nothing() {
+    let (alone, beside) = (cost("SchedulingBasic", 5_000, 10_000, false), cost("Unschedulable", 5_000, 10_000, false));
+    at_most("10,000 unschedulable pods in the queue", beside, alone, 1.2);
+}
+
+#[test]
+#[ignore = "a benchmark"]
+fn constraints_cost_a_pod_at_most_ten_plain_pods() {
+    let plain = cost("SchedulingBasic", 5_000, 2_000, false);
+    for name in ["TopologySpreading", "DefaultTopologySpreading", "PodAffinity", "PodAntiAffinity", "Mixed200"] {
+        at_most(name, cost(name, 5_000, 2_000, false), plain, 10.0);
+    }
+}
