@@ -20,12 +20,16 @@ use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::{ClientConnection, Configuration};
 use bayplan_scheduler::cycle::select::{Dice, TieBreak};
 use bayplan_scheduler::effect::{Effect, Shell};
+use bayplan_scheduler::extender::Extender;
 use bayplan_scheduler::framework::{Registry, Timer};
 use bayplan_scheduler::scheduler::{self, Input, Scheduler};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::extender::{self, HttpExtender, whole};
 
 /// Bindings in flight at once. Each is one small request; more only moves the queue into the API server.
 const BINDINGS_MAX: usize = 128;
@@ -42,9 +46,9 @@ pub enum Error {
     /// The profiles cannot be built.
     #[error(transparent)]
     Profiles(#[from] scheduler::Error),
-    /// The configuration asks for extenders.
-    #[error("extenders are not supported yet: remove `extenders` from the configuration")]
-    Extenders,
+    /// An extender cannot be used.
+    #[error(transparent)]
+    Extender(#[from] extender::Error),
     /// Another process leads, or nobody can tell: we must not go on.
     #[error("leader election lost")]
     LeaseLost,
@@ -165,11 +169,12 @@ pub async fn run_scheduler(
     config: SchedulerConfig,
     mut shutdown: watch::Receiver<bool>,
 ) -> Result<(), Error> {
-    if !config.configuration.extenders.is_empty() {
-        return Err(Error::Extenders);
+    let mut extenders: Vec<Arc<dyn Extender>> = Vec::new();
+    for extender in &config.configuration.extenders {
+        extenders.push(Arc::new(HttpExtender::new(extender.clone())?));
     }
     let ties = TieBreak::Random(Dice::new(config.seed));
-    let scheduler = Scheduler::new(&config.configuration, &config.registry, ties)?;
+    let scheduler = Scheduler::with_extenders(&config.configuration, &config.registry, extenders, ties)?;
     let mut elector = config.leader_election.clone().map(|rules| {
         let component = config.configuration.profiles.iter().find_map(|p| p.scheduler_name.as_deref());
         let recorder = EventRecorder::core(&client, component.unwrap_or_default());
@@ -198,7 +203,7 @@ async fn elect_and_work(
     }
     let (inputs, mut events) = mpsc::unbounded_channel();
     let outside = Arc::new(Outside::new(client, config, inputs.clone()));
-    let informers = start_informers(client, &inputs).await;
+    let informers = start_informers(client, &inputs, !config.configuration.extenders.is_empty()).await;
     for informer in &informers {
         informer.synced().await;
     }
@@ -209,8 +214,14 @@ async fn elect_and_work(
     if !config.configuration.delay_cache_until_active {
         stand_by(&mut scheduler, &mut events, elector).await;
     }
+    // On a task of its own: an extender may hold it up for longer than a lease lasts.
+    let mut owner = JoinSet::new();
+    owner.spawn(own(scheduler, events, outside));
     tokio::select! {
-        () = own(scheduler, events, outside) => Ok(()),
+        ended = owner.join_next() => match ended {
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            _ => Ok(()),
+        },
         () = elector.hold() => Err(Error::LeaseLost),
     }
 }
@@ -276,22 +287,29 @@ fn start(effect: Effect, outside: &Arc<Outside>) {
 }
 
 /// Starts a watch for every kind the scheduler reads. Kinds the server does not have are left out: a small API
-/// server without them is no reason not to place pods.
-async fn start_informers(client: &Client, inputs: &mpsc::UnboundedSender<Input>) -> Vec<informer::Handle> {
+/// server without them is no reason not to place pods. Pods and nodes are kept whole for extenders.
+async fn start_informers(
+    client: &Client,
+    inputs: &mpsc::UnboundedSender<Input>,
+    extended: bool,
+) -> Vec<informer::Handle> {
     let mut informers = Vec::new();
     macro_rules! watch {
-        ($($group:literal $version:literal $plural:literal => $variant:ident;)*) => {$(
+        ($($group:literal $version:literal $plural:literal => $variant:ident $(or $whole:path)?;)*) => {$(
             let resource = Resource::new($group, $version, $plural);
             if is_served(client, &resource).await {
                 let scope = scope(&resource);
-                informers.push(start_informer(client, scope, inputs, Object::$variant));
+                informers.push(match extended {
+                    $(true => start_informer(client, scope, inputs, $whole),)?
+                    _ => start_informer(client, scope, inputs, Object::$variant),
+                });
             } else {
                 tracing::warn!(resource = $plural, "the API server does not have it; going on without");
             }
         )*};
     }
     watch! {
-        "" "v1" "nodes" => Node;
+        "" "v1" "nodes" => Node or whole::node;
         "" "v1" "namespaces" => Namespace;
         "" "v1" "services" => Service;
         "" "v1" "replicationcontrollers" => ReplicationController;
@@ -308,7 +326,7 @@ async fn start_informers(client: &Client, inputs: &mpsc::UnboundedSender<Input>)
         "resource.k8s.io" "v1" "resourceclaims" => ResourceClaim;
         "resource.k8s.io" "v1" "resourceslices" => ResourceSlice;
         "resource.k8s.io" "v1" "deviceclasses" => DeviceClass;
-        "" "v1" "pods" => Pod;
+        "" "v1" "pods" => Pod or whole::pod;
     }
     informers
 }

@@ -1,0 +1,196 @@
+//! Extenders over HTTP: what the scheduler asks of a service outside, as `POST <urlPrefix>/<verb>`.
+//!
+//! ```text
+//!   scheduler core ──Extender──▶ HttpExtender ──wire (text)──▶ connection (kube's HTTP and TLS) ──▶ the service
+//! ```
+
+mod connection;
+pub(crate) mod whole;
+mod wire;
+
+use std::collections::BTreeMap;
+
+use bayplan_scheduler::cluster::{NodeInfo, PodInfo};
+use bayplan_scheduler::config::ExtenderConfig;
+use bayplan_scheduler::cycle::preempt::Candidate;
+use bayplan_scheduler::extender::{Error as Failure, Extender, Filtered, HostPriority, MetaVictims};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::header::CONTENT_TYPE;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use kube::client::Body;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Longest answer that is read: 15,000 whole nodes of 32 KiB, three times the largest cluster upstream supports.
+const ANSWER_BYTES_MAX: usize = 15_000 * 32 * 1024;
+
+/// Why an extender cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("couldn't build extenders: {url}: {reason}")]
+pub struct Error {
+    /// Its URL.
+    url: String,
+    /// What is wrong with it.
+    #[source]
+    reason: Reason,
+}
+
+/// What is wrong with the configuration of an extender.
+#[derive(Debug, thiserror::Error)]
+pub enum Reason {
+    /// The URL is none.
+    #[error("not a URL with scheme http or https")]
+    Url,
+    /// A CA was given and is not to be used.
+    #[error("specifying a root certificates file with the insecure flag is not allowed")]
+    InsecureWithCa,
+    /// A file cannot be read.
+    #[error("{file}: {error}")]
+    File {
+        /// The file.
+        file: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// A field is not base64.
+    #[error("tlsConfig.{field}: {error}")]
+    Base64 {
+        /// The field.
+        field: &'static str,
+        /// Where it is none.
+        error: base64::DecodeError,
+    },
+    /// The CA is no PEM.
+    #[error("unable to load root certificates: unable to parse bytes as PEM block")]
+    Ca,
+    /// The certificates do not work.
+    #[error("{0}")]
+    Tls(Box<kube::Error>),
+    /// The scheduler would stand still on its only thread.
+    #[error("extenders need a runtime of several threads")]
+    Runtime,
+}
+
+/// One extender, spoken to over HTTP.
+pub struct HttpExtender {
+    config: ExtenderConfig,
+    client: kube::Client,
+    runtime: Handle,
+}
+
+impl HttpExtender {
+    /// Prepares the connection; nothing is asked yet. Must be called inside a tokio runtime of several threads: the
+    /// scheduler waits for answers on one of them.
+    pub fn new(config: ExtenderConfig) -> Result<Self, Error> {
+        let failed = |reason| Error { url: config.url_prefix.clone(), reason };
+        let runtime = Handle::current();
+        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            return Err(failed(Reason::Runtime));
+        }
+        let connection = connection::of(&config).map_err(failed)?;
+        let client = kube::Client::try_from(connection).map_err(|error| failed(Reason::Tls(Box::new(error))))?;
+        Ok(HttpExtender { config, client, runtime })
+    }
+
+    /// Asks and waits, on a thread that may be held up.
+    fn wait<T>(&self, asking: impl Future<Output = T>) -> T {
+        tokio::task::block_in_place(|| self.runtime.block_on(asking))
+    }
+
+    /// Sends what is asked; only 200 is an answer.
+    async fn send(&self, verb: &str, body: String) -> Result<Bytes, Failure> {
+        let url = format!("{}/{verb}", self.config.url_prefix.trim_end_matches('/'));
+        let post = |reason: &str| Failure::Failed(format!("Post {url:?}: {reason}"));
+        let request = Request::post(format!("/{verb}"))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Body::from(body.into_bytes()))
+            .map_err(|error| post(&error.to_string()))?;
+        let exchange = async {
+            let answer = self.client.send(request).await.map_err(|error| post(&deepest(&error)))?;
+            if answer.status() != StatusCode::OK {
+                let code = answer.status().as_u16();
+                return Err(Failure::Failed(format!("failed {verb} with extender at URL {url}, code {code}")));
+            }
+            let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+            Ok(body.map_err(|error| post(&deepest(&*error)))?.to_bytes())
+        };
+        tokio::time::timeout(self.config.timeout(), exchange)
+            .await
+            .unwrap_or_else(|_| Err(post("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")))
+    }
+
+    /// Asks while a pod is being placed.
+    fn ask<T>(
+        &self,
+        verb: &str,
+        body: Result<String, wire::Error>,
+        read: impl FnOnce(&[u8]) -> Result<T, wire::Error>,
+    ) -> Result<T, Failure> {
+        let answer = self.wait(self.send(verb, body?))?;
+        Ok(read(&answer)?)
+    }
+
+    /// Says in the log what is not said to the pod.
+    fn told<T>(&self, answer: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(error) = &answer
+            && self.config.ignorable
+        {
+            let extender = self.config.name();
+            tracing::info!(extender, %error, "Skipping extender as it returned error and has ignorable flag set");
+        }
+        answer
+    }
+}
+
+/// The innermost cause, which says what happened rather than where.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+impl From<wire::Error> for Failure {
+    fn from(error: wire::Error) -> Self {
+        Failure::Failed(error.to_string())
+    }
+}
+
+impl Extender for HttpExtender {
+    fn config(&self) -> &ExtenderConfig {
+        &self.config
+    }
+
+    fn filter(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Filtered, Failure> {
+        let cached = self.config.node_cache_capable;
+        let body = wire::arguments(pod, nodes, cached);
+        self.told(self.ask(&self.config.filter_verb, body, |answer| wire::filtered(answer, cached)))
+    }
+
+    fn prioritize(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Vec<HostPriority>, Failure> {
+        let body = wire::arguments(pod, nodes, self.config.node_cache_capable);
+        let answer = self.ask(&self.config.prioritize_verb, body, wire::priorities);
+        if let Err(error) = &answer {
+            tracing::debug!(extender = self.config.name(), %error, "No score given by this extender");
+        }
+        answer
+    }
+
+    fn process_preemption(
+        &self,
+        pod: &PodInfo,
+        candidates: &[Candidate],
+    ) -> Result<BTreeMap<String, MetaVictims>, Failure> {
+        let body = wire::preemption(pod, candidates, self.config.node_cache_capable);
+        self.told(self.ask(&self.config.preempt_verb, body, wire::victims))
+    }
+
+    fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            let answer = self.send(&self.config.bind_verb, wire::binding(pod, node)).await;
+            self.told(answer.and_then(|answer| Ok(wire::bound(&answer)?)))
+        })
+    }
+}
