@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{Cluster, PodInfo};
-use crate::framework::{Changed, ClusterEvent, Cycle, Hint, PluginName, Points, Status};
+use crate::framework::{AnyPlugin, Changed, ClusterEvent, Cycle, Hint, PluginName, Points, Status};
 use crate::profile::Profile;
-use crate::queue::{Happening, Judge, QueuedPod, Requeue};
+use crate::queue::{Asks, Happening, Judge, QueuedPod, Requeue, SortKey};
 
 /// Asks the profiles' plugins about pods in the queue.
 pub(crate) struct Profiles<'a> {
@@ -29,9 +29,10 @@ impl Profiles<'_> {
 impl Judge for Profiles<'_> {
     fn pre_enqueue(&self, pod: &PodInfo, first: Option<PluginName>) -> Status {
         let Some(profile) = self.of(pod) else { return Status::SUCCESS };
-        let mut plugins: Vec<_> = profile.at(Points::PRE_ENQUEUE).iter().map(|&at| profile.plugin(at)).collect();
-        plugins.sort_by_key(|plugin| Some(plugin.name()) != first);
-        let mut answers = plugins.into_iter().map(|plugin| plugin.pre_enqueue(&self.cycle(pod)));
+        let plugins = || profile.at(Points::PRE_ENQUEUE).iter().map(|&at| profile.plugin(at));
+        let is_first = |plugin: &&AnyPlugin| Some(plugin.name()) == first;
+        let in_order = plugins().filter(is_first).chain(plugins().filter(|plugin| !is_first(plugin)));
+        let mut answers = in_order.map(|plugin| plugin.pre_enqueue(&self.cycle(pod)));
         answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS)
     }
 
@@ -56,7 +57,7 @@ impl Judge for Profiles<'_> {
     }
 
     fn anyone_listens(&self, event: &ClusterEvent) -> bool {
-        self.profiles.iter().any(|profile| profile.all_registrations().any(|r| r.event.covers(event)))
+        self.profiles.iter().any(|profile| profile.hears_of(event))
     }
 
     fn listens(&self, pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool {
@@ -66,5 +67,19 @@ impl Judge for Profiles<'_> {
 
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         self.profiles.first().is_some_and(|profile| profile.queue_sort().less(a, b))
+    }
+
+    fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
+        self.profiles.first()?.queue_sort().sort_key(pod)
+    }
+
+    fn asks(&self, pod: &QueuedPod, event: &ClusterEvent) -> Asks {
+        let Some(profile) = self.of(&pod.info) else { return Asks::Nobody };
+        let rejecting = pod.unschedulable_plugins.iter().chain(&pod.pending_plugins);
+        let asked = rejecting.filter_map(|name| profile.registrations(name)).flat_map(|(plugin, registrations)| {
+            let heard = registrations.iter().filter(|r| r.event.covers(event));
+            heard.map(|r| if r.asks && !plugin.hint_reads_shape(event) { Asks::Pod } else { Asks::Shape })
+        });
+        asked.max().unwrap_or(Asks::Nobody)
     }
 }

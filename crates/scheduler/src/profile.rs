@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::config::{PluginSet, Plugins, ProfileConfig};
 use crate::extender::{EXTENDER, Extender, Extenders, Rejections};
-use crate::framework::{AnyPlugin, MAX_NODE_SCORE, PluginName, Points, Registration, Registry};
+use crate::framework::{AnyPlugin, ClusterEvent, MAX_NODE_SCORE, PluginName, Points, Registration, Registry};
 
 /// Why a profile cannot be built.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -99,6 +99,8 @@ pub struct Profile {
     /// By plugin, with upstream's additions; empty for plugins that reject nobody.
     registrations: BTreeMap<PluginName, (usize, Vec<Registration>)>,
     extenders: Extenders,
+    /// What anybody wants to hear of, each once.
+    heard: Vec<ClusterEvent>,
 }
 
 impl Profile {
@@ -123,6 +125,7 @@ impl Profile {
             })
             .collect();
         let later = Points::RESERVE.and(Points::PERMIT).and(Points::PRE_BIND).and(Points::BIND).and(Points::POST_BIND);
+        let heard = heard(&registrations);
         let profile = Profile {
             after_decision: (0..plugins.len()).filter(|at| points[*at].any(later)).collect(),
             points,
@@ -134,6 +137,7 @@ impl Profile {
             placement_weights,
             registrations,
             extenders: Extenders::default(),
+            heard,
         };
         match profile.at(Points::QUEUE_SORT).len() {
             1 => {}
@@ -154,6 +158,7 @@ impl Profile {
             self.points.push(Points::default());
             self.weights.push(0);
             self.placement_weights.push(0);
+            self.heard = heard(&self.registrations);
         }
         self.extenders = extenders;
         self
@@ -233,9 +238,9 @@ impl Profile {
         self.registrations.get(plugin).map(|(at, list)| (&self.plugins[*at], list.as_slice()))
     }
 
-    /// Every event anybody wants to hear of.
-    pub(crate) fn all_registrations(&self) -> impl Iterator<Item = &Registration> {
-        self.registrations.values().flat_map(|(_, list)| list)
+    /// Whether any plugin wants to hear of an event.
+    pub(crate) fn hears_of(&self, event: &ClusterEvent) -> bool {
+        self.heard.iter().any(|heard| heard.covers(event))
     }
 }
 
@@ -342,6 +347,17 @@ fn registrations(plugins: &[AnyPlugin]) -> BTreeMap<PluginName, (usize, Vec<Regi
         }
     }
     all
+}
+
+/// What anybody wants to hear of, each once.
+fn heard(registrations: &BTreeMap<PluginName, (usize, Vec<Registration>)>) -> Vec<ClusterEvent> {
+    let mut heard: Vec<ClusterEvent> = Vec::new();
+    for registration in registrations.values().flat_map(|(_, list)| list) {
+        if !heard.contains(&registration.event) {
+            heard.push(registration.event);
+        }
+    }
+    heard
 }
 
 /// Upstream tells plugins that want to hear of new nodes of every change of taints too: a node may only become

@@ -9,7 +9,7 @@ use super::{
     Points, PostFilter, PostFilterContext, PreFilter, PreFlight, Registration, Status,
 };
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
-use crate::queue::QueuedPod;
+use crate::queue::{QueuedPod, SortKey};
 
 /// A plugin whose state type is hidden; what a [`Factory`](super::Factory) makes.
 #[derive(Clone)]
@@ -61,6 +61,16 @@ impl AnyPlugin {
         self.0.less(a, b)
     }
 
+    /// Asks whether one hint serves all pods of a shape.
+    pub fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
+        self.0.hint_reads_shape(event)
+    }
+
+    /// Asks for the pod's place in the order.
+    pub fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
+        self.0.sort_key(pod)
+    }
+
     pub(crate) fn start(&self) -> Box<dyn InCycle> {
         self.0.start()
     }
@@ -75,6 +85,8 @@ trait Hosted: Send + Sync {
     fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String>;
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status;
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
+    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool;
+    fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey>;
     fn start(&self) -> Box<dyn InCycle>;
 }
 
@@ -104,6 +116,12 @@ impl<P: Plugin> Hosted for Host<P> {
     }
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         self.0.less(a, b)
+    }
+    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
+        self.0.hint_reads_shape(event)
+    }
+    fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
+        self.0.sort_key(pod)
     }
     fn start(&self) -> Box<dyn InCycle> {
         Box::new(Running { plugin: self.0.clone(), state: P::State::default() })

@@ -23,7 +23,7 @@ use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::cycle::filter::Filters;
 use crate::cycle::preempt::Preemption;
 use crate::engine::Known;
-use crate::queue::QueuedPod;
+use crate::queue::{QueuedPod, SortKey};
 pub use domains::{Domains, Feasible, Scope, Tally};
 pub use erased::AnyPlugin;
 pub(crate) use erased::{CycleStates, InCycle};
@@ -363,6 +363,13 @@ pub trait Plugin: Send + Sync + 'static {
         Ok(Hint::Queue)
     }
 
+    /// Whether [`Plugin::hint`] reads nothing of the pod but what pods of one shape share (namespace, labels,
+    /// annotations, owners and spec), and whether the event is about the pod itself. It is then asked once for all of
+    /// them; otherwise for each pod.
+    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
+        false
+    }
+
     /// Success lets the pod into the queue.
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
         Status::SUCCESS
@@ -371,6 +378,11 @@ pub trait Plugin: Send + Sync + 'static {
     /// Whether `a` is placed before `b`.
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         false
+    }
+
+    /// A key that orders pods exactly as [`Plugin::less`] does; with it the queue need not look at pods to sort them.
+    fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
+        None
     }
 
     /// Prepares filtering. Skip leaves out this plugin's Filter for the pod.

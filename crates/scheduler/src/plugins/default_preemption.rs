@@ -84,6 +84,10 @@ impl Plugin for DefaultPreemption {
         vec![Registration::ask(EventResource::Pod, action::DELETE)]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, _cx: &Cycle<'_>, _event: &ClusterEvent, _changed: &Changed<'_>) -> Result<Hint, String> {
         // A preemptor is activated explicitly once its victims are gone.
         Ok(Hint::Skip)

@@ -162,6 +162,10 @@ impl Plugin for InterPodAffinity {
         ]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let worth =
             if event.resource == EventResource::Node { node_hint(cx.pod, changed) } else { pod_hint(cx.pod, changed) };

@@ -90,6 +90,10 @@ impl Plugin for NodeAffinity {
         vec![Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_LABEL)]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let (old, Some(new)) = changed.nodes() else { return Ok(Hint::Queue) };
         let required = RequiredNodeAffinity::of(cx.pod);

@@ -46,6 +46,10 @@ impl Plugin for NodeDeclaredFeatures {
         ]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let helps = match (changed.nodes(), changed.pods()) {
             ((Some(old), Some(new)), _) => old.status.declared_features != new.status.declared_features,

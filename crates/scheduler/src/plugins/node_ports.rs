@@ -31,6 +31,10 @@ impl Plugin for NodePorts {
         ]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let Some(deleted) = changed.pods().0 else { return Ok(Hint::Queue) };
         if !deleted.is_assigned() && !deleted.is_nominated() {

@@ -37,6 +37,10 @@ impl Plugin for NodeUnschedulable {
         ]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let worth = if event.resource == EventResource::Node {
             match changed.nodes() {

@@ -257,6 +257,10 @@ impl Plugin for PodTopologySpread {
         ]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let constraints = self.constraints(cx.cluster, cx.pod, "DoNotSchedule")?;
         let worth = if event.resource == EventResource::Node {

@@ -1,7 +1,7 @@
 //! PrioritySort: higher priority first, then whoever waits longer.
 
 use crate::framework::{Plugin, PluginName, Points};
-use crate::queue::QueuedPod;
+use crate::queue::{QueuedPod, SortKey};
 
 /// Orders the queue.
 pub(super) struct PrioritySort;
@@ -20,5 +20,9 @@ impl Plugin for PrioritySort {
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         let key = |pod: &QueuedPod| (-i64::from(pod.info.priority()), pod.timestamp, pod.sequence());
         key(a) < key(b)
+    }
+
+    fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
+        Some(SortKey::new(pod.info.priority(), pod.timestamp, pod.sequence()))
     }
 }

@@ -20,6 +20,10 @@ impl Plugin for SchedulingGates {
         vec![Registration::ask(EventResource::Pod, action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let own = changed.pods().1.is_some_and(|pod| pod.metadata.uid == cx.pod.metadata.uid);
         Ok(if own { Hint::Queue } else { Hint::Skip })

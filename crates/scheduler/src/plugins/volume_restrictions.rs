@@ -96,6 +96,10 @@ impl Plugin for VolumeRestrictions {
         ]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let pod = cx.pod;
         let helps = if let (_, Some(claim)) = changed.persistent_volume_claims() {

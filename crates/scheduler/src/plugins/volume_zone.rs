@@ -113,6 +113,10 @@ impl Plugin for VolumeZone {
         ]
     }
 
+    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
         let helps = if let (_, Some(class)) = changed.storage_classes() {
             class.volume_binding_mode.as_deref() == Some(WAIT_FOR_FIRST_CONSUMER)

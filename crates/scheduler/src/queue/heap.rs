@@ -1,16 +1,32 @@
-//! A binary heap whose entries can be found, changed and removed by UID.
+//! A heap of slots. The plugin's sort key stands beside the slot, so that sifting need not look at pods.
 
-use rustc_hash::FxHashMap;
+use super::slots::{Slot, Slots};
+use super::{Judge, SortKey};
 
-use super::QueuedPod;
+/// Children of an entry: four stand in two or three cache lines, and the heap is half as deep as with two.
+const ARITY: usize = 4;
 
-/// Says which of two pods goes first.
-pub(super) type Less<'a> = &'a dyn Fn(&QueuedPod, &QueuedPod) -> bool;
+#[derive(Clone, Copy)]
+struct Entry {
+    /// The second in which the backoff ends; 0 for active pods.
+    expiry: i64,
+    key: Option<SortKey>,
+    slot: Slot,
+}
 
 #[derive(Default)]
 pub(super) struct Heap {
-    entries: Vec<QueuedPod>,
-    index: FxHashMap<String, usize>,
+    entries: Vec<Entry>,
+}
+
+fn before(a: &Entry, b: &Entry, slots: &Slots, judge: &dyn Judge) -> bool {
+    if a.expiry != b.expiry {
+        return a.expiry < b.expiry;
+    }
+    match (a.key, b.key) {
+        (Some(a), Some(b)) => a < b,
+        _ => judge.less(slots.pod(a.slot), slots.pod(b.slot)),
+    }
 }
 
 impl Heap {
@@ -18,91 +34,78 @@ impl Heap {
         self.entries.len()
     }
 
-    pub(super) fn peek(&self) -> Option<&QueuedPod> {
-        self.entries.first()
+    /// The first slot, and the second in which its backoff ends.
+    pub(super) fn peek(&self) -> Option<(Slot, i64)> {
+        self.entries.first().map(|entry| (entry.slot, entry.expiry))
     }
 
-    pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut QueuedPod> {
-        self.index.get(uid).map(|&at| &mut self.entries[at])
+    pub(super) fn iter(&self) -> impl Iterator<Item = Slot> {
+        self.entries.iter().map(|entry| entry.slot)
     }
 
-    pub(super) fn contains(&self, uid: &str) -> bool {
-        self.index.contains_key(uid)
+    pub(super) fn push(&mut self, slot: Slot, expiry: i64, slots: &mut Slots, judge: &dyn Judge) {
+        let entry = Entry { expiry, key: judge.sort_key(slots.pod(slot)), slot };
+        self.entries.push(entry);
+        self.up(self.entries.len() - 1, slots, judge);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.entries.iter()
+    pub(super) fn pop(&mut self, slots: &mut Slots, judge: &dyn Judge) -> Option<Slot> {
+        let slot = self.entries.first()?.slot;
+        self.remove(slot, slots, judge);
+        Some(slot)
     }
 
-    pub(super) fn push(&mut self, pod: QueuedPod, less: Less<'_>) {
-        self.index.insert(pod.info.uid().to_owned(), self.entries.len());
-        self.entries.push(pod);
-        self.up(self.entries.len() - 1, less);
-    }
-
-    pub(super) fn pop(&mut self, less: Less<'_>) -> Option<QueuedPod> {
-        if self.entries.is_empty() { None } else { Some(self.take(0, less)) }
-    }
-
-    pub(super) fn remove(&mut self, uid: &str, less: Less<'_>) -> Option<QueuedPod> {
-        let at = *self.index.get(uid)?;
-        Some(self.take(at, less))
-    }
-
-    /// Restores the order after the entry of this UID was changed.
-    pub(super) fn fix(&mut self, uid: &str, less: Less<'_>) {
-        if let Some(&at) = self.index.get(uid) {
-            self.up(at, less);
-            self.down(self.index[uid], less);
-        }
-    }
-
-    fn take(&mut self, at: usize, less: Less<'_>) -> QueuedPod {
-        let last = self.entries.len() - 1;
-        self.swap(at, last);
-        let pod = self.entries.pop().expect("at is the index of an entry");
-        self.index.remove(pod.info.uid());
+    /// Removes a slot that is in this heap; its pod must still be there.
+    pub(super) fn remove(&mut self, slot: Slot, slots: &mut Slots, judge: &dyn Judge) {
+        let at = slots.stands[slot as usize].at as usize;
+        self.entries.swap_remove(at);
         if at < self.entries.len() {
-            self.up(at, less);
-            self.down(at, less);
-        }
-        pod
-    }
-
-    fn swap(&mut self, a: usize, b: usize) {
-        self.entries.swap(a, b);
-        for at in [a, b] {
-            if let Some(place) = self.index.get_mut(self.entries[at].info.uid()) {
-                *place = at;
-            }
+            self.settle(at, slots, judge);
         }
     }
 
-    fn up(&mut self, mut at: usize, less: Less<'_>) {
+    /// Restores the order after the pod of a slot in this heap was changed.
+    pub(super) fn fix(&mut self, slot: Slot, slots: &mut Slots, judge: &dyn Judge) {
+        let at = slots.stands[slot as usize].at as usize;
+        self.entries[at].key = judge.sort_key(slots.pod(slot));
+        self.settle(at, slots, judge);
+    }
+
+    fn settle(&mut self, at: usize, slots: &mut Slots, judge: &dyn Judge) {
+        let at = self.up(at, slots, judge);
+        self.down(at, slots, judge);
+    }
+
+    fn write(&mut self, at: usize, entry: Entry, slots: &mut Slots) {
+        self.entries[at] = entry;
+        slots.stands[entry.slot as usize].at = at as u32;
+    }
+
+    fn up(&mut self, mut at: usize, slots: &mut Slots, judge: &dyn Judge) -> usize {
+        let entry = self.entries[at];
         while at > 0 {
-            let parent = (at - 1) / 2;
-            if !less(&self.entries[at], &self.entries[parent]) {
+            let parent = (at - 1) / ARITY;
+            if !before(&entry, &self.entries[parent], slots, judge) {
                 break;
             }
-            self.swap(at, parent);
+            self.write(at, self.entries[parent], slots);
             at = parent;
         }
+        self.write(at, entry, slots);
+        at
     }
 
-    fn down(&mut self, mut at: usize, less: Less<'_>) {
+    fn down(&mut self, mut at: usize, slots: &mut Slots, judge: &dyn Judge) {
+        let entry = self.entries[at];
         loop {
-            let mut first = 2 * at + 1;
-            if first >= self.entries.len() {
-                break;
-            }
-            if first + 1 < self.entries.len() && less(&self.entries[first + 1], &self.entries[first]) {
-                first += 1;
-            }
-            if !less(&self.entries[first], &self.entries[at]) {
-                break;
-            }
-            self.swap(first, at);
+            let children = ARITY * at + 1..(ARITY * at + 1 + ARITY).min(self.entries.len());
+            let first = children.reduce(|first, child| {
+                if before(&self.entries[child], &self.entries[first], slots, judge) { child } else { first }
+            });
+            let Some(first) = first.filter(|first| before(&self.entries[*first], &entry, slots, judge)) else { break };
+            self.write(at, self.entries[first], slots);
             at = first;
         }
+        self.write(at, entry, slots);
     }
 }

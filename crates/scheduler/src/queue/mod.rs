@@ -11,21 +11,31 @@
 //!
 //! The queue is a value: it takes `now`, and a [`Judge`] that asks the plugins.
 
+#[cfg(test)]
+mod equality;
 mod heap;
+mod missed;
 mod nominator;
+mod slots;
+mod sort_key;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bayplan_model::pod::Pod;
 use jiff::{SignedDuration, Timestamp};
-use rustc_hash::FxHashMap;
 
 use crate::cluster::{Object, PodInfo};
 use crate::framework::{ClusterEvent, PluginName, Status, event::pod_updates};
 use heap::Heap;
+use missed::Missed;
 pub use nominator::Nominator;
+use slots::{Line, Slot, Slots};
+pub use sort_key::SortKey;
+use waiting::Waiting;
 
 /// How often pods that nothing woke are looked for, and how long they may sleep.
 pub const FLUSH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
@@ -100,6 +110,27 @@ pub trait Judge {
     fn listens(&self, pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool;
     /// Whether `a` goes before `b`.
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
+    /// A key that orders pods as [`Judge::less`] does, if there is one.
+    fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
+        let _ = pod;
+        None
+    }
+    /// Whose answer [`Judge::requeue`] needs for pods that the same plugins rejected as this one.
+    fn asks(&self, pod: &QueuedPod, event: &ClusterEvent) -> Asks {
+        let _ = (pod, event);
+        Asks::Pod
+    }
+}
+
+/// How far one answer to an event goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asks {
+    /// Nobody who rejected the pods hears of the event.
+    Nobody,
+    /// Pods of one shape share the answer, except the pod that the event is about.
+    Shape,
+    /// Each pod is asked for.
+    Pod,
 }
 
 /// Where a pod is.
@@ -129,14 +160,12 @@ pub struct Backoff {
 /// Pods that wait for a node.
 pub struct Queue {
     backoff: Backoff,
+    slots: Slots,
     active: Heap,
     backing_off: Heap,
     error_backing_off: Heap,
-    unschedulable: BTreeMap<String, QueuedPod>,
-    /// Sequence number of the first event each pod in flight may have missed.
-    in_flight: FxHashMap<String, u64>,
-    events: VecDeque<(u64, Happening)>,
-    next_event: u64,
+    waiting: Waiting,
+    missed: Missed,
     next_sequence: u64,
     next_flush: Option<Timestamp>,
     /// Which pods are expected where.
@@ -148,13 +177,12 @@ impl Queue {
     pub fn new(backoff: Backoff) -> Self {
         Queue {
             backoff,
+            slots: Slots::default(),
             active: Heap::default(),
             backing_off: Heap::default(),
             error_backing_off: Heap::default(),
-            unschedulable: BTreeMap::new(),
-            in_flight: FxHashMap::default(),
-            events: VecDeque::new(),
-            next_event: 0,
+            waiting: Waiting::default(),
+            missed: Missed::default(),
             next_sequence: 0,
             next_flush: None,
             nominator: Nominator::default(),
@@ -163,34 +191,34 @@ impl Queue {
 
     /// Where a pod is, if anywhere.
     pub fn place(&self, uid: &str) -> Option<Place> {
-        if self.active.contains(uid) {
-            return Some(Place::Active);
+        let slot = self.slots.find(uid)?;
+        match self.slots.line(slot) {
+            Line::Active => Some(Place::Active),
+            Line::Backoff | Line::ErrorBackoff => Some(Place::Backoff),
+            Line::Waiting if self.slots.pod(slot).gating_plugin.is_some() => Some(Place::Gated),
+            Line::Waiting => Some(Place::Unschedulable),
+            Line::Nowhere => self.slots.flight(slot).map(|_| Place::InFlight),
         }
-        if self.backing_off.contains(uid) || self.error_backing_off.contains(uid) {
-            return Some(Place::Backoff);
-        }
-        if let Some(pod) = self.unschedulable.get(uid) {
-            return Some(if pod.gating_plugin.is_some() { Place::Gated } else { Place::Unschedulable });
-        }
-        self.in_flight.contains_key(uid).then_some(Place::InFlight)
     }
 
     /// How many pods are active, backing off, unschedulable and gated.
     pub fn counts(&self) -> [usize; 4] {
-        let gated = self.unschedulable.values().filter(|pod| pod.gating_plugin.is_some()).count();
+        let gated = self.waiting.gated();
         let backoff = self.backing_off.len() + self.error_backing_off.len();
-        [self.active.len(), backoff, self.unschedulable.len() - gated, gated]
+        [self.active.len(), backoff, self.waiting.len() - gated, gated]
     }
 
     /// All pods that are not in flight.
     pub fn pods(&self) -> impl Iterator<Item = &QueuedPod> {
         let heaps = self.active.iter().chain(self.backing_off.iter()).chain(self.error_backing_off.iter());
-        heaps.chain(self.unschedulable.values())
+        heaps.chain(self.waiting.iter()).map(|slot| self.slots.pod(slot))
     }
 
     /// Takes in a new pod.
     pub fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, judge: &dyn Judge) {
         self.nominator.add(&info, &crate::framework::Nomination::Keep);
+        let slot = self.slots.claim(info.uid());
+        self.leave(slot, judge);
         let pod = QueuedPod {
             info,
             timestamp: now,
@@ -205,96 +233,97 @@ impl Queue {
             sequence: self.next_sequence,
         };
         self.next_sequence += 1;
-        self.activate_or_gate(pod, now, judge);
+        self.activate_or_gate(slot, pod, now, judge);
     }
 
     /// Takes over a new version of a pod.
-    pub fn update(&mut self, old: &PodInfo, new: &Arc<PodInfo>, now: Timestamp, judge: &dyn Judge) {
-        let uid = new.uid();
+    pub fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, judge: &dyn Judge) {
         self.nominator.update(old, new);
         let happenings = || {
             pod_updates(old, new).into_iter().map(|event| Happening {
                 event,
-                old: Some(Object::Pod(old.pod.clone())),
+                old: Some(Object::Pod(old.clone())),
                 new: Some(Object::Pod(new.pod.clone())),
             })
         };
-        if self.in_flight.contains_key(uid) {
-            for happening in happenings() {
-                self.note(happening);
-            }
-            return;
+        let Some(slot) = self.slots.find(new.uid()) else { return self.add(new.clone(), now, judge) };
+        if self.slots.flight(slot).is_some() {
+            return happenings().for_each(|happening| self.missed.note(happening));
         }
-        let less = |a: &QueuedPod, b: &QueuedPod| judge.less(a, b);
-        for (heap, by_expiry) in
-            [(&mut self.active, false), (&mut self.backing_off, true), (&mut self.error_backing_off, true)]
-        {
-            if let Some(pod) = heap.get_mut(uid) {
+        let heap = match self.slots.line(slot) {
+            Line::Active => &mut self.active,
+            Line::Backoff => &mut self.backing_off,
+            Line::ErrorBackoff => &mut self.error_backing_off,
+            Line::Waiting => {
+                let mut pod = self.waiting.remove(slot, &mut self.slots);
                 pod.info = new.clone();
-                let limits = self.backoff;
-                let by_time = |a: &QueuedPod, b: &QueuedPod| sooner(limits, a, b, &less);
-                heap.fix(uid, if by_expiry { &by_time } else { &less });
+                self.waiting.insert(slot, pod, &mut self.slots);
+                // The first event that brings it back is enough.
+                happenings().find(|happening| self.wake(slot, happening, now, judge));
                 return;
             }
-        }
-        let Some(pod) = self.unschedulable.get_mut(uid) else {
-            return self.add(new.clone(), now, judge);
+            Line::Nowhere => return,
         };
-        pod.info = new.clone();
-        for happening in happenings() {
-            if self.wake(uid, &happening, now, judge) {
-                return;
-            }
-        }
+        self.slots.pod_mut(slot).info = new.clone();
+        heap.fix(slot, &mut self.slots, judge);
     }
 
     /// Drops a pod wherever it is; one in flight stays in flight until it is done.
     pub fn delete(&mut self, uid: &str, judge: &dyn Judge) {
         self.nominator.remove(uid);
-        self.take_out(uid, judge);
+        if let Some(slot) = self.slots.find(uid) {
+            self.leave(slot, judge);
+            self.slots.release(slot, uid);
+        }
     }
 
-    fn take_out(&mut self, uid: &str, judge: &dyn Judge) -> Option<QueuedPod> {
-        let less = |a: &QueuedPod, b: &QueuedPod| judge.less(a, b);
-        let limits = self.backoff;
-        let by_time = |a: &QueuedPod, b: &QueuedPod| sooner(limits, a, b, &less);
-        self.active
-            .remove(uid, &less)
-            .or_else(|| self.backing_off.remove(uid, &by_time))
-            .or_else(|| self.error_backing_off.remove(uid, &by_time))
-            .or_else(|| self.unschedulable.remove(uid))
+    /// Takes a pod out of its line, if it stands in one.
+    fn leave(&mut self, slot: Slot, judge: &dyn Judge) -> Option<QueuedPod> {
+        let heap = match self.slots.line(slot) {
+            Line::Nowhere => return None,
+            Line::Waiting => return Some(self.waiting.remove(slot, &mut self.slots)),
+            Line::Active => &mut self.active,
+            Line::Backoff => &mut self.backing_off,
+            Line::ErrorBackoff => &mut self.error_backing_off,
+        };
+        heap.remove(slot, &mut self.slots, judge);
+        Some(self.slots.take(slot))
     }
 
     /// The next pod to try; when nothing is active, one whose backoff has not ended yet (but never one that failed
     /// with an error).
     pub fn pop(&mut self, judge: &dyn Judge) -> Option<QueuedPod> {
-        let less = |a: &QueuedPod, b: &QueuedPod| judge.less(a, b);
-        let limits = self.backoff;
-        let mut pod = match self.active.pop(&less) {
-            Some(pod) => pod,
-            None => self.backing_off.pop(&|a, b| sooner(limits, a, b, &less))?,
+        let slot = match self.active.pop(&mut self.slots, judge) {
+            Some(slot) => slot,
+            None => self.backing_off.pop(&mut self.slots, judge)?,
         };
+        let mut pod = self.slots.take(slot);
         pod.attempts += 1;
-        self.in_flight.insert(pod.info.uid().to_owned(), self.next_event);
+        self.land(slot);
+        let since = self.missed.take_off();
+        self.slots.set_flight(slot, Some(since));
         Some(pod)
     }
 
     /// A pod in flight was bound or dropped: events are no longer kept for it.
     pub fn done(&mut self, uid: &str) {
-        if self.in_flight.remove(uid).is_none() {
-            return;
+        if let Some(slot) = self.slots.find(uid) {
+            self.land(slot);
+            self.slots.release(slot, uid);
         }
-        let oldest = self.in_flight.values().min().copied().unwrap_or(self.next_event);
-        while self.events.front().is_some_and(|(sequence, _)| *sequence < oldest) {
-            self.events.pop_front();
+    }
+
+    fn land(&mut self, slot: Slot) {
+        if let Some(since) = self.slots.set_flight(slot, None) {
+            self.missed.land(since);
         }
     }
 
     /// Takes back a pod that could not be placed; who rejected it is already noted in it.
     pub fn add_unschedulable(&mut self, mut pod: QueuedPod, now: Timestamp, judge: &dyn Judge) {
-        let uid = pod.info.uid().to_owned();
-        if !matches!(self.place(&uid), None | Some(Place::InFlight)) {
-            return self.done(&uid);
+        let slot = self.slots.claim(pod.info.uid());
+        if self.slots.line(slot) != Line::Nowhere {
+            return self.land(slot);
         }
         let rejected = pod.is_rejected();
         if rejected {
@@ -305,55 +334,51 @@ impl Queue {
         }
         pod.timestamp = now;
         pod.flushed = None;
-        let requeue = if rejected { self.missed(&uid, &pod, judge) } else { Requeue::AfterBackoff };
-        self.done(&uid);
-        self.requeue(pod, requeue, now, judge);
+        let requeue = if rejected { self.missed_by(slot, &pod, judge) } else { Requeue::AfterBackoff };
+        self.land(slot);
+        self.requeue(slot, pod, requeue, now, judge);
     }
 
     /// What the events that happened while the pod was in flight mean for it.
-    fn missed(&self, uid: &str, pod: &QueuedPod, judge: &dyn Judge) -> Requeue {
-        let Some(&since) = self.in_flight.get(uid) else { return Requeue::Skip };
-        let missed = self.events.iter().filter(|(sequence, _)| *sequence >= since);
-        missed.map(|(_, happening)| verdict(pod, happening, judge)).max().unwrap_or(Requeue::Skip)
+    fn missed_by(&self, slot: Slot, pod: &QueuedPod, judge: &dyn Judge) -> Requeue {
+        let Some(since) = self.slots.flight(slot) else { return Requeue::Skip };
+        let verdicts = self.missed.since(since).map(|happening| verdict(pod, happening, judge));
+        verdicts.max().unwrap_or(Requeue::Skip)
     }
 
-    fn requeue(&mut self, pod: QueuedPod, requeue: Requeue, now: Timestamp, judge: &dyn Judge) {
+    fn requeue(&mut self, slot: Slot, pod: QueuedPod, requeue: Requeue, now: Timestamp, judge: &dyn Judge) {
         match requeue {
-            Requeue::Skip => drop(self.unschedulable.insert(pod.info.uid().to_owned(), pod)),
-            Requeue::AfterBackoff if self.is_backing_off(&pod, now) => self.back_off(pod, judge),
-            Requeue::AfterBackoff | Requeue::Now => self.activate_or_gate(pod, now, judge),
+            Requeue::Skip => self.waiting.insert(slot, pod, &mut self.slots),
+            Requeue::AfterBackoff if backing_off(self.backoff, &pod, now) => self.back_off(slot, pod, judge),
+            Requeue::AfterBackoff | Requeue::Now => self.activate_or_gate(slot, pod, now, judge),
         }
     }
 
-    fn activate_or_gate(&mut self, mut pod: QueuedPod, now: Timestamp, judge: &dyn Judge) {
-        if self.gate(&mut pod, judge) {
-            self.unschedulable.insert(pod.info.uid().to_owned(), pod);
+    fn activate_or_gate(&mut self, slot: Slot, mut pod: QueuedPod, now: Timestamp, judge: &dyn Judge) {
+        if gate(&mut pod, judge) {
+            self.waiting.insert(slot, pod, &mut self.slots);
         } else {
-            self.activate_ungated(pod, now, judge);
+            self.activate_ungated(slot, pod, now, judge);
         }
     }
 
-    fn activate_ungated(&mut self, mut pod: QueuedPod, now: Timestamp, judge: &dyn Judge) {
+    fn activate_ungated(&mut self, slot: Slot, mut pod: QueuedPod, now: Timestamp, judge: &dyn Judge) {
         pod.initial_attempt.get_or_insert(now);
-        self.active.push(pod, &|a, b| judge.less(a, b));
+        self.slots.put(slot, pod, Line::Active);
+        self.active.push(slot, 0, &mut self.slots, judge);
     }
 
-    fn back_off(&mut self, mut pod: QueuedPod, judge: &dyn Judge) {
-        if self.gate(&mut pod, judge) {
-            self.unschedulable.insert(pod.info.uid().to_owned(), pod);
-            return;
+    fn back_off(&mut self, slot: Slot, mut pod: QueuedPod, judge: &dyn Judge) {
+        if gate(&mut pod, judge) {
+            return self.waiting.insert(slot, pod, &mut self.slots);
         }
-        let limits = self.backoff;
-        let heap = if pod.is_rejected() { &mut self.backing_off } else { &mut self.error_backing_off };
-        heap.push(pod, &|a, b| sooner(limits, a, b, &|a, b| judge.less(a, b)));
-    }
-
-    /// Runs PreEnqueue; true when the pod is held back.
-    fn gate(&self, pod: &mut QueuedPod, judge: &dyn Judge) -> bool {
-        let status = judge.pre_enqueue(&pod.info, pod.gating_plugin);
-        pod.gating_plugin = (!status.is_success()).then_some(status.plugin);
-        pod.unschedulable_plugins.extend(pod.gating_plugin);
-        pod.gating_plugin.is_some()
+        let expiry = expiry(self.backoff, &pod).as_second();
+        let (heap, line) = match pod.is_rejected() {
+            true => (&mut self.backing_off, Line::Backoff),
+            false => (&mut self.error_backing_off, Line::ErrorBackoff),
+        };
+        self.slots.put(slot, pod, line);
+        heap.push(slot, expiry, &mut self.slots, judge);
     }
 
     /// Something happened that may let rejected pods fit.
@@ -367,24 +392,20 @@ impl Queue {
         if !happening.event.is_wildcard() && !judge.anyone_listens(&happening.event) {
             return;
         }
-        let uids: Vec<String> =
-            self.unschedulable.values().filter(|p| may(&p.info)).map(|p| p.info.uid().to_owned()).collect();
-        for uid in uids {
-            self.wake(&uid, happening, now, judge);
+        if self.waiting.len() > 0 {
+            for (slot, requeue) in self.waiting.woken(happening, may, &self.slots, judge) {
+                let pod = self.waiting.remove(slot, &mut self.slots);
+                self.requeue(slot, pod, requeue, now, judge);
+            }
         }
-        if !self.in_flight.is_empty() {
-            self.note(happening.clone());
+        if self.missed.anyone_in_flight() {
+            self.missed.note(happening.clone());
         }
-    }
-
-    fn note(&mut self, happening: Happening) {
-        self.events.push_back((self.next_event, happening));
-        self.next_event += 1;
     }
 
     /// Moves an unschedulable pod if the event is worth it; true when it moved.
-    fn wake(&mut self, uid: &str, happening: &Happening, now: Timestamp, judge: &dyn Judge) -> bool {
-        let Some(pod) = self.unschedulable.get(uid) else { return false };
+    fn wake(&mut self, slot: Slot, happening: &Happening, now: Timestamp, judge: &dyn Judge) -> bool {
+        let pod = self.slots.pod(slot);
         if let Some(gating) = pod.gating_plugin
             && !happening.event.is_wildcard()
             && !judge.listens(&pod.info, gating, &happening.event)
@@ -395,25 +416,28 @@ impl Queue {
         if requeue == Requeue::Skip {
             return false;
         }
-        let Some(pod) = self.unschedulable.remove(uid) else { return false };
-        self.requeue(pod, requeue, now, judge);
-        !self.unschedulable.contains_key(uid)
+        let pod = self.waiting.remove(slot, &mut self.slots);
+        self.requeue(slot, pod, requeue, now, judge);
+        self.slots.line(slot) != Line::Waiting
     }
 
     /// Makes pods ready at once, whatever they wait for (gates excepted).
     pub fn activate(&mut self, uids: &[String], now: Timestamp, judge: &dyn Judge) {
         for uid in uids {
-            if self.in_flight.contains_key(uid) {
-                let new = Some(uid.clone());
-                self.note(Happening { event: ClusterEvent::WILDCARD, old: None, new: new.map(targeted) });
-            } else if self.unschedulable.contains_key(uid) || self.place(uid) == Some(Place::Backoff) {
-                let from_backoff = !self.unschedulable.contains_key(uid);
-                let Some(pod) = self.take_out(uid, judge) else { continue };
-                if from_backoff {
-                    self.activate_ungated(pod, now, judge);
-                } else {
-                    self.activate_or_gate(pod, now, judge);
-                }
+            let Some(slot) = self.slots.find(uid) else { continue };
+            if self.slots.flight(slot).is_some() {
+                let new = Some(targeted(uid.clone()));
+                self.missed.note(Happening { event: ClusterEvent::WILDCARD, old: None, new });
+                continue;
+            }
+            let line = self.slots.line(slot);
+            if line == Line::Active {
+                continue;
+            }
+            match self.leave(slot, judge) {
+                Some(pod) if line == Line::Waiting => self.activate_or_gate(slot, pod, now, judge),
+                Some(pod) => self.activate_ungated(slot, pod, now, judge),
+                None => {}
             }
         }
     }
@@ -422,28 +446,28 @@ impl Queue {
     ///
     /// Upstream activates the pod at once, which becomes a busy loop while the API server refuses.
     pub fn retry_after_error(&mut self, uid: &str, now: Timestamp, judge: &dyn Judge) {
-        if let Some(mut pod) = self.take_out(uid, judge) {
+        let Some(slot) = self.slots.find(uid) else { return };
+        if let Some(mut pod) = self.leave(slot, judge) {
             pod.consecutive_errors += 1;
             pod.unschedulable_plugins.clear();
             pod.pending_plugins.clear();
             pod.timestamp = now;
-            self.back_off(pod, judge);
+            self.back_off(slot, pod, judge);
         }
     }
 
     /// Moves pods whose backoff has ended, and wakes those that slept for five minutes.
     pub fn tick(&mut self, now: Timestamp, judge: &dyn Judge) {
-        let limits = self.backoff;
-        let less = |a: &QueuedPod, b: &QueuedPod| judge.less(a, b);
-        let by_time = |a: &QueuedPod, b: &QueuedPod| sooner(limits, a, b, &less);
-        let mut ready = Vec::new();
         for heap in [&mut self.backing_off, &mut self.error_backing_off] {
-            while heap.peek().is_some_and(|pod| !backing_off(limits, pod, now)) {
-                ready.extend(heap.pop(&by_time));
+            while let Some((slot, _)) = heap.peek()
+                && !backing_off(self.backoff, self.slots.pod(slot), now)
+            {
+                heap.pop(&mut self.slots, judge);
+                let mut pod = self.slots.take(slot);
+                pod.initial_attempt.get_or_insert(now);
+                self.slots.put(slot, pod, Line::Active);
+                self.active.push(slot, 0, &mut self.slots, judge);
             }
-        }
-        for pod in ready {
-            self.activate_ungated(pod, now, judge);
         }
         let due = *self.next_flush.get_or_insert(now + FLUSH_INTERVAL);
         if now >= due {
@@ -456,34 +480,32 @@ impl Queue {
         let slept = |pod: &QueuedPod| {
             now.duration_since(pod.flushed.map_or(pod.timestamp, |flushed| flushed.max(pod.timestamp)))
         };
-        let sleepers: Vec<String> = self
-            .unschedulable
-            .iter()
-            .filter(|(_, p)| slept(p) > MAX_IN_UNSCHEDULABLE)
-            .map(|(u, _)| u.clone())
-            .collect();
-        for uid in sleepers {
-            if let Some(pod) = self.unschedulable.get_mut(&uid) {
-                pod.flushed = Some(now);
-            }
-            self.wake(&uid, &Happening::of(ClusterEvent::WILDCARD), now, judge);
+        let sleepers: Vec<Slot> =
+            self.waiting.iter().filter(|slot| slept(self.slots.pod(*slot)) > MAX_IN_UNSCHEDULABLE).collect();
+        for slot in sleepers {
+            self.slots.pod_mut(slot).flushed = Some(now);
+            self.wake(slot, &Happening::of(ClusterEvent::WILDCARD), now, judge);
         }
     }
 
     /// When [`Queue::tick`] has something to do next.
     pub fn next_tick(&self) -> Option<Timestamp> {
         let heads = [self.backing_off.peek(), self.error_backing_off.peek()];
-        let expiry = heads.into_iter().flatten().map(|pod| {
-            let expiry = expiry(self.backoff, pod);
-            expiry.saturating_add(SignedDuration::from_secs(1)).unwrap_or(expiry)
+        let expiry = heads.into_iter().flatten().map(|(_, expiry)| {
+            let end = Timestamp::from_second(expiry).unwrap_or(Timestamp::MAX);
+            end.saturating_add(SignedDuration::from_secs(1)).unwrap_or(end)
         });
-        let flush = if self.unschedulable.is_empty() { None } else { self.next_flush };
+        let flush = if self.waiting.len() == 0 { None } else { self.next_flush };
         expiry.chain(flush).min()
     }
+}
 
-    fn is_backing_off(&self, pod: &QueuedPod, now: Timestamp) -> bool {
-        backing_off(self.backoff, pod, now)
-    }
+/// Runs PreEnqueue; true when the pod is held back.
+fn gate(pod: &mut QueuedPod, judge: &dyn Judge) -> bool {
+    let status = judge.pre_enqueue(&pod.info, pod.gating_plugin);
+    pod.gating_plugin = (!status.is_success()).then_some(status.plugin);
+    pod.unschedulable_plugins.extend(pod.gating_plugin);
+    pod.gating_plugin.is_some()
 }
 
 /// A wildcard event that is meant for one pod only.
@@ -522,11 +544,6 @@ fn expiry(limits: Backoff, pod: &QueuedPod) -> Timestamp {
 
 fn backing_off(limits: Backoff, pod: &QueuedPod, now: Timestamp) -> bool {
     !duration(limits, pod).is_zero() && expiry(limits, pod).as_second() >= now.as_second()
-}
-
-fn sooner(limits: Backoff, a: &QueuedPod, b: &QueuedPod, less: &dyn Fn(&QueuedPod, &QueuedPod) -> bool) -> bool {
-    let (first, second) = (expiry(limits, a), expiry(limits, b));
-    if first == second { less(a, b) } else { first < second }
 }
 
 impl QueuedPod {

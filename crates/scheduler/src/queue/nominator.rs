@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bayplan_model::pod::Pod;
 use rustc_hash::FxHashMap;
 
 use crate::cluster::PodInfo;
@@ -39,6 +40,11 @@ impl Nominator {
         self.by_node.iter().map(|(node, nominated)| (node.as_str(), nominated.version))
     }
 
+    /// True when no pod is nominated anywhere.
+    pub fn is_empty(&self) -> bool {
+        self.node_of.is_empty()
+    }
+
     /// The node a pod is nominated to.
     pub fn node_of(&self, uid: &str) -> Option<&str> {
         self.node_of.get(uid).map(String::as_str)
@@ -62,12 +68,13 @@ impl Nominator {
     }
 
     /// Takes over a new version of a pod; a nomination only this process knows of survives.
-    pub fn update(&mut self, old: &PodInfo, new: &Arc<PodInfo>) {
+    pub fn update(&mut self, old: &Pod, new: &Arc<PodInfo>) {
+        let uid = &old.metadata.uid;
         let kept = match (old.is_nominated(), new.is_nominated()) {
-            (false, false) => self.node_of.get(old.uid()).cloned(),
+            (false, false) => self.node_of.get(uid).cloned(),
             _ => None,
         };
-        self.remove(old.uid());
+        self.remove(uid);
         self.add(new, &kept.map_or(Nomination::Keep, Nomination::Override));
     }
 

@@ -1,5 +1,7 @@
 //! Traces of the queue: commands in, the place of every pod out.
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
 
 use super::*;
@@ -64,7 +66,7 @@ fn trace(commands: &str) -> String {
             }
             ["ungate", name] => {
                 let new = pod(name, 0, false);
-                queue.update(&known[*name], &new, now, &TestJudge);
+                queue.update(&known[*name].pod, &new, now, &TestJudge);
             }
             ["pop"] => match queue.pop(&TestJudge) {
                 Some(pod) => {

@@ -115,9 +115,9 @@ impl Scheduler {
             }
             return;
         }
-        let (before, after) = (PodInfo::new(old.clone()), Arc::new(PodInfo::new(pod.clone())));
+        let after = Arc::new(PodInfo::new(pod.clone()));
         let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.update(&before, &after, now, &judge);
+        self.queue.update(&old, &after, now, &judge);
         if old.is_nominated() && old.status.nominated_node_name != pod.status.nominated_node_name {
             self.room_freed(&old, old.priority(), now);
         }

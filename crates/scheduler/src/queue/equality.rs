@@ -1,0 +1,418 @@
+//! The queue against a plain one, which looks at every pod for everything, on random histories.
+
+use std::collections::BTreeMap;
+
+use bayplan_model::node::Node;
+use serde_json::json;
+
+use super::*;
+use crate::framework::{EventResource, action};
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % sides
+    }
+}
+
+/// `Shape` hears of nodes and looks at labels; `Own` hears of pods and looks whether it is the one; `Each` hears of
+/// deleted nodes and looks at the pod's name; `Gate` holds pods with gates back and hears of their removal.
+struct Plugins {
+    /// False makes the queue ask for each pod, and sort by looking at pods.
+    fast: bool,
+}
+
+fn hears(plugin: PluginName, event: &ClusterEvent) -> bool {
+    match plugin {
+        "Shape" => event.resource == EventResource::Node && event.action == action::ADD,
+        "Own" => event.resource == EventResource::AssignedPod,
+        "Each" => event.resource == EventResource::Node && event.action == action::DELETE,
+        _ => event.action == action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED || event.action == action::ADD,
+    }
+}
+
+fn wants(plugin: PluginName, pod: &PodInfo, happening: &Happening) -> bool {
+    match (plugin, &happening.new, &happening.old) {
+        ("Shape", Some(Object::Node(node)), _) => pod.metadata.labels.get("app") == node.metadata.labels.get("app"),
+        ("Own", _, Some(Object::Pod(other))) => {
+            other.metadata.uid == pod.metadata.uid || other.metadata.labels == pod.metadata.labels
+        }
+        ("Each", _, _) => pod.metadata.name.ends_with('1'),
+        _ => true,
+    }
+}
+
+impl Judge for Plugins {
+    fn pre_enqueue(&self, pod: &PodInfo, _first: Option<PluginName>) -> Status {
+        match pod.spec.scheduling_gates.is_empty() {
+            true => Status::SUCCESS,
+            false => Status::unresolvable("gated").by("Gate"),
+        }
+    }
+    fn requeue(&self, pod: &QueuedPod, happening: &Happening) -> Requeue {
+        let worth = |plugin: &&PluginName| hears(plugin, &happening.event) && wants(plugin, &pod.info, happening);
+        if pod.pending_plugins.iter().any(|plugin| worth(&plugin)) {
+            Requeue::Now
+        } else if pod.unschedulable_plugins.iter().any(|plugin| worth(&plugin)) {
+            Requeue::AfterBackoff
+        } else {
+            Requeue::Skip
+        }
+    }
+    fn anyone_listens(&self, _event: &ClusterEvent) -> bool {
+        true
+    }
+    fn listens(&self, _pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool {
+        hears(plugin, event)
+    }
+    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
+        let key = |pod: &QueuedPod| (-i64::from(pod.info.priority()), pod.timestamp, pod.sequence());
+        key(a) < key(b)
+    }
+    fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
+        self.fast.then(|| SortKey::new(pod.info.priority(), pod.timestamp, pod.sequence()))
+    }
+    fn asks(&self, pod: &QueuedPod, event: &ClusterEvent) -> Asks {
+        if !self.fast {
+            return Asks::Pod;
+        }
+        let all = pod.unschedulable_plugins.iter().chain(&pod.pending_plugins).filter(|plugin| hears(plugin, event));
+        all.map(|plugin| if *plugin == "Each" { Asks::Pod } else { Asks::Shape }).max().unwrap_or(Asks::Nobody)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Active,
+    Backoff,
+    ErrorBackoff,
+    Waiting,
+}
+
+/// The truth: one map, and a walk over it for every question.
+struct Plain {
+    backoff: Backoff,
+    pods: BTreeMap<String, (At, QueuedPod)>,
+    in_flight: BTreeMap<String, usize>,
+    events: Vec<Happening>,
+    next_sequence: u64,
+    next_flush: Option<Timestamp>,
+}
+
+impl Plain {
+    fn place(&self, uid: &str) -> Option<Place> {
+        match self.pods.get(uid) {
+            Some((At::Active, _)) => Some(Place::Active),
+            Some((At::Backoff | At::ErrorBackoff, _)) => Some(Place::Backoff),
+            Some((At::Waiting, pod)) if pod.gating_plugin.is_some() => Some(Place::Gated),
+            Some((At::Waiting, _)) => Some(Place::Unschedulable),
+            None => self.in_flight.contains_key(uid).then_some(Place::InFlight),
+        }
+    }
+
+    fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, judge: &Plugins) {
+        let pod = QueuedPod {
+            info,
+            timestamp: now,
+            initial_attempt: None,
+            attempts: 0,
+            unschedulable_count: 0,
+            consecutive_errors: 0,
+            unschedulable_plugins: BTreeSet::new(),
+            pending_plugins: BTreeSet::new(),
+            gating_plugin: None,
+            flushed: None,
+            sequence: self.next_sequence,
+        };
+        self.next_sequence += 1;
+        self.put(pod, At::Active, now, judge);
+    }
+
+    fn put(&mut self, mut pod: QueuedPod, mut at: At, now: Timestamp, judge: &Plugins) {
+        if at != At::Waiting && gate(&mut pod, judge) {
+            at = At::Waiting;
+        }
+        if at == At::Active {
+            pod.initial_attempt.get_or_insert(now);
+        }
+        self.pods.insert(pod.info.uid().to_owned(), (at, pod));
+    }
+
+    fn requeue(&mut self, pod: QueuedPod, requeue: Requeue, now: Timestamp, judge: &Plugins) {
+        let at = match requeue {
+            Requeue::Skip => At::Waiting,
+            Requeue::AfterBackoff if !backing_off(self.backoff, &pod, now) => At::Active,
+            Requeue::AfterBackoff if pod.is_rejected() => At::Backoff,
+            Requeue::AfterBackoff => At::ErrorBackoff,
+            Requeue::Now => At::Active,
+        };
+        self.put(pod, at, now, judge);
+    }
+
+    fn first(&self, line: At, judge: &Plugins) -> Option<String> {
+        let end = |pod: &QueuedPod| if line == At::Active { Timestamp::MIN } else { expiry(self.backoff, pod) };
+        let of_line = self.pods.iter().filter(|(_, (at, _))| *at == line).map(|(uid, (_, pod))| (uid, pod));
+        let first = of_line.reduce(|a, b| {
+            let b_first = end(b.1) < end(a.1) || (end(b.1) == end(a.1) && judge.less(b.1, a.1));
+            if b_first { b } else { a }
+        });
+        first.map(|(uid, _)| uid.clone())
+    }
+
+    fn pop(&mut self, judge: &Plugins) -> Option<QueuedPod> {
+        let uid = self.first(At::Active, judge).or_else(|| self.first(At::Backoff, judge))?;
+        let (_, mut pod) = self.pods.remove(&uid)?;
+        pod.attempts += 1;
+        self.in_flight.insert(uid, self.events.len());
+        Some(pod)
+    }
+
+    fn add_unschedulable(&mut self, mut pod: QueuedPod, now: Timestamp, judge: &Plugins) {
+        let since = self.in_flight.remove(pod.info.uid());
+        if self.pods.contains_key(pod.info.uid()) {
+            return;
+        }
+        let rejected = !pod.unschedulable_plugins.is_empty() || !pod.pending_plugins.is_empty();
+        pod.unschedulable_count += u32::from(rejected);
+        pod.consecutive_errors = if rejected { 0 } else { pod.consecutive_errors + 1 };
+        pod.timestamp = now;
+        pod.flushed = None;
+        let missed = since.into_iter().flat_map(|since| &self.events[since..]);
+        let requeue = match rejected {
+            true => missed.map(|event| verdict(&pod, event, judge)).max().unwrap_or(Requeue::Skip),
+            false => Requeue::AfterBackoff,
+        };
+        self.requeue(pod, requeue, now, judge);
+    }
+
+    fn wake(&mut self, uid: &str, happening: &Happening, now: Timestamp, judge: &Plugins) -> bool {
+        let Some((At::Waiting, pod)) = self.pods.get(uid) else { return false };
+        let deaf = pod.gating_plugin.is_some_and(|gating| !judge.listens(&pod.info, gating, &happening.event));
+        if deaf && !happening.event.is_wildcard() {
+            return false;
+        }
+        let requeue = verdict(pod, happening, judge);
+        if requeue == Requeue::Skip {
+            return false;
+        }
+        let pod = pod.clone();
+        self.requeue(pod, requeue, now, judge);
+        self.pods[uid].0 != At::Waiting
+    }
+
+    fn move_all(&mut self, happening: &Happening, may: &dyn Fn(&PodInfo) -> bool, now: Timestamp, judge: &Plugins) {
+        let uids: Vec<String> =
+            self.pods.iter().filter(|(_, (_, pod))| may(&pod.info)).map(|(uid, _)| uid.clone()).collect();
+        uids.iter().for_each(|uid| drop(self.wake(uid, happening, now, judge)));
+        self.events.push(happening.clone());
+    }
+
+    fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, judge: &Plugins) {
+        let uid = new.uid();
+        let happenings = pod_updates(old, new).into_iter().map(|event| Happening {
+            event,
+            old: Some(Object::Pod(old.clone())),
+            new: Some(Object::Pod(new.pod.clone())),
+        });
+        if self.in_flight.contains_key(uid) {
+            return self.events.extend(happenings);
+        }
+        match self.pods.get_mut(uid) {
+            None => self.add(new.clone(), now, judge),
+            Some((at, pod)) => {
+                pod.info = new.clone();
+                if *at == At::Waiting {
+                    happenings.into_iter().find(|happening| self.wake(uid, happening, now, judge));
+                }
+            }
+        }
+    }
+
+    fn activate(&mut self, uid: &str, now: Timestamp, judge: &Plugins) {
+        if self.in_flight.contains_key(uid) {
+            let new = Some(targeted(uid.to_owned()));
+            return self.events.push(Happening { event: ClusterEvent::WILDCARD, old: None, new });
+        }
+        match self.pods.get(uid).cloned() {
+            Some((At::Waiting, pod)) => self.put(pod, At::Active, now, judge),
+            Some((At::Backoff | At::ErrorBackoff, mut pod)) => {
+                pod.initial_attempt.get_or_insert(now);
+                self.pods.insert(uid.to_owned(), (At::Active, pod));
+            }
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, now: Timestamp, judge: &Plugins) {
+        for (at, pod) in self.pods.values_mut().filter(|(at, _)| matches!(at, At::Backoff | At::ErrorBackoff)) {
+            if !backing_off(self.backoff, pod, now) {
+                *at = At::Active;
+                pod.initial_attempt.get_or_insert(now);
+            }
+        }
+        if now < *self.next_flush.get_or_insert(now + FLUSH_INTERVAL) {
+            return;
+        }
+        self.next_flush = Some(now + FLUSH_INTERVAL);
+        let slept = |pod: &QueuedPod| now.duration_since(pod.flushed.unwrap_or(pod.timestamp).max(pod.timestamp));
+        let late = self.pods.iter().filter(|(_, (at, p))| *at == At::Waiting && slept(p) > MAX_IN_UNSCHEDULABLE);
+        for uid in late.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
+            if let Some((_, pod)) = self.pods.get_mut(&uid) {
+                pod.flushed = Some(now);
+            }
+            self.wake(&uid, &Happening::of(ClusterEvent::WILDCARD), now, judge);
+        }
+    }
+
+    fn next_tick(&self) -> Option<Timestamp> {
+        let ends = self.pods.values().filter(|(at, _)| matches!(at, At::Backoff | At::ErrorBackoff));
+        let ends = ends.map(|(_, pod)| expiry(self.backoff, pod) + SignedDuration::from_secs(1));
+        let flush = self.pods.values().any(|(at, _)| *at == At::Waiting).then_some(self.next_flush).flatten();
+        ends.chain(flush).min()
+    }
+}
+
+const UIDS: [&str; 12] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11"];
+
+fn pod(uid: &str, dice: &mut Dice) -> Arc<PodInfo> {
+    let gates = if dice.roll(5) == 0 { json!([{"name": "g"}]) } else { json!([]) };
+    let app = ["a", "b"][dice.roll(2)];
+    let json = json!({
+        "metadata": {"name": uid, "namespace": "d", "uid": uid, "labels": {"app": app}},
+        "spec": {"priority": dice.roll(3), "schedulingGates": gates},
+    });
+    Arc::new(PodInfo::new(Arc::new(serde_json::from_value(json).unwrap())))
+}
+
+fn happening(dice: &mut Dice, known: &BTreeMap<&str, Arc<PodInfo>>) -> Happening {
+    let app = ["a", "b"][dice.roll(2)];
+    let node = || -> Object {
+        let json = json!({"metadata": {"name": "n", "labels": {"app": app}}});
+        Object::Node(Arc::new(serde_json::from_value::<Node>(json).unwrap()))
+    };
+    match dice.roll(3) {
+        0 => Happening { new: Some(node()), ..Happening::of(ClusterEvent::new(EventResource::Node, action::ADD)) },
+        1 => Happening { old: Some(node()), ..Happening::of(ClusterEvent::new(EventResource::Node, action::DELETE)) },
+        _ => {
+            let at = dice.roll(UIDS.len());
+            let left = known.get(UIDS[at]).cloned().unwrap_or_else(|| pod("other", dice));
+            let event = ClusterEvent::new(EventResource::AssignedPod, action::DELETE);
+            Happening { old: Some(Object::Pod(left.pod.clone())), ..Happening::of(event) }
+        }
+    }
+}
+
+/// One history of a few hundred steps, both queues side by side.
+fn history(seed: u64, fast: bool) {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let judge = Plugins { fast };
+    let backoff = Backoff { initial: SignedDuration::from_secs(1), max: SignedDuration::from_secs(10) };
+    let mut queue = Queue::new(backoff);
+    let mut plain = Plain {
+        backoff,
+        pods: BTreeMap::new(),
+        in_flight: BTreeMap::new(),
+        events: Vec::new(),
+        next_sequence: 0,
+        next_flush: None,
+    };
+    let mut now = Timestamp::from_second(1_000).unwrap();
+    let mut known: BTreeMap<&str, Arc<PodInfo>> = BTreeMap::new();
+    let mut flying: Vec<(QueuedPod, QueuedPod)> = Vec::new();
+    for step in 0..300 {
+        let uid = UIDS[dice.roll(UIDS.len())];
+        match dice.roll(12) {
+            0 | 1 => {
+                let new = pod(uid, &mut dice);
+                match known.insert(uid, new.clone()) {
+                    Some(old) => {
+                        queue.update(&old.pod, &new, now, &judge);
+                        plain.update(&old.pod, &new, now, &judge);
+                    }
+                    None => {
+                        queue.add(new.clone(), now, &judge);
+                        plain.add(new, now, &judge);
+                    }
+                }
+            }
+            2..=4 => {
+                let (a, b) = (queue.pop(&judge), plain.pop(&judge));
+                let shown = |pod: &QueuedPod| (pod.info.uid().to_owned(), pod.attempts, pod.initial_attempt);
+                assert_eq!(a.as_ref().map(shown), b.as_ref().map(shown), "seed {seed}, step {step}");
+                flying.extend(a.zip(b));
+            }
+            5 | 6 if !flying.is_empty() => {
+                let at = dice.roll(flying.len());
+                let rejected = dice.roll(8);
+                let (mut a, mut b) = flying.swap_remove(at);
+                for pod in [&mut a, &mut b] {
+                    let plugins: &[&[PluginName]] = &[&[], &["Shape"], &["Own"], &["Each"], &["Shape", "Own"]];
+                    pod.unschedulable_plugins = plugins.get(rejected).unwrap_or(&plugins[1]).iter().copied().collect();
+                    pod.pending_plugins = if rejected == 7 { ["Own"].into() } else { BTreeSet::new() };
+                }
+                queue.add_unschedulable(a, now, &judge);
+                plain.add_unschedulable(b, now, &judge);
+            }
+            7 if !flying.is_empty() => {
+                let at = dice.roll(flying.len());
+                let (pod, _) = flying.swap_remove(at);
+                queue.done(pod.info.uid());
+                plain.in_flight.remove(pod.info.uid());
+            }
+            8 | 9 => {
+                let happening = happening(&mut dice, &known);
+                let priority = dice.roll(4) as i32;
+                queue.move_all(&happening, &|pod| pod.priority() <= priority, now, &judge);
+                plain.move_all(&happening, &|pod| pod.priority() <= priority, now, &judge);
+            }
+            10 => match dice.roll(3) {
+                0 => {
+                    queue.activate(&[uid.to_owned()], now, &judge);
+                    plain.activate(uid, now, &judge);
+                }
+                1 => {
+                    known.remove(uid);
+                    queue.delete(uid, &judge);
+                    plain.pods.remove(uid);
+                }
+                _ => {
+                    queue.retry_after_error(uid, now, &judge);
+                    if let Some((_, mut pod)) = plain.pods.remove(uid) {
+                        pod.consecutive_errors += 1;
+                        pod.unschedulable_plugins.clear();
+                        pod.pending_plugins.clear();
+                        pod.timestamp = now;
+                        plain.put(pod, At::ErrorBackoff, now, &judge);
+                    }
+                }
+            },
+            _ => {
+                let jump = [10, 500, 3_000, 40_000, 310_000][dice.roll(5)];
+                now += SignedDuration::from_millis(jump);
+                queue.tick(now, &judge);
+                plain.tick(now, &judge);
+            }
+        }
+        let places = |place: &dyn Fn(&str) -> Option<Place>| UIDS.map(place);
+        let expected = places(&|uid| plain.place(uid));
+        assert_eq!(places(&|uid| queue.place(uid)), expected, "seed {seed}, step {step}");
+        let count = |of: Place| expected.iter().filter(|place| **place == Some(of)).count();
+        let counts = [Place::Active, Place::Backoff, Place::Unschedulable, Place::Gated].map(count);
+        assert_eq!(queue.counts(), counts, "seed {seed}, step {step}");
+        assert_eq!(queue.pods().count(), counts.iter().sum::<usize>(), "seed {seed}, step {step}");
+        assert_eq!(queue.next_tick(), plain.next_tick(), "seed {seed}, step {step}");
+    }
+}
+
+#[test]
+fn the_queue_does_what_a_plain_one_does_on_random_histories() {
+    for seed in 0..400 {
+        history(seed, true);
+        history(seed, false);
+    }
+}
