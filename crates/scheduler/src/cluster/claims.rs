@@ -1,8 +1,9 @@
 //! Devices that are taken: by claims the API server knows to be allocated, and by allocations on their way to it.
 //!
 //! An allocation in flight is an overlay: it counts until the claim it is for is seen with an allocation of its own,
-//! or until it is taken back.
+//! or is gone, or until it is taken back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bayplan_model::resource_claim::{AllocationResult, DeviceResult, ResourceClaim};
@@ -33,22 +34,98 @@ impl ClaimKey {
     }
 }
 
-/// Allocations on their way to the API server.
+/// Claims on devices: allocations on their way to the API server, and what claims and classes are looked up by.
 #[derive(Clone, Debug, Default)]
-pub struct InFlightClaims(FxHashMap<ClaimKey, Arc<AllocationResult>>);
+pub(crate) struct Claims {
+    /// Only allocations that the API server does not know.
+    in_flight: FxHashMap<ClaimKey, Arc<AllocationResult>>,
+    /// Claims that stand for extended resources, by the pod's UID, then by namespace and name.
+    extended: FxHashMap<String, BTreeMap<(String, String), Arc<ResourceClaim>>>,
+    /// Classes by the extended resource they stand behind, then by name.
+    classes: FxHashMap<String, BTreeMap<String, Arc<DeviceClass>>>,
+}
+
+/// The pod whose extended resources a claim stands for.
+fn extended_owner(claim: &ResourceClaim) -> Option<&str> {
+    let meta = &claim.metadata;
+    let stands = meta.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION).is_some_and(|value| value == "true");
+    meta.controller().filter(|_| stands).map(|owner| owner.uid.as_str())
+}
+
+fn is_allocated(claim: &ResourceClaim) -> bool {
+    claim.status.allocation.is_some()
+}
+
+impl Claims {
+    fn of_pod(&self, namespace: &str, pod_uid: &str) -> Option<&Arc<ResourceClaim>> {
+        let claims = self.extended.get(pod_uid)?;
+        claims.iter().find(|((of, _), _)| of == namespace).map(|(_, claim)| claim)
+    }
+
+    pub(super) fn class_changed(&mut self, old: Option<&DeviceClass>, new: Option<&Arc<DeviceClass>>) {
+        if let Some((old, resource)) = old.and_then(|old| Some((old, old.spec.extended_resource_name.as_deref()?)))
+            && let Some(classes) = self.classes.get_mut(resource)
+        {
+            classes.remove(&old.metadata.name);
+            if classes.is_empty() {
+                self.classes.remove(resource);
+            }
+        }
+        if let Some((new, resource)) = new.and_then(|new| Some((new, new.spec.extended_resource_name.clone()?))) {
+            self.classes.entry(resource).or_default().insert(new.metadata.name.clone(), new.clone());
+        }
+    }
+
+    /// Notes a change of a claim; allocations in flight that it ends are returned.
+    pub(super) fn claim_changed(
+        &mut self,
+        old: Option<&ResourceClaim>,
+        new: Option<&Arc<ResourceClaim>>,
+    ) -> Vec<Arc<AllocationResult>> {
+        let key = |claim: &ResourceClaim| (claim.metadata.namespace.clone(), claim.metadata.name.clone());
+        let mut owners = Vec::new();
+        if let Some((old, owner)) = old.and_then(|old| Some((old, extended_owner(old)?)))
+            && let Some(claims) = self.extended.get_mut(owner)
+        {
+            claims.remove(&key(old));
+            if claims.is_empty() {
+                self.extended.remove(owner);
+            }
+            owners.push(ClaimKey::ExtendedResources(old.metadata.namespace.clone(), owner.to_owned()));
+        }
+        if let Some((new, owner)) = new.and_then(|new| Some((new, extended_owner(new)?))) {
+            self.extended.entry(owner.to_owned()).or_default().insert(key(new), new.clone());
+            owners.push(ClaimKey::ExtendedResources(new.metadata.namespace.clone(), owner.to_owned()));
+        }
+        if self.in_flight.is_empty() {
+            return Vec::new();
+        }
+        owners.retain(|key| match key {
+            ClaimKey::ExtendedResources(namespace, uid) => self.of_pod(namespace, uid).is_some_and(|c| is_allocated(c)),
+            ClaimKey::Claim(..) => true,
+        });
+        let waits = |uid: &str| new.is_some_and(|new| new.metadata.uid == uid && !is_allocated(new));
+        let versions = old.into_iter().chain(new.map(|new| &**new));
+        owners.extend(versions.filter(|claim| !waits(&claim.metadata.uid)).map(ClaimKey::of));
+        owners.iter().filter_map(|key| self.in_flight.remove(key)).collect()
+    }
+}
 
 impl Cluster {
-    /// Counts devices as taken for a claim.
+    /// Counts devices as taken for a claim, unless the API server knows of an allocation or the claim is gone.
     pub fn allocate_claim(&mut self, key: ClaimKey, allocation: Arc<AllocationResult>) {
-        let mut in_flight = std::mem::take(&mut self.in_flight_claims);
-        in_flight.0.retain(|key, _| self.is_pending(key));
-        in_flight.0.insert(key, allocation);
-        self.in_flight_claims = in_flight;
+        self.deallocate_claim(&key);
+        if self.is_pending(&key) {
+            self.objects.devices.count(&allocation.devices.results, true);
+            self.objects.claims.in_flight.insert(key, allocation);
+        }
     }
 
     /// Takes an allocation in flight back.
     pub fn deallocate_claim(&mut self, key: &ClaimKey) {
-        self.in_flight_claims.0.remove(key);
+        if let Some(allocation) = self.objects.claims.in_flight.remove(key) {
+            self.objects.devices.count(&allocation.devices.results, false);
+        }
     }
 
     /// The API server knows of an allocation: it is no longer in flight, and counts no more when it is taken back there.
@@ -68,14 +145,14 @@ impl Cluster {
 
     /// True while an allocation for the claim is on its way to the API server.
     pub fn is_in_flight(&self, claim: &ResourceClaim) -> bool {
-        let key = ClaimKey::of(claim);
-        self.in_flight_claims.0.contains_key(&key) && self.is_pending(&key)
+        let in_flight = &self.objects.claims.in_flight;
+        !in_flight.is_empty() && in_flight.contains_key(&ClaimKey::of(claim))
     }
 
     /// Every device that a claim has, in flight or known.
     pub fn taken_devices(&self) -> impl Iterator<Item = &DeviceResult> {
         let known = self.objects.resource_claims.iter().filter_map(|claim| claim.status.allocation.as_ref());
-        let in_flight = self.in_flight_claims.0.iter().filter(|(key, _)| self.is_pending(key)).map(|(_, a)| &**a);
+        let in_flight = self.objects.claims.in_flight.values().map(|allocation| &**allocation);
         known.chain(in_flight).flat_map(|allocation| &allocation.devices.results)
     }
 
@@ -84,22 +161,17 @@ impl Cluster {
         match key {
             ClaimKey::Claim(namespace, name, uid) => {
                 let claim = self.objects.resource_claims.get(namespace, name);
-                claim.is_some_and(|claim| claim.metadata.uid == *uid && claim.status.allocation.is_none())
+                claim.is_some_and(|claim| claim.metadata.uid == *uid && !is_allocated(claim))
             }
             ClaimKey::ExtendedResources(namespace, pod) => {
-                let claim = self.extended_resource_claim(namespace, pod);
-                claim.is_none_or(|claim| claim.status.allocation.is_none())
+                self.extended_resource_claim(namespace, pod).is_none_or(|claim| !is_allocated(claim))
             }
         }
     }
 
     /// The claim that stands for the extended resources of a pod.
     pub fn extended_resource_claim(&self, namespace: &str, pod_uid: &str) -> Option<&Arc<ResourceClaim>> {
-        self.objects.resource_claims.in_namespace(namespace).find(|claim| {
-            let meta = &claim.metadata;
-            meta.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION).is_some_and(|value| value == "true")
-                && meta.controller().is_some_and(|owner| owner.uid == pod_uid)
-        })
+        self.objects.claims.of_pod(namespace, pod_uid)
     }
 
     /// The class whose devices stand behind an extended resource; the newest when several say so.
@@ -107,14 +179,10 @@ impl Cluster {
         if let Some(class) = resource.strip_prefix(DEVICE_CLASS_PREFIX) {
             return self.objects.device_classes.get("", class);
         }
-        let named = self.objects.device_classes.iter();
-        let named = named.filter(|class| class.spec.extended_resource_name.as_deref() == Some(resource));
         // Classes come by name, so the first of equally old ones has the smallest name.
-        named.reduce(
-            |best, class| {
-                if class.metadata.creation_timestamp > best.metadata.creation_timestamp { class } else { best }
-            },
-        )
+        self.objects.claims.classes.get(resource)?.values().reduce(|best, class| {
+            if class.metadata.creation_timestamp > best.metadata.creation_timestamp { class } else { best }
+        })
     }
 }
 

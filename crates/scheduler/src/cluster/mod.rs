@@ -4,11 +4,13 @@
 
 mod changes;
 mod claims;
+pub(crate) mod devices;
 mod node_info;
 mod node_tree;
 mod objects;
 mod pod_info;
 mod shape;
+pub(crate) mod storage;
 mod volumes;
 
 use std::sync::{Arc, OnceLock};
@@ -19,7 +21,7 @@ use bayplan_model::node::Node;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use changes::{Change, Changes};
-pub use claims::{ClaimKey, DEVICE_CLASS_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION, InFlightClaims};
+pub use claims::{ClaimKey, DEVICE_CLASS_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION};
 pub use node_info::{HostPorts, NodeId, NodeInfo};
 use node_tree::NodeTree;
 pub use objects::{Object, Objects, Table};
@@ -78,8 +80,6 @@ pub struct Cluster {
     pub objects: Objects,
     /// UIDs of pods whose victims are being evicted.
     pub preempting: FxHashSet<String>,
-    assumed_volumes: AssumedVolumes,
-    in_flight_claims: InFlightClaims,
     /// What Unreserve asks of the API server; the scheduler sends it.
     pub calls: Vec<Request>,
 }
@@ -231,6 +231,11 @@ impl Cluster {
     }
 
     fn count_images(&mut self, old: Option<&Node>, new: Option<&Node>) {
+        if let (Some(old), Some(new)) = (old, new)
+            && old.status.images == new.status.images
+        {
+            return;
+        }
         let names = |node: Option<&Node>| -> FxHashMap<String, i64> {
             let images = node.into_iter().flat_map(|n| &n.status.images);
             images.flat_map(|i| i.names.iter().map(|name| (name.clone(), i.size_bytes))).collect()

@@ -1,6 +1,5 @@
 //! The latest known version of every object that plugins look up.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bayplan_model::meta::ObjectMeta;
@@ -12,20 +11,32 @@ use bayplan_model::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
 };
 use bayplan_model::workload::{Controller, Namespace, PodDisruptionBudget, ReplicationController, Service};
+use rustc_hash::FxHashMap;
 
+use super::claims::Claims;
+use super::devices::Devices;
+use super::storage::Storage;
+use super::volumes::AssumedVolumes;
 use crate::framework::EventResource;
 
-/// Objects of one kind by namespace and name.
+/// Objects of one kind by namespace and name: hashed, because they are looked up far more often than listed.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
-    objects: BTreeMap<String, BTreeMap<String, Arc<T>>>,
+    objects: FxHashMap<String, FxHashMap<String, Arc<T>>>,
     version: u64,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Table { objects: BTreeMap::new(), version: 0 }
+        Table { objects: FxHashMap::default(), version: 0 }
     }
+}
+
+/// The values of a map by key.
+fn sorted<T>(map: &FxHashMap<String, T>) -> impl Iterator<Item = &T> {
+    let mut entries: Vec<(&String, &T)> = map.iter().collect();
+    entries.sort_by_key(|(key, _)| *key);
+    entries.into_iter().map(|(_, value)| value)
 }
 
 impl<T> Table<T> {
@@ -36,12 +47,12 @@ impl<T> Table<T> {
 
     /// All objects of a namespace, by name.
     pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
-        self.objects.get(namespace).into_iter().flat_map(BTreeMap::values)
+        self.objects.get(namespace).into_iter().flat_map(sorted)
     }
 
     /// All objects, by namespace and name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.objects.values().flat_map(BTreeMap::values)
+        sorted(&self.objects).flat_map(sorted)
     }
 
     /// How often the table was changed.
@@ -51,7 +62,14 @@ impl<T> Table<T> {
 
     pub(super) fn insert(&mut self, meta: &ObjectMeta, object: Arc<T>) -> Option<Arc<T>> {
         self.version += 1;
-        self.objects.entry(meta.namespace.clone()).or_default().insert(meta.name.clone(), object)
+        let namespace = match self.objects.get_mut(&meta.namespace) {
+            Some(namespace) => namespace,
+            None => self.objects.entry(meta.namespace.clone()).or_default(),
+        };
+        match namespace.get_mut(&meta.name) {
+            Some(known) => Some(std::mem::replace(known, object)),
+            None => namespace.insert(meta.name.clone(), object),
+        }
     }
 
     pub(super) fn remove(&mut self, meta: &ObjectMeta) -> Option<Arc<T>> {
@@ -115,25 +133,35 @@ macro_rules! objects {
             /// Pods, whether placed or not.
             pub pods: Table<Pod>,
             $($(#[$meta])* pub $table: Table<$type>,)*
+            /// What is derived from slices and claims.
+            pub(crate) devices: Devices,
+            pub(super) claims: Claims,
+            /// What is derived from volumes, attachments and capacity.
+            pub(crate) storage: Storage,
+            pub(super) assumed_volumes: AssumedVolumes,
         }
 
         impl Objects {
             /// Stores a version and returns the former one.
             pub(crate) fn store(&mut self, object: &Object) -> Option<Object> {
-                match object {
-                    Object::Pod(o) => self.pods.insert(&o.metadata, o.clone()).map(Object::Pod),
-                    Object::Node(_) => None,
+                let old = match object {
+                    Object::Pod(o) => return self.pods.insert(&o.metadata, o.clone()).map(Object::Pod),
+                    Object::Node(_) => return None,
                     $(Object::$variant(o) => self.$table.insert(&o.metadata, o.clone()).map(Object::$variant),)*
-                }
+                };
+                self.derive(old.as_ref(), Some(object));
+                old
             }
 
             /// Drops an object and returns its last version.
             pub(crate) fn remove(&mut self, object: &Object) -> Option<Object> {
-                match object {
-                    Object::Pod(o) => self.pods.remove(&o.metadata).map(Object::Pod),
-                    Object::Node(_) => None,
+                let old = match object {
+                    Object::Pod(o) => return self.pods.remove(&o.metadata).map(Object::Pod),
+                    Object::Node(_) => return None,
                     $(Object::$variant(o) => self.$table.remove(&o.metadata).map(Object::$variant),)*
-                }
+                };
+                self.derive(old.as_ref(), None);
+                old
             }
         }
     };
@@ -172,4 +200,58 @@ objects! {
     ResourceSlice(ResourceSlice), resource_slices, "resource.k8s.io/v1" "ResourceSlice", Some(EventResource::ResourceSlice);
     /// Classes of devices.
     DeviceClass(DeviceClass), device_classes, "resource.k8s.io/v1" "DeviceClass", Some(EventResource::DeviceClass);
+}
+
+/// Both sides of a change as objects of one kind.
+macro_rules! sides {
+    ($variant:ident, $old:expr, $new:expr) => {{
+        let of = |object: Option<&Object>| match object {
+            Some(Object::$variant(object)) => Some(object.clone()),
+            _ => None,
+        };
+        (of($old), of($new))
+    }};
+}
+
+impl Objects {
+    /// Brings what is derived from objects up to date after a change.
+    fn derive(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        match new.or(old) {
+            Some(Object::ResourceSlice(_)) => {
+                let (old, new) = sides!(ResourceSlice, old, new);
+                self.devices.slice_changed(old.as_deref(), new.as_ref());
+            }
+            Some(Object::ResourceClaim(_)) => {
+                let (old, new) = sides!(ResourceClaim, old, new);
+                for (claim, comes) in [(&old, false), (&new, true)] {
+                    let allocation = claim.as_ref().and_then(|claim| claim.status.allocation.as_ref());
+                    self.devices.count(allocation.map_or(&[], |given| &given.devices.results), comes);
+                }
+                for ended in self.claims.claim_changed(old.as_deref(), new.as_ref()) {
+                    self.devices.count(&ended.devices.results, false);
+                }
+            }
+            Some(Object::DeviceClass(_)) => {
+                let (old, new) = sides!(DeviceClass, old, new);
+                self.claims.class_changed(old.as_deref(), new.as_ref());
+            }
+            Some(Object::PersistentVolume(volume)) => self.see_volume(&volume.metadata.name.clone()),
+            Some(Object::VolumeAttachment(_)) => {
+                let (old, new) = sides!(VolumeAttachment, old, new);
+                self.storage.attachment_changed(old.as_deref(), new.as_ref());
+            }
+            Some(Object::CsiStorageCapacity(_)) => {
+                let (old, new) = sides!(CsiStorageCapacity, old, new);
+                self.storage.capacity_changed(old.as_deref(), new.as_deref());
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes over a volume as it is now: as promised, as long as that holds.
+    pub(super) fn see_volume(&mut self, name: &str) {
+        let stored = self.persistent_volumes.get("", name);
+        let seen = stored.map(|stored| self.assumed_volumes.as_promised(stored));
+        self.storage.volume_changed(name, seen);
+    }
 }

@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use bayplan_model::affinity::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
 use bayplan_model::node::Node;
 use bayplan_model::resource_claim::{AllocationResult, DeviceAllocationResult, DeviceResult};
-use bayplan_model::resource_slice::{Device, ResourceSlice};
+use bayplan_model::resource_slice::Device;
 use bayplan_model::taint::untolerated;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::capacity::{Amounts, consumption, fits};
 use super::constraint::Constraint;
-use super::pools::{Counters, Pool, Slices, consumed, device_reaches};
+use super::pools::{Pool, pools};
 use super::requests::{Alternative, ClaimRequests};
 use super::settings::settings;
+use crate::cluster::devices::{Counters, Devices, Held, Published, consumed};
 
 /// The most devices a claim may have; the API's limit.
 const DEVICES_MAX: usize = 32;
@@ -24,39 +25,6 @@ const DEVICES_MAX: usize = 32;
 /// The most steps of a search on one node. Upstream stops after ten seconds; the core has no clock, and a step takes
 /// about ten microseconds at worst.
 const STEPS_MAX: usize = 1_000_000;
-
-/// Driver, pool and name of a device.
-pub(super) type DeviceId = (String, String, String);
-
-/// Devices that claims have already.
-#[derive(Default)]
-pub(super) struct Taken {
-    exclusive: FxHashSet<DeviceId>,
-    shared: FxHashMap<DeviceId, Amounts>,
-}
-
-impl Taken {
-    pub(super) fn of<'a>(results: impl Iterator<Item = &'a DeviceResult>) -> Self {
-        let mut taken = Taken::default();
-        for result in results.filter(|result| result.admin_access != Some(true)) {
-            let id = (result.driver.clone(), result.pool.clone(), result.device.clone());
-            if result.share_id.is_none() {
-                taken.exclusive.insert(id);
-                continue;
-            }
-            let amounts = taken.shared.entry(id).or_default();
-            for (name, amount) in &result.consumed_capacity {
-                amounts.entry(name.clone()).and_modify(|sum| sum.add(amount)).or_insert_with(|| amount.clone());
-            }
-        }
-        taken
-    }
-
-    /// Whether some claim has the device, or a share of it.
-    pub(super) fn has(&self, id: &DeviceId) -> bool {
-        self.exclusive.contains(id) || self.shared.contains_key(id)
-    }
-}
 
 /// Why nothing was allocated.
 #[derive(Debug)]
@@ -88,18 +56,13 @@ pub(super) struct Allocation {
 }
 
 /// Finds devices for claims on a node.
-pub(super) fn allocate(
-    slices: &Slices,
-    taken: &Taken,
-    claims: &[&ClaimRequests],
-    node: &Node,
-) -> Result<Vec<Allocation>, Failure> {
-    let pools = slices.pools(node)?;
-    let mut search = Search::new(&pools, taken, claims, node);
+pub(super) fn allocate(devices: &Devices, claims: &[&ClaimRequests], node: &Node) -> Result<Vec<Allocation>, Failure> {
+    let pools = pools(devices, node)?;
+    let mut search = Search::new(&pools, claims, node);
     search.prepare()?;
     match search.claim(0) {
         Ok(true) => Ok(search.results()?),
-        Ok(false) | Err(Stop::TooMany) if pools.iter().any(|pool| pool.is_invalid) => Err(Failure::InvalidPools),
+        Ok(false) | Err(Stop::TooMany) if pools.iter().any(Pool::is_invalid) => Err(Failure::InvalidPools),
         Ok(false) | Err(Stop::TooMany) => Err(Failure::NoSolution),
         Err(Stop::TimedOut) => Err(Failure::TimedOut),
         Err(Stop::Error(error)) => Err(Failure::Error(error)),
@@ -117,8 +80,10 @@ enum Stop {
 /// A device of the node, in the order in which devices are tried.
 struct Candidate<'a> {
     pool: usize,
-    slice: &'a ResourceSlice,
+    slice: &'a Published,
     device: &'a Device,
+    /// The device's place in its slice.
+    at: usize,
     /// A claim has it for itself.
     taken: bool,
     /// What claims have of it, if it is shared.
@@ -149,8 +114,7 @@ struct At {
 
 struct Search<'a> {
     node: &'a Node,
-    pools: &'a [Pool],
-    taken: &'a Taken,
+    pools: &'a [Pool<'a>],
     claims: &'a [&'a ClaimRequests],
     candidates: Vec<Candidate<'a>>,
     /// By claim.
@@ -167,18 +131,19 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(pools: &'a [Pool], taken: &'a Taken, claims: &'a [&'a ClaimRequests], node: &'a Node) -> Self {
+    fn new(pools: &'a [Pool<'a>], claims: &'a [&'a ClaimRequests], node: &'a Node) -> Self {
         let mut candidates = Vec::new();
-        for (at, pool) in pools.iter().enumerate() {
+        for (i, pool) in pools.iter().enumerate() {
             for slice in &pool.slices {
-                for device in &slice.spec.devices {
-                    let id = (pool.driver.clone(), pool.name.clone(), device.name.clone());
+                for (at, device) in slice.slice.spec.devices.iter().enumerate() {
+                    let held = pool.known.held(&device.name);
                     candidates.push(Candidate {
-                        pool: at,
+                        pool: i,
                         slice,
                         device,
-                        taken: taken.exclusive.contains(&id),
-                        shared: taken.shared.get(&id),
+                        at,
+                        taken: held.is_some_and(Held::is_exclusive),
+                        shared: held.and_then(Held::shared),
                         users: Vec::new(),
                         taking: Vec::new(),
                     });
@@ -188,7 +153,6 @@ impl<'a> Search<'a> {
         Search {
             node,
             pools,
-            taken,
             claims,
             candidates,
             constraints: Vec::new(),
@@ -267,7 +231,7 @@ impl<'a> Search<'a> {
     fn all_devices(&mut self, at: At, claim: &str) -> Result<Vec<usize>, String> {
         let alternative = self.alternative(at);
         for pool in self.pools {
-            let state = match (pool.is_incomplete, pool.is_invalid) {
+            let state = match (pool.is_incomplete, pool.is_invalid()) {
                 (true, _) => "being updated",
                 (_, true) => "invalid",
                 _ => continue,
@@ -296,12 +260,10 @@ impl<'a> Search<'a> {
         if let Some(known) = self.selectable.get(&key) {
             return Ok(*known);
         }
-        let Candidate { slice, device, pool, .. } = &self.candidates[candidate];
-        let claim = self.claims[at.claim].claim.metadata.key();
-        let mut selectable = self.alternative(at).selects(&claim, &self.pools[*pool].driver, device)?;
-        if selectable && slice.spec.per_device_node_selection {
-            selectable = device_reaches(self.node, device)?;
-        }
+        let Candidate { slice, at: device, .. } = self.candidates[candidate];
+        let claim = &self.claims[at.claim].claim;
+        let selectable =
+            self.alternative(at).selects(claim, slice, device)? && slice.device_reaches(device, self.node)?;
         self.selectable.insert(key, selectable);
         Ok(selectable)
     }
@@ -366,7 +328,7 @@ impl<'a> Search<'a> {
         for candidate in start..self.candidates.len() {
             self.steps += 1;
             let pool = &self.pools[self.candidates[candidate].pool];
-            if pool.is_incomplete || pool.is_invalid || self.is_in_use(at, candidate) {
+            if pool.is_incomplete || pool.is_invalid() || self.is_in_use(at, candidate) {
                 continue;
             }
             if self.is_selectable(at, candidate).map_err(Stop::Error)?
@@ -445,7 +407,7 @@ impl<'a> Search<'a> {
         let request = &claims[at.claim].requests[at.request].name;
         let full_name = &self.alternative(at).full_name;
         let Candidate { device, pool, .. } = self.candidates[candidate];
-        let driver = &self.pools[pool].driver;
+        let driver = self.pools[pool].driver;
         let constraints = &mut self.constraints[at.claim];
         for i in 0..constraints.len() {
             if !constraints[i].add(request, full_name, driver, device) {
@@ -505,10 +467,9 @@ impl<'a> Search<'a> {
     /// The counters of a pool without what allocated devices consume.
     fn left_in(&self, pool: usize) -> Counters {
         let pool = &self.pools[pool];
-        let mut left = pool.counters.clone();
-        for device in pool.all.iter().flat_map(|slice| &slice.spec.devices) {
-            let id = (pool.driver.clone(), pool.name.clone(), device.name.clone());
-            if self.taken.has(&id) {
+        let mut left = pool.generation.counters.clone();
+        for device in pool.generation.slices.iter().flat_map(|known| &known.slice.spec.devices) {
+            if pool.known.held(&device.name).is_some() {
                 for (counter, amount) in consumed(device) {
                     left.entry(counter).and_modify(|sum| sum.sub(amount));
                 }
@@ -545,8 +506,8 @@ impl<'a> Search<'a> {
         let pool = &self.pools[pool];
         DeviceResult {
             request: alternative.full_name.clone(),
-            driver: pool.driver.clone(),
-            pool: pool.name.clone(),
+            driver: pool.driver.to_owned(),
+            pool: pool.name.to_owned(),
             device: device.name.clone(),
             admin_access: alternative.admin_access.then_some(true),
             tolerations: alternative.wanted.tolerations.clone(),
@@ -562,9 +523,10 @@ impl<'a> Search<'a> {
         let mut common = NodeSelectorTerm::default();
         for choice in chosen {
             let Candidate { slice, device, .. } = self.candidates[choice.candidate];
-            let (name, selector) = match slice.spec.per_device_node_selection {
+            let spec = &slice.slice.spec;
+            let (name, selector) = match spec.per_device_node_selection {
                 true => (&device.node_name, &device.node_selector),
-                false => (&slice.spec.node_name, &slice.spec.node_selector),
+                false => (&spec.node_name, &spec.node_selector),
             };
             if name.is_some() || device.binds_to_node {
                 let only = NodeSelectorRequirement {

@@ -1,13 +1,10 @@
 //! How much of a shared device a request takes, and whether that is still there.
 
-use std::collections::BTreeMap;
-
 use bayplan_model::quantity::{Format, Quantity};
 use bayplan_model::resource_claim::CapacityRequirements;
 use bayplan_model::resource_slice::{CapacityRequestPolicy, Device, DeviceCapacity};
 
-/// Amounts by name of the capacity.
-pub(super) type Amounts = BTreeMap<String, Quantity>;
+pub(super) use crate::cluster::devices::DeviceAmounts as Amounts;
 
 /// What a request takes of a device; none when the device has no such capacity or does not divide it that way.
 pub(super) fn consumption(device: &Device, request: Option<&CapacityRequirements>) -> Option<Amounts> {

@@ -8,20 +8,19 @@ use bayplan_model::node::Node;
 use bayplan_model::resource_claim::{DeviceRequest, DeviceSubRequest, ResourceClaim};
 use bayplan_model::resources::Amounts;
 
-use super::allocator::Taken;
-use super::pools::{Slices, device_reaches};
+use super::pools::pools;
 use super::requests::{ClaimRequests, Compiler};
 use crate::cluster::Cluster;
+use crate::cluster::devices::Devices;
 
 /// The devices behind the extended resources a pod asks for.
 #[derive(Clone, Default)]
-pub(in crate::plugins) struct Census(Option<Arc<Devices>>);
+pub(in crate::plugins) struct Census(Option<Arc<Counted>>);
 
-struct Devices {
+struct Counted {
     /// A request for the class of each resource; only its selectors matter.
     classes: BTreeMap<String, ClaimRequests>,
-    slices: Slices,
-    taken: Taken,
+    devices: Devices,
 }
 
 impl Census {
@@ -45,24 +44,22 @@ impl Census {
         if classes.is_empty() {
             return Census(None);
         }
-        let slices = Slices::new(cluster.objects.resource_slices.iter());
-        let taken = Taken::of(cluster.taken_devices());
-        Census(Some(Arc::new(Devices { classes, slices, taken })))
+        Census(Some(Arc::new(Counted { classes, devices: cluster.objects.devices.clone() })))
     }
 
     /// How many devices stand behind a resource on a node, and how many of them are taken; none for other resources.
     pub(in crate::plugins) fn count(&self, node: &Node, resource: &str) -> Option<(i64, i64)> {
-        let devices = self.0.as_ref()?;
-        let class = devices.classes.get(resource)?.requests.first()?.alternatives.first()?;
+        let counted = self.0.as_ref()?;
+        let requests = counted.classes.get(resource)?;
+        let class = requests.requests.first()?.alternatives.first()?;
         let (mut total, mut taken) = (0, 0);
-        for pool in devices.slices.pools(node).ok()? {
+        for pool in pools(&counted.devices, node).ok()? {
             for slice in &pool.slices {
-                for device in &slice.spec.devices {
-                    let here = !slice.spec.per_device_node_selection || device_reaches(node, device) == Ok(true);
-                    if here && class.selects("", &pool.driver, device) == Ok(true) {
+                for (i, device) in slice.slice.spec.devices.iter().enumerate() {
+                    let here = slice.device_reaches(i, node) == Ok(true);
+                    if here && class.selects(&requests.claim, slice, i) == Ok(true) {
                         total += 1;
-                        let id = (pool.driver.clone(), pool.name.clone(), device.name.clone());
-                        taken += i64::from(devices.taken.has(&id));
+                        taken += i64::from(pool.known.held(&device.name).is_some());
                     }
                 }
             }

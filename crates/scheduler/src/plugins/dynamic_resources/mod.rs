@@ -1,7 +1,7 @@
 //! DynamicResources: a pod goes where devices for its claims can be allocated, and the claims get them.
 //!
-//! PreFilter gathers what is needed once for a pod: its claims with selectors compiled, the slices by node and pool, and
-//! the devices that are taken. Filter searches for devices on one node. Reserve counts what was found as taken; PreBind
+//! PreFilter gathers what is needed once for a pod: its claims with selectors compiled. The cluster knows slices by node
+//! and pool, and the devices that are taken. Filter searches for devices on one node. Reserve counts what was found as taken; PreBind
 //! writes it into the claims and waits for devices that must be prepared first.
 
 mod allocator;
@@ -10,6 +10,8 @@ mod capacity;
 mod cel;
 mod census;
 mod constraint;
+#[cfg(test)]
+mod equality;
 mod extended_resources;
 mod pod_claims;
 mod pools;
@@ -34,17 +36,18 @@ use crate::cluster::{ClaimKey, Cluster, EXTENDED_RESOURCE_CLAIM_ANNOTATION, Node
 use crate::config::args::{DynamicResourcesArgs, read};
 use crate::framework::*;
 use crate::plugins::node_resources_fit::of_devices;
-use allocator::{Allocation, Failure, Taken};
+use allocator::{Allocation, Failure};
 use bind::Reservation;
 pub(super) use census::Census;
 use extended_resources::Mapping;
-use pools::Slices;
 use requests::{ClaimRequests, Compiler};
 
 /// Allocates devices to claims.
 pub(super) struct DynamicResources {
     /// How long a pod waits for its devices to be prepared.
     binding_timeout: Duration,
+    /// The expressions of all pods' claims.
+    compiler: Mutex<Compiler>,
 }
 
 /// What is kept of one pod.
@@ -61,9 +64,6 @@ struct Prepared {
     claims: Vec<PodClaim>,
     /// Extended resources and the classes of devices behind them; empty when no claim stands for them.
     extended: BTreeMap<String, Option<String>>,
-    slices: Slices,
-    taken: Taken,
-    compiler: Mutex<Compiler>,
     /// What Filter found, by node: Score and Reserve take it from here.
     found: Mutex<FxHashMap<Arc<str>, Arc<Found>>>,
 }
@@ -108,7 +108,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl DynamicResources {
     pub(super) fn new(args: &Value) -> Result<Self, String> {
         let args: DynamicResourcesArgs = read(args)?;
-        Ok(DynamicResources { binding_timeout: args.binding_timeout()? })
+        Ok(DynamicResources { binding_timeout: args.binding_timeout()?, compiler: Mutex::default() })
     }
 
     fn prepare(&self, cx: &Cycle<'_>) -> Result<Option<Prepared>, Status> {
@@ -120,7 +120,6 @@ impl DynamicResources {
         if user.is_empty() && extended.is_empty() {
             return Ok(None);
         }
-        let mut compiler = Compiler::default();
         let class = |name: &str| cx.cluster.objects.device_classes.get("", name).cloned();
         let mut claims = Vec::new();
         for claim in user {
@@ -134,7 +133,7 @@ impl DynamicResources {
                 }
                 None => {
                     pod_claims::check_requests(cx.cluster, &claim)?;
-                    Kind::Unallocated(Box::new(compiler.claim(claim.clone(), class)))
+                    Kind::Unallocated(Box::new(lock(&self.compiler).claim(claim.clone(), class)))
                 }
             };
             claims.push(PodClaim { claim, kind });
@@ -142,13 +141,7 @@ impl DynamicResources {
         if !extended.is_empty() {
             claims.push(PodClaim { claim: extended_claim(cx), kind: Kind::ExtendedResources });
         }
-        let needs_devices = claims.iter().any(|claim| !matches!(claim.kind, Kind::Allocated(_)));
-        let (slices, taken) = match needs_devices {
-            true => (Slices::new(cx.cluster.objects.resource_slices.iter()), Taken::of(cx.cluster.taken_devices())),
-            false => Default::default(),
-        };
-        let (compiler, found) = (Mutex::new(compiler), Mutex::default());
-        Ok(Some(Prepared { claims, extended, slices, taken, compiler, found }))
+        Ok(Some(Prepared { claims, extended, found: Mutex::default() }))
     }
 
     /// Whether an allocated claim cannot be used on a node, or will not become usable any more.
@@ -171,7 +164,7 @@ impl DynamicResources {
         }
         if !wanted.is_empty() {
             let claims: Vec<&ClaimRequests> = wanted.iter().map(|(_, claim)| *claim).collect();
-            let allocated = allocator::allocate(&prepared.slices, &prepared.taken, &claims, node.node());
+            let allocated = allocator::allocate(&cx.cluster.objects.devices, &claims, node.node());
             let allocations = allocated.map_err(|failure| match failure {
                 Failure::NoSolution => Status::unresolvable("cannot allocate all claims"),
                 Failure::InvalidPools => Status::unresolvable("invalid resource pools were encountered"),
@@ -211,7 +204,7 @@ impl DynamicResources {
         found.extended = claim.spec.clone();
         found.mappings = mappings;
         let class = |name: &str| cx.cluster.objects.device_classes.get("", name).cloned();
-        Ok(Some(lock(&prepared.compiler).claim(Arc::new(claim), class)))
+        Ok(Some(lock(&self.compiler).claim(Arc::new(claim), class)))
     }
 }
 
@@ -280,15 +273,17 @@ impl Plugin for DynamicResources {
     }
 
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
-        let claims = pod_claims::of(cx.cluster, cx.pod);
         let helps = if let (_, Some(pod)) = changed.pods() {
-            pod.metadata.uid == cx.pod.metadata.uid && claims.is_ok()
+            pod.metadata.uid == cx.pod.metadata.uid && pod_claims::of(cx.cluster, cx.pod).is_ok()
         } else if let (old, Some(new)) = changed.resource_claims() {
             let freed = old.is_some_and(|old| old.status.allocation.is_some()) && new.status.allocation.is_none();
-            claims.is_ok_and(|claims| {
-                let is_ours = claims.iter().any(|claim| claim.metadata.uid == new.metadata.uid);
-                freed || (is_ours && old.is_none_or(|old| old.status != new.status))
-            })
+            // Most claims are somebody else's: that is seen without looking any claim up.
+            let may_help = freed || pod_claims::names(cx.pod, &new.metadata);
+            may_help
+                && pod_claims::of(cx.cluster, cx.pod).is_ok_and(|claims| {
+                    let is_ours = claims.iter().any(|claim| claim.metadata.uid == new.metadata.uid);
+                    freed || (is_ours && old.is_none_or(|old| old.status != new.status))
+                })
         } else {
             true
         };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bayplan_model::meta::ObjectMeta;
 use bayplan_model::pod::{Pod, PodResourceClaim};
 use bayplan_model::resource_claim::{DeviceSubRequest, ResourceClaim};
 
@@ -43,6 +44,19 @@ fn one(cluster: &Cluster, pod: &Pod, entry: &PodResourceClaim) -> Result<Option<
         return Err(format!("ResourceClaim {namespace}/{name} was not created for Pod {pod} (Pod is not owner)"));
     }
     Ok(Some(claim.clone()))
+}
+
+/// Whether a pod names a claim of this namespace and name.
+pub(super) fn names(pod: &Pod, claim: &ObjectMeta) -> bool {
+    let mut entries = pod.spec.resource_claims.iter();
+    claim.namespace == pod.metadata.namespace
+        && entries.any(|entry| match (&entry.resource_claim_name, &entry.resource_claim_template_name) {
+            (Some(name), _) => *name == claim.name,
+            (None, _) => {
+                let mut made = pod.status.resource_claim_statuses.iter().filter(|status| status.name == entry.name);
+                made.any(|status| status.resource_claim_name.as_ref() == Some(&claim.name))
+            }
+        })
 }
 
 /// Whether the classes a claim asks for are there.

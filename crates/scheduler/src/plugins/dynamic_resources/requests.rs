@@ -3,26 +3,43 @@
 use std::sync::Arc;
 
 use bayplan_model::resource_claim::{DeviceRequest, DeviceSubRequest, ResourceClaim};
-use bayplan_model::resource_slice::{Device, DeviceClass, DeviceSelector};
+use bayplan_model::resource_slice::{DeviceClass, DeviceSelector};
 use rustc_hash::FxHashMap;
 
 use super::cel::{Error, Program};
+use crate::cluster::devices::Published;
+
+/// An expression and what became of it.
+pub(super) struct Compiled {
+    expression: Box<str>,
+    program: Result<Program, Error>,
+}
 
 /// A selector; none for a kind nobody knows.
-type Selector = Option<Arc<Result<Program, Error>>>;
+type Selector = Option<Arc<Compiled>>;
+
+/// Expressions that are kept compiled; a cluster has a handful, and one compiles in some ten microseconds.
+const COMPILED_MAX: usize = 1024;
 
 /// Compiles every expression once.
 #[derive(Default)]
-pub(super) struct Compiler(FxHashMap<String, Arc<Result<Program, Error>>>);
+pub(super) struct Compiler(FxHashMap<Box<str>, Arc<Compiled>>);
 
 impl Compiler {
+    fn expression(&mut self, expression: &str) -> Arc<Compiled> {
+        if let Some(known) = self.0.get(expression) {
+            return known.clone();
+        }
+        if self.0.len() >= COMPILED_MAX {
+            self.0.clear();
+        }
+        let compiled = Arc::new(Compiled { expression: expression.into(), program: Program::compile(expression) });
+        self.0.insert(expression.into(), compiled.clone());
+        compiled
+    }
+
     fn compile(&mut self, selectors: &[DeviceSelector]) -> Vec<Selector> {
-        let mut one = |selector: &DeviceSelector| {
-            let expression = &selector.cel.as_ref()?.expression;
-            let known = self.0.entry(expression.clone());
-            Some(known.or_insert_with(|| Arc::new(Program::compile(expression))).clone())
-        };
-        selectors.iter().map(&mut one).collect()
+        selectors.iter().map(|selector| Some(self.expression(&selector.cel.as_ref()?.expression))).collect()
     }
 
     /// A claim ready to be allocated. Classes are looked up by `class`.
@@ -87,21 +104,27 @@ impl Alternative {
         self.selectors.iter().position(Option::is_none)
     }
 
-    /// Whether class and request select a device. `claim` is the claim's key.
-    pub(super) fn selects(&self, claim: &str, driver: &str, device: &Device) -> Result<bool, String> {
-        let class = self.class.as_ref().map_or("", |class| class.metadata.name.as_str());
-        Ok(all_match(&self.class_selectors, &format!("class {class}"), driver, device)?
-            && all_match(&self.selectors, &format!("claim {claim}"), driver, device)?)
+    /// Whether class and request of a claim select a device of a slice.
+    pub(super) fn selects(&self, claim: &ResourceClaim, of: &Published, device: usize) -> Result<bool, String> {
+        let class = || format!("class {}", self.class.as_ref().map_or("", |class| class.metadata.name.as_str()));
+        let claim = || format!("claim {}", claim.metadata.key());
+        Ok(all_match(&self.class_selectors, &class, of, device)? && all_match(&self.selectors, &claim, of, device)?)
     }
 }
 
-fn all_match(selectors: &[Selector], whose: &str, driver: &str, device: &Device) -> Result<bool, String> {
+fn all_match(
+    selectors: &[Selector],
+    whose: &dyn Fn() -> String,
+    of: &Published,
+    device: usize,
+) -> Result<bool, String> {
     for (i, selector) in selectors.iter().enumerate() {
-        let Some(program) = selector else { continue };
-        let program = program.as_ref().as_ref();
-        let program = program.map_err(|error| format!("{whose}: selector #{i}: CEL compile error: {error}"))?;
-        let matches = program.matches(driver, device);
-        if !matches.map_err(|error| format!("{whose}: selector #{i}: CEL runtime error: {error}"))? {
+        let Some(compiled) = selector else { continue };
+        let program = compiled.program.as_ref();
+        let program = program.map_err(|error| format!("{}: selector #{i}: CEL compile error: {error}", whose()))?;
+        let driver = &of.slice.spec.driver;
+        let matches = of.answer(&compiled.expression, device, |device| program.matches(driver, device));
+        if !matches.map_err(|error| format!("{}: selector #{i}: CEL runtime error: {error}", whose()))? {
             return Ok(false);
         }
     }

@@ -1,0 +1,363 @@
+//! Devices: who publishes them and who has them, kept up to date as slices and claims come and go.
+//!
+//! ```text
+//!   slices by node ──▶ what a node can reach        pools ──▶ all slices of a pool, and the devices claims have of it
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bayplan_model::affinity::{NodeMatcher, NodeSelector};
+use bayplan_model::node::Node;
+use bayplan_model::quantity::Quantity;
+use bayplan_model::resource_claim::DeviceResult;
+use bayplan_model::resource_slice::{Device, ResourceSlice};
+use rustc_hash::FxHashMap;
+
+/// Counters by set and name.
+pub(crate) type Counters = BTreeMap<(String, String), Quantity>;
+/// Amounts by name of the capacity.
+pub(crate) type DeviceAmounts = BTreeMap<String, Quantity>;
+
+/// Expressions whose answers are kept for a slice; a cluster has a handful, and the answers of one are a byte a device.
+const EXPRESSIONS_MAX: usize = 64;
+
+/// Slices and devices in use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Devices {
+    by_node: FxHashMap<String, Vec<Arc<Published>>>,
+    /// Slices that several nodes may need.
+    shared: Vec<Arc<Published>>,
+    /// By driver and name.
+    pools: FxHashMap<String, FxHashMap<String, Pool>>,
+}
+
+/// All that is known of a pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    slices: Vec<Arc<Published>>,
+    /// Made when it is first asked for after a change.
+    generations: OnceLock<BTreeMap<i64, Generation>>,
+    held: FxHashMap<String, Held>,
+}
+
+/// The slices of a pool that belong together.
+#[derive(Clone, Debug)]
+pub(crate) struct Generation {
+    /// By name.
+    pub(crate) slices: Vec<Arc<Published>>,
+    /// What partitions of devices share.
+    pub(crate) counters: Counters,
+    /// Device names are not unique, or devices consume counters that are not there.
+    pub(crate) is_invalid: bool,
+}
+
+/// What claims have of a device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held {
+    exclusive: u32,
+    shares: u32,
+    amounts: DeviceAmounts,
+}
+
+impl Held {
+    /// Whether a claim has the device for itself.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.exclusive > 0
+    }
+
+    /// What claims have of it, if they share it.
+    pub(crate) fn shared(&self) -> Option<&DeviceAmounts> {
+        (self.shares > 0).then_some(&self.amounts)
+    }
+
+    fn change(&mut self, result: &DeviceResult, comes: bool) {
+        let count = |n: &mut u32| *n = if comes { *n + 1 } else { n.saturating_sub(1) };
+        if result.share_id.is_none() {
+            return count(&mut self.exclusive);
+        }
+        count(&mut self.shares);
+        for (name, amount) in &result.consumed_capacity {
+            let sum = self.amounts.entry(name.clone()).or_insert_with(|| Quantity::new(0, amount.format()));
+            if comes { sum.add(amount) } else { sum.sub(amount) }
+        }
+    }
+}
+
+/// A slice with what is computed from it once.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub(crate) slice: Arc<ResourceSlice>,
+    reach: Reach,
+    /// Of each device, where devices say for themselves.
+    devices: Vec<Reach>,
+    /// By expression, for each device: what it answered.
+    answers: Mutex<FxHashMap<Box<str>, Vec<Option<bool>>>>,
+}
+
+/// From where something can be reached.
+#[derive(Debug)]
+enum Reach {
+    Node(String),
+    Everywhere,
+    Matching(NodeMatcher),
+    Unreadable(String),
+    Nowhere,
+}
+
+impl Reach {
+    fn new(name: Option<&str>, all: bool, selector: Option<&NodeSelector>) -> Self {
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            return Reach::Node(name.to_owned());
+        }
+        if all {
+            return Reach::Everywhere;
+        }
+        let Some(selector) = selector else { return Reach::Nowhere };
+        let matcher = NodeMatcher::new(selector);
+        match matcher.errors().first() {
+            Some(error) => Reach::Unreadable(format!("failed to parse node selector: {error}")),
+            None => Reach::Matching(matcher),
+        }
+    }
+
+    fn includes(&self, node: &Node) -> Result<bool, String> {
+        match self {
+            Reach::Node(name) => Ok(node.metadata.name == *name),
+            Reach::Everywhere => Ok(true),
+            Reach::Matching(matcher) => Ok(matcher.matches(node)),
+            Reach::Unreadable(error) => Err(error.clone()),
+            Reach::Nowhere => Ok(false),
+        }
+    }
+}
+
+impl Published {
+    fn new(slice: Arc<ResourceSlice>) -> Self {
+        let spec = &slice.spec;
+        let of_device = |d: &Device| Reach::new(d.node_name.as_deref(), d.all_nodes, d.node_selector.as_ref());
+        Published {
+            reach: Reach::new(spec.node_name.as_deref(), spec.all_nodes, spec.node_selector.as_ref()),
+            devices: spec.devices.iter().filter(|_| spec.per_device_node_selection).map(of_device).collect(),
+            answers: Mutex::default(),
+            slice,
+        }
+    }
+
+    /// Whether a node may need the slice.
+    pub(crate) fn is_relevant(&self, node: &Node) -> Result<bool, String> {
+        let spec = &self.slice.spec;
+        if !spec.shared_counters.is_empty() {
+            return Ok(true);
+        }
+        let name = &self.slice.metadata.name;
+        if spec.node_name.as_ref().is_some_and(|n| !n.is_empty()) || spec.all_nodes || spec.node_selector.is_some() {
+            return self.reach.includes(node).map_err(|error| {
+                format!("gather pool information: failed to perform node selection for slice {name}: {error}")
+            });
+        }
+        for (device, reach) in spec.devices.iter().zip(&self.devices) {
+            let device = &device.name;
+            if reach.includes(node).map_err(|error| {
+                format!(
+                    "gather pool information: failed to perform node selection for device {device} in slice {name}: \
+                     {error}"
+                )
+            })? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a node can reach a device of a slice that it can reach.
+    pub(crate) fn device_reaches(&self, device: usize, node: &Node) -> Result<bool, String> {
+        self.devices.get(device).map_or(Ok(true), |reach| reach.includes(node))
+    }
+
+    /// What an expression answers for a device, asked once; errors are not kept.
+    pub(crate) fn answer<E>(
+        &self,
+        expression: &str,
+        device: usize,
+        evaluate: impl FnOnce(&Device) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let devices = &self.slice.spec.devices;
+        // A poisoned lock still guards whole answers: each is written at once.
+        let lock = || self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(expression).and_then(|answers| answers[device]) {
+            return Ok(known);
+        }
+        let answer = evaluate(&devices[device])?;
+        let mut answers = lock();
+        if answers.len() >= EXPRESSIONS_MAX && !answers.contains_key(expression) {
+            answers.clear();
+        }
+        answers.entry(expression.into()).or_insert_with(|| vec![None; devices.len()])[device] = Some(answer);
+        Ok(answer)
+    }
+
+    fn key(&self) -> (&str, &str) {
+        (&self.slice.metadata.namespace, &self.slice.metadata.name)
+    }
+}
+
+fn insert(list: &mut Vec<Arc<Published>>, slice: &Arc<Published>) {
+    let at = list.partition_point(|known| known.key() < slice.key());
+    list.insert(at, slice.clone());
+}
+
+fn remove(list: &mut Vec<Arc<Published>>, slice: &ResourceSlice) {
+    let meta = &slice.metadata;
+    list.retain(|known| known.key() != (&meta.namespace, &meta.name));
+}
+
+impl Generation {
+    fn new(slices: Vec<Arc<Published>>) -> Self {
+        let counters = counters(&slices);
+        let is_invalid = counters.as_ref().is_none_or(|counters| !is_valid(&slices, counters));
+        Generation { slices, counters: counters.unwrap_or_default(), is_invalid }
+    }
+}
+
+/// What the partitions of a pool share; none when a set is there twice.
+fn counters(slices: &[Arc<Published>]) -> Option<Counters> {
+    let mut sets = BTreeSet::new();
+    let mut counters = Counters::new();
+    for set in slices.iter().flat_map(|known| &known.slice.spec.shared_counters) {
+        if !sets.insert(&set.name) {
+            return None;
+        }
+        counters.extend(set.counters.iter().map(|(name, c)| ((set.name.clone(), name.clone()), c.value.clone())));
+    }
+    Some(counters)
+}
+
+/// Device names are unique, and devices consume counters that are there.
+fn is_valid(slices: &[Arc<Published>], counters: &Counters) -> bool {
+    let mut names = BTreeSet::new();
+    let mut devices = slices.iter().flat_map(|known| &known.slice.spec.devices);
+    devices.all(|device| {
+        names.insert(&device.name) && consumed(device).all(|(counter, _)| counters.contains_key(&counter))
+    })
+}
+
+/// What a device takes of its pool's counters.
+pub(crate) fn consumed(device: &Device) -> impl Iterator<Item = ((String, String), &Quantity)> {
+    device.consumes_counters.iter().flat_map(|consumption| {
+        let set = &consumption.counter_set;
+        consumption.counters.iter().map(move |(name, counter)| ((set.clone(), name.clone()), &counter.value))
+    })
+}
+
+impl Pool {
+    /// A generation of the pool's slices.
+    pub(crate) fn generation(&self, number: i64) -> Option<&Generation> {
+        let generations = self.generations.get_or_init(|| {
+            let mut slices: BTreeMap<i64, Vec<Arc<Published>>> = BTreeMap::new();
+            for known in &self.slices {
+                slices.entry(known.slice.spec.pool.generation).or_default().push(known.clone());
+            }
+            slices.into_iter().map(|(number, slices)| (number, Generation::new(slices))).collect()
+        });
+        generations.get(&number)
+    }
+
+    /// Whether slices of a later generation are there.
+    pub(crate) fn has_later(&self, generation: i64) -> bool {
+        self.slices.iter().any(|known| known.slice.spec.pool.generation > generation)
+    }
+
+    /// What claims have of a device, if they have something.
+    pub(crate) fn held(&self, device: &str) -> Option<&Held> {
+        self.held.get(device)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.slices.is_empty() && self.held.is_empty()
+    }
+}
+
+impl Devices {
+    /// The slices a node may need: its own, then those that others may need too; each by name.
+    pub(crate) fn near(&self, node: &str) -> impl Iterator<Item = &Arc<Published>> {
+        self.by_node.get(node).into_iter().flatten().chain(&self.shared)
+    }
+
+    /// A pool by driver and name.
+    pub(crate) fn pool(&self, driver: &str, name: &str) -> Option<&Pool> {
+        self.pools.get(driver)?.get(name)
+    }
+
+    /// Changes a pool; one without anything is dropped.
+    fn change_pool(&mut self, driver: &str, name: &str, change: impl FnOnce(&mut Pool)) {
+        if !self.pools.contains_key(driver) {
+            self.pools.insert(driver.to_owned(), FxHashMap::default());
+        }
+        let Some(of_driver) = self.pools.get_mut(driver) else { return };
+        if !of_driver.contains_key(name) {
+            of_driver.insert(name.to_owned(), Pool::default());
+        }
+        let Some(pool) = of_driver.get_mut(name) else { return };
+        change(pool);
+        if pool.is_empty() {
+            of_driver.remove(name);
+            if of_driver.is_empty() {
+                self.pools.remove(driver);
+            }
+        }
+    }
+
+    pub(super) fn slice_changed(&mut self, old: Option<&ResourceSlice>, new: Option<&Arc<ResourceSlice>>) {
+        if let Some(old) = old {
+            match own_node(old) {
+                None => remove(&mut self.shared, old),
+                Some(node) => {
+                    if let Some(list) = self.by_node.get_mut(node) {
+                        remove(list, old);
+                        if list.is_empty() {
+                            self.by_node.remove(node);
+                        }
+                    }
+                }
+            }
+            self.change_pool(&old.spec.driver, &old.spec.pool.name, |pool| {
+                remove(&mut pool.slices, old);
+                pool.generations = OnceLock::new();
+            });
+        }
+        if let Some(new) = new {
+            let known = Arc::new(Published::new(new.clone()));
+            match own_node(new) {
+                None => insert(&mut self.shared, &known),
+                Some(node) => insert(self.by_node.entry(node.to_owned()).or_default(), &known),
+            }
+            self.change_pool(&new.spec.driver, &new.spec.pool.name, |pool| {
+                insert(&mut pool.slices, &known);
+                pool.generations = OnceLock::new();
+            });
+        }
+    }
+
+    /// Counts what a claim was given, or no longer has. Who only looks at devices does not take them.
+    pub(super) fn count(&mut self, results: &[DeviceResult], comes: bool) {
+        for result in results.iter().filter(|result| result.admin_access != Some(true)) {
+            self.change_pool(&result.driver, &result.pool, |pool| {
+                if !pool.held.contains_key(&result.device) {
+                    pool.held.insert(result.device.clone(), Held::default());
+                }
+                let Some(held) = pool.held.get_mut(&result.device) else { return };
+                held.change(result, comes);
+                if held.exclusive == 0 && held.shares == 0 {
+                    pool.held.remove(&result.device);
+                }
+            });
+        }
+    }
+}
+
+/// The only node that may need a slice.
+fn own_node(slice: &ResourceSlice) -> Option<&str> {
+    let node = slice.spec.node_name.as_deref().filter(|name| !name.is_empty());
+    node.filter(|_| slice.spec.shared_counters.is_empty())
+}
