@@ -128,21 +128,6 @@ impl Cluster {
         }
     }
 
-    /// The API server knows of an allocation: it is no longer in flight, and counts no more when it is taken back there.
-    pub(crate) fn settle_claim(&mut self, claim: &ResourceClaim) {
-        if claim.status.allocation.is_none() || self.in_flight_claims.0.is_empty() {
-            return;
-        }
-        self.in_flight_claims.0.remove(&ClaimKey::of(claim));
-        let meta = &claim.metadata;
-        if let Some(owner) =
-            meta.controller().filter(|_| meta.annotations.contains_key(EXTENDED_RESOURCE_CLAIM_ANNOTATION))
-        {
-            let key = ClaimKey::ExtendedResources(meta.namespace.clone(), owner.uid.clone());
-            self.in_flight_claims.0.remove(&key);
-        }
-    }
-
     /// True while an allocation for the claim is on its way to the API server.
     pub fn is_in_flight(&self, claim: &ResourceClaim) -> bool {
         let in_flight = &self.objects.claims.in_flight;
@@ -206,7 +191,6 @@ mod tests {
         let mut cluster = Cluster::default();
         let see = |cluster: &mut Cluster, claim: &Arc<ResourceClaim>| {
             cluster.objects.store(&Object::ResourceClaim(claim.clone()));
-            cluster.settle_claim(claim);
             cluster.taken_devices().count()
         };
         assert_eq!(see(&mut cluster, &free), 0);

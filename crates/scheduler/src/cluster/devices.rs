@@ -209,7 +209,7 @@ fn insert(list: &mut Vec<Arc<Published>>, slice: &Arc<Published>) {
 
 fn remove(list: &mut Vec<Arc<Published>>, slice: &ResourceSlice) {
     let meta = &slice.metadata;
-    list.retain(|known| known.key() != (&meta.namespace, &meta.name));
+    list.retain(|known| known.key() != (meta.namespace.as_str(), meta.name.as_str()));
 }
 
 impl Generation {

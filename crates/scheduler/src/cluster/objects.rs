@@ -225,7 +225,7 @@ impl Objects {
                 let (old, new) = sides!(ResourceClaim, old, new);
                 for (claim, comes) in [(&old, false), (&new, true)] {
                     let allocation = claim.as_ref().and_then(|claim| claim.status.allocation.as_ref());
-                    self.devices.count(allocation.map_or(&[], |given| &given.devices.results), comes);
+                    self.devices.count(allocation.map_or(&[][..], |given| &given.devices.results), comes);
                 }
                 for ended in self.claims.claim_changed(old.as_deref(), new.as_ref()) {
                     self.devices.count(&ended.devices.results, false);
@@ -235,7 +235,7 @@ impl Objects {
                 let (old, new) = sides!(DeviceClass, old, new);
                 self.claims.class_changed(old.as_deref(), new.as_ref());
             }
-            Some(Object::PersistentVolume(volume)) => self.see_volume(&volume.metadata.name.clone()),
+            Some(Object::PersistentVolume(volume)) => self.see_volume(&volume.metadata.name),
             Some(Object::VolumeAttachment(_)) => {
                 let (old, new) = sides!(VolumeAttachment, old, new);
                 self.storage.attachment_changed(old.as_deref(), new.as_ref());

@@ -44,6 +44,12 @@ pub enum AssumeError {
 }
 
 impl AssumedVolumes {
+    /// A stored volume as promised, if it is.
+    pub(super) fn as_promised<'a>(&'a self, stored: &'a Arc<PersistentVolume>) -> &'a Arc<PersistentVolume> {
+        let assumed = self.volumes.get(&stored.metadata.name);
+        assumed.filter(|assumed| holds(&stored.metadata, &assumed.metadata)).unwrap_or(stored)
+    }
+
     fn sweep(&mut self, objects: &Objects) {
         if self.volumes.len() + self.claims.len() < 2 * self.left_by_sweep.max(64) {
             return;
@@ -58,6 +64,14 @@ impl AssumedVolumes {
             stored.is_some_and(|stored| holds(&stored.metadata, meta))
         });
         self.left_by_sweep = self.volumes.len() + self.claims.len();
+    }
+}
+
+impl Objects {
+    fn sweep_promises(&mut self) {
+        let mut promises = std::mem::take(&mut self.assumed_volumes);
+        promises.sweep(self);
+        self.assumed_volumes = promises;
     }
 }
 
@@ -80,23 +94,22 @@ fn check(kind: &'static str, stored: Option<&ObjectMeta>, assumed: &ObjectMeta) 
 impl Cluster {
     /// A volume by name, as promised if it is.
     pub fn persistent_volume(&self, name: &str) -> Option<&Arc<PersistentVolume>> {
-        self.objects.persistent_volumes.get("", name).map(|stored| self.as_promised(stored))
+        self.objects.storage.volume(name).map(|known| &known.volume)
     }
 
     /// All volumes, as promised if they are.
     pub fn persistent_volumes(&self) -> impl Iterator<Item = &Arc<PersistentVolume>> {
-        self.objects.persistent_volumes.iter().map(|stored| self.as_promised(stored))
-    }
-
-    fn as_promised<'a>(&'a self, stored: &'a Arc<PersistentVolume>) -> &'a Arc<PersistentVolume> {
-        let assumed = self.assumed_volumes.volumes.get(&stored.metadata.name);
-        assumed.filter(|assumed| holds(&stored.metadata, &assumed.metadata)).unwrap_or(stored)
+        self.objects.persistent_volumes.iter().map(|stored| self.objects.assumed_volumes.as_promised(stored))
     }
 
     /// A claim by name, as promised if it is.
     pub fn persistent_volume_claim(&self, namespace: &str, name: &str) -> Option<&Arc<PersistentVolumeClaim>> {
         let stored = self.objects.persistent_volume_claims.get(namespace, name)?;
-        let assumed = self.assumed_volumes.claims.get(&stored.metadata.key());
+        let claims = &self.objects.assumed_volumes.claims;
+        if claims.is_empty() {
+            return Some(stored);
+        }
+        let assumed = claims.get(&stored.metadata.key());
         Some(assumed.filter(|assumed| holds(&stored.metadata, &assumed.metadata)).unwrap_or(stored))
     }
 
@@ -104,8 +117,10 @@ impl Cluster {
     pub fn assume_volume(&mut self, volume: Arc<PersistentVolume>) -> Result<(), AssumeError> {
         let stored = self.objects.persistent_volumes.get("", &volume.metadata.name);
         check("v1.PersistentVolume", stored.map(|s| &s.metadata), &volume.metadata)?;
-        self.assumed_volumes.sweep(&self.objects);
-        self.assumed_volumes.volumes.insert(volume.metadata.name.clone(), volume);
+        self.objects.sweep_promises();
+        let name = volume.metadata.name.clone();
+        self.objects.assumed_volumes.volumes.insert(name.clone(), volume);
+        self.objects.see_volume(&name);
         Ok(())
     }
 
@@ -113,22 +128,23 @@ impl Cluster {
     pub fn assume_claim(&mut self, claim: Arc<PersistentVolumeClaim>) -> Result<(), AssumeError> {
         let stored = self.objects.persistent_volume_claims.get(&claim.metadata.namespace, &claim.metadata.name);
         check("v1.PersistentVolumeClaim", stored.map(|s| &s.metadata), &claim.metadata)?;
-        self.assumed_volumes.sweep(&self.objects);
-        self.assumed_volumes.claims.insert(claim.metadata.key(), claim);
+        self.objects.sweep_promises();
+        self.objects.assumed_volumes.claims.insert(claim.metadata.key(), claim);
         Ok(())
     }
 
     /// Takes a promise back, unless another one has taken its place.
     pub fn restore_volume(&mut self, promised: &Arc<PersistentVolume>) {
-        let volumes = &mut self.assumed_volumes.volumes;
+        let volumes = &mut self.objects.assumed_volumes.volumes;
         if volumes.get(&promised.metadata.name).is_some_and(|assumed| Arc::ptr_eq(assumed, promised)) {
             volumes.remove(&promised.metadata.name);
+            self.objects.see_volume(&promised.metadata.name);
         }
     }
 
     /// Takes a promise back, unless another one has taken its place.
     pub fn restore_claim(&mut self, promised: &Arc<PersistentVolumeClaim>) {
-        let claims = &mut self.assumed_volumes.claims;
+        let claims = &mut self.objects.assumed_volumes.claims;
         let key = promised.metadata.key();
         if claims.get(&key).is_some_and(|assumed| Arc::ptr_eq(assumed, promised)) {
             claims.remove(&key);

@@ -193,6 +193,9 @@ pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ClusterEvent> {
 }
 
 fn scaled_down(old: &Pod, new: &Pod) -> bool {
+    if same_resources(old, new) {
+        return false;
+    }
     let rules = RequestRules { with_status: true, ..RequestRules::default() };
     let after = rules.requests(new);
     rules
@@ -201,18 +204,41 @@ fn scaled_down(old: &Pod, new: &Pod) -> bool {
         .any(|(name, quantity)| after.get(name).is_none_or(|now| now.milli_value() < quantity.milli_value()))
 }
 
+/// Whether two versions of a pod surely request the same; most updates are of something else.
+fn same_resources(old: &Pod, new: &Pod) -> bool {
+    let (before, after) = (&old.status, &new.status);
+    old.spec.containers == new.spec.containers
+        && old.spec.init_containers == new.spec.init_containers
+        && old.spec.overhead == new.spec.overhead
+        && old.spec.resources == new.spec.resources
+        && before.container_statuses == after.container_statuses
+        && before.init_container_statuses == after.init_container_statuses
+        && before.resources == after.resources
+        && before.allocated_resources == after.allocated_resources
+}
+
+/// Whether two versions of a node have the same conditions, but for when and why. The last of a type counts.
+fn same_conditions(old: &Node, new: &Node) -> bool {
+    let (before, after) = (&old.status.conditions, &new.status.conditions);
+    let mut pairs = before.iter().zip(after);
+    if before.len() == after.len() && pairs.all(|(a, b)| a.kind == b.kind && a.status == b.status) {
+        return true;
+    }
+    fn by_type(node: &Node) -> std::collections::BTreeMap<&str, &str> {
+        node.status.conditions.iter().map(|c| (c.kind.as_str(), c.status.as_str())).collect()
+    }
+    by_type(old) == by_type(new)
+}
+
 /// What an update of a node amounts to; nothing when nothing that matters changed.
 pub fn node_updates(old: &Node, new: &Node) -> Vec<ClusterEvent> {
     use action::*;
-    let conditions = |node: &Node| -> std::collections::BTreeMap<String, String> {
-        node.status.conditions.iter().map(|c| (c.kind.clone(), c.status.clone())).collect()
-    };
     let changes = [
         (old.spec.unschedulable && !new.spec.unschedulable, UPDATE_NODE_TAINT),
         (old.status.allocatable != new.status.allocatable, UPDATE_NODE_ALLOCATABLE),
         (old.metadata.labels != new.metadata.labels, UPDATE_NODE_LABEL),
         (old.spec.taints != new.spec.taints, UPDATE_NODE_TAINT),
-        (conditions(old) != conditions(new), UPDATE_NODE_CONDITION),
+        (!same_conditions(old, new), UPDATE_NODE_CONDITION),
         (old.metadata.annotations != new.metadata.annotations, UPDATE_NODE_ANNOTATION),
         (old.status.declared_features != new.status.declared_features, UPDATE_NODE_DECLARED_FEATURE),
     ];

@@ -1,12 +1,11 @@
 //! NodeVolumeLimits: a node takes only so many volumes of a CSI driver.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bayplan_model::csi_migration::{InTreePlugin, inline_handle, persistent_handle};
 use bayplan_model::pod::{Pod, Volume};
 use bayplan_model::storage::{CsiNode, PersistentVolumeClaim};
-use rustc_hash::FxHashMap;
 
 use crate::cluster::{Cluster, NodeInfo};
 use crate::framework::*;
@@ -17,9 +16,9 @@ pub(super) struct NodeVolumeLimits;
 /// Volumes by unique name, with the driver of each.
 type Attached = BTreeMap<String, String>;
 
-/// Attachments by node: they are looked up once for a pod, not once for a node.
+/// The pod's own volumes: on nodes nothing is known of, and on others, where drivers serve in-tree volumes too.
 #[derive(Clone, Default)]
-pub(super) struct State(Arc<FxHashMap<String, Attached>>);
+pub(super) struct State(Arc<[OnceLock<Result<Attached, Status>>; 2]>);
 
 /// Volumes that are not made yet have no handle; this prefix keeps their stand-ins apart from real handles.
 const UNMADE: &str = "unmade";
@@ -96,17 +95,36 @@ fn limits(node: &CsiNode) -> BTreeMap<&str, i64> {
     drivers.filter_map(|d| Some((d.name.as_str(), d.allocatable.as_ref()?.count?.into()))).collect()
 }
 
-/// What is attached to each node by the word of attachments.
-fn attachments(cluster: &Cluster) -> FxHashMap<String, Attached> {
-    let mut nodes: FxHashMap<String, Attached> = FxHashMap::default();
-    for attachment in cluster.objects.volume_attachments.iter().filter(|a| !a.spec.attacher.is_empty()) {
-        let Some(volume) = &attachment.spec.source.persistent_volume_name else { continue };
-        let volume = cluster.objects.persistent_volumes.get("", volume);
-        let Some(csi) = volume.and_then(|volume| volume.spec.csi.as_ref()) else { continue };
-        let entry = unique(&attachment.spec.attacher, &csi.volume_handle);
-        nodes.entry(attachment.spec.node_name.clone()).or_default().extend([entry]);
-    }
-    nodes
+/// What is attached to a node by the word of attachments.
+fn attachments(cluster: &Cluster, node: &str) -> impl Iterator<Item = (String, String)> {
+    let of_node = cluster.objects.storage.attachments(node).into_iter().flat_map(BTreeMap::values);
+    of_node.filter(|a| !a.spec.attacher.is_empty()).filter_map(|attachment| {
+        let volume = attachment.spec.source.persistent_volume_name.as_ref()?;
+        let csi = cluster.objects.persistent_volumes.get("", volume)?.spec.csi.as_ref()?;
+        Some(unique(&attachment.spec.attacher, &csi.volume_handle))
+    })
+}
+
+/// How many volumes are of a driver.
+fn of(volumes: &Attached, driver: &str) -> i64 {
+    volumes.values().filter(|d| *d == driver).count() as i64
+}
+
+/// Whether the limits hold even if everything on the node were a volume of its own of every driver: most nodes are far
+/// from their limits, and that is seen without looking any volume up.
+fn has_plenty(cluster: &Cluster, new: &Attached, limits: &BTreeMap<&str, i64>, node: &NodeInfo) -> bool {
+    let attached = cluster.objects.storage.attachments(&node.name).map_or(0, BTreeMap::len);
+    let most = (node.claims.len() + attached) as i64;
+    let fits = |(driver, limit): (&&str, &i64)| match of(new, driver) {
+        0 => true,
+        coming => most.saturating_add(coming) <= *limit,
+    };
+    // Claims by name are counted by the node; any other volume may be missing there, or be an error.
+    let is_counted = |volume: &Volume| match &volume.persistent_volume_claim {
+        Some(claim) => !claim.claim_name.is_empty(),
+        None => !counts(volume),
+    };
+    limits.iter().all(fits) && node.pods().iter().all(|pod| pod.spec.volumes.iter().all(is_counted))
 }
 
 impl Plugin for NodeVolumeLimits {
@@ -131,6 +149,11 @@ impl Plugin for NodeVolumeLimits {
             Registration::ask(EventResource::PersistentVolumeClaim, action::ADD),
             Registration::ask(EventResource::VolumeAttachment, action::DELETE),
         ]
+    }
+
+    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
+        // Claims made for a pod bear its name.
+        event.resource != EventResource::PersistentVolumeClaim
     }
 
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
@@ -158,20 +181,22 @@ impl Plugin for NodeVolumeLimits {
         if !cx.pod.spec.volumes.iter().any(counts) {
             return Status::skip().into();
         }
-        *state = State(Arc::new(attachments(cx.cluster)));
+        *state = State::default();
         PreFilter::default()
     }
 
     fn filter(&self, cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Status {
         let csi_node = cx.cluster.objects.csi_nodes.get("", &node.name).map(|n| &**n);
-        let mut new = match volumes_of(cx.cluster, csi_node, cx.pod, true) {
+        let own = &state.0[usize::from(csi_node.is_some())];
+        let new = match own.get_or_init(|| volumes_of(cx.cluster, csi_node, cx.pod, true)) {
             Ok(new) => new,
-            Err(status) => return status,
+            Err(status) => return status.clone(),
         };
         let limits = csi_node.map(limits).unwrap_or_default();
-        if new.is_empty() || limits.is_empty() {
+        if new.is_empty() || limits.is_empty() || has_plenty(cx.cluster, new, &limits, node) {
             return Status::SUCCESS;
         }
+        let mut new = new.clone();
         let mut attached = Attached::new();
         for pod in node.pods() {
             match volumes_of(cx.cluster, csi_node, pod, false) {
@@ -181,9 +206,7 @@ impl Plugin for NodeVolumeLimits {
         }
         new.retain(|name, _| !attached.contains_key(name));
         // A new volume that is attached but in no pod counts twice, as upstream counts it.
-        let left_over = state.0.get(&*node.name).into_iter().flatten();
-        attached.extend(left_over.map(|(name, driver)| (name.clone(), driver.clone())));
-        let of = |volumes: &Attached, driver: &str| volumes.values().filter(|d| *d == driver).count() as i64;
+        attached.extend(attachments(cx.cluster, &node.name));
         let exceeded = limits.iter().any(|(driver, limit)| {
             let coming = of(&new, driver);
             coming > 0 && of(&attached, driver) + coming > *limit

@@ -208,13 +208,15 @@ impl Plain {
     fn move_all(&mut self, happening: &Happening, may: &dyn Fn(&PodInfo) -> bool, now: Timestamp, judge: &Plugins) {
         let uids: Vec<String> =
             self.pods.iter().filter(|(_, (_, pod))| may(&pod.info)).map(|(uid, _)| uid.clone()).collect();
-        uids.iter().for_each(|uid| drop(self.wake(uid, happening, now, judge)));
+        for uid in uids {
+            self.wake(&uid, happening, now, judge);
+        }
         self.events.push(happening.clone());
     }
 
     fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, judge: &Plugins) {
         let uid = new.uid();
-        let happenings = pod_updates(old, new).into_iter().map(|event| Happening {
+        let mut happenings = pod_updates(old, new).into_iter().map(|event| Happening {
             event,
             old: Some(Object::Pod(old.clone())),
             new: Some(Object::Pod(new.pod.clone())),
@@ -227,7 +229,7 @@ impl Plain {
             Some((at, pod)) => {
                 pod.info = new.clone();
                 if *at == At::Waiting {
-                    happenings.into_iter().find(|happening| self.wake(uid, happening, now, judge));
+                    happenings.find(|happening| self.wake(uid, happening, now, judge));
                 }
             }
         }

@@ -25,9 +25,6 @@ impl Scheduler {
             Object::Node(node) => self.upsert_node(node, now),
             other => {
                 let old = self.cluster.objects.store(&other);
-                if let Object::ResourceClaim(claim) = &other {
-                    self.cluster.settle_claim(claim);
-                }
                 let Some(resource) = other.event_resource() else { return };
                 let kind = if old.is_some() { action::UPDATE } else { action::ADD };
                 let event = ClusterEvent::new(resource, kind);

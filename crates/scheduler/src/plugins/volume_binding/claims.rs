@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bayplan_model::affinity::NodeMatcher;
 use bayplan_model::pod::Pod;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim, WAIT_FOR_FIRST_CONSUMER};
 
@@ -15,34 +14,9 @@ pub(super) struct Claims {
     /// Bound for good.
     pub(super) bound: Vec<Arc<PersistentVolumeClaim>>,
     /// Waiting for a pod to be placed; smallest request first.
-    pub(super) to_bind: Vec<ToBind>,
+    pub(super) to_bind: Vec<Arc<PersistentVolumeClaim>>,
     /// Some claim is not bound and does not wait for a pod either.
     pub(super) has_immediate: bool,
-}
-
-/// A claim that waits for a pod, and the volumes of its class.
-pub(super) struct ToBind {
-    pub(super) claim: Arc<PersistentVolumeClaim>,
-    pub(super) candidates: Vec<Candidate>,
-}
-
-/// A volume that may serve a claim, as far as that does not depend on the node.
-pub(super) struct Candidate {
-    pub(super) volume: Arc<PersistentVolume>,
-    /// Where it can be reached; anywhere when absent.
-    affinity: Option<NodeMatcher>,
-}
-
-impl Candidate {
-    pub(super) fn new(volume: &Arc<PersistentVolume>) -> Self {
-        let affinity = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-        Candidate { volume: volume.clone(), affinity: affinity.map(NodeMatcher::new) }
-    }
-
-    /// Whether the volume can be reached from a node. Volumes see labels only, not names.
-    pub(super) fn is_reachable_from(&self, node: &bayplan_model::node::Node) -> bool {
-        self.affinity.as_ref().is_none_or(|matcher| matcher.matches_labels(&node.metadata.labels, ""))
-    }
 }
 
 /// What keeps the pod from being placed at all: claims that are missing, lost, going or somebody else's.
@@ -88,23 +62,24 @@ impl Claims {
             if claim.is_fully_bound() {
                 claims.bound.push(claim.clone());
             } else if waits_for_pod(cluster, claim)? && claim.spec.volume_name.is_empty() {
-                let of_class = cluster.persistent_volumes().filter(|volume| volume.class() == claim.class());
-                let serving = of_class.filter(|volume| serves(claim, volume));
-                let candidates = serving.map(Candidate::new).collect();
-                claims.to_bind.push(ToBind { claim: claim.clone(), candidates });
+                claims.to_bind.push(claim.clone());
             } else {
                 claims.has_immediate = true;
             }
         }
-        claims.to_bind.sort_by_key(|to_bind| to_bind.claim.requested_storage());
+        claims.to_bind.sort_by_key(|claim| claim.requested_storage());
         Ok(claims)
     }
 }
 
 /// Whether a volume suits a claim on some node. A volume reserved for the claim by name need not be available.
-fn serves(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
-    let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".into());
-    let class = |class: &Option<String>| class.clone().unwrap_or_default();
+pub(super) fn serves(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    fn mode(mode: &Option<String>) -> &str {
+        mode.as_deref().unwrap_or("Filesystem")
+    }
+    fn class(class: &Option<String>) -> &str {
+        class.as_deref().unwrap_or_default()
+    }
     let (wanted, given) = (&claim.spec, &volume.spec);
     if (given.claim_ref.is_some() && !volume.is_reserved_for(claim))
         || volume.capacity() < claim.requested_storage()

@@ -6,6 +6,8 @@
 
 mod bind;
 mod claims;
+#[cfg(test)]
+mod equality;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,7 @@ use bayplan_model::storage::{CsiDriver, CsiNode, CsiStorageCapacity};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use crate::cluster::storage::largest_volume;
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::config::args::{VolumeBindingArgs, read};
 use crate::framework::*;
@@ -65,7 +68,7 @@ fn publishes_capacity(driver: &CsiDriver) -> bool {
 
 /// Whether larger volumes can be made than before.
 fn grew(old: &CsiStorageCapacity, new: &CsiStorageCapacity) -> bool {
-    match (search::largest_volume(old), search::largest_volume(new)) {
+    match (largest_volume(old), largest_volume(new)) {
         (_, None) => false,
         (None, Some(_)) => true,
         (Some(old), Some(new)) => new > old,
@@ -103,6 +106,11 @@ impl Plugin for VolumeBinding {
             Registration::ask(CsiDriver, action::UPDATE),
             Registration::ask(CsiStorageCapacity, action::ADD | action::UPDATE),
         ]
+    }
+
+    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
+        // Claims made for a pod bear its name.
+        event.resource != EventResource::PersistentVolumeClaim
     }
 
     fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {

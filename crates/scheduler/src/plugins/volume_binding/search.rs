@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bayplan_model::affinity::NodeMatcher;
 use bayplan_model::csi_migration::{InTreePlugin, MIGRATED_PLUGINS_ANNOTATION, migrated_affinity};
-use bayplan_model::label_selector::Selector;
 use bayplan_model::node::Node;
 use bayplan_model::storage::{
-    CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION, StorageClass,
+    CsiNode, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION, StorageClass,
 };
 
-use super::claims::{Claims, ToBind};
+use super::claims::{Claims, serves};
 use crate::cluster::Cluster;
+use crate::cluster::storage::KnownVolume;
 use crate::framework::{Code, Status};
 
 /// A provisioner that makes no volumes.
@@ -70,10 +70,14 @@ pub(super) fn search(cluster: &Cluster, claims: &Claims, node: &Node) -> Result<
 fn check_bound(cluster: &Cluster, claims: &Claims, node: &Node) -> Option<Conflict> {
     let csi_node = cluster.objects.csi_nodes.get("", &node.metadata.name).map(|n| &**n);
     for claim in &claims.bound {
-        let Some(volume) = cluster.persistent_volume(&claim.spec.volume_name) else {
+        let Some(known) = cluster.objects.storage.volume(&claim.spec.volume_name) else {
             return Some(Conflict::VolumeGone);
         };
-        if !is_reachable(volume, node, csi_node) {
+        let reachable = match is_migrated(&known.volume, csi_node) {
+            true => is_reachable(&known.volume, node, csi_node),
+            false => known.is_reachable_from(node),
+        };
+        if !reachable {
             return Some(Conflict::NodeAffinity);
         }
     }
@@ -82,15 +86,19 @@ fn check_bound(cluster: &Cluster, claims: &Claims, node: &Node) -> Option<Confli
 
 /// Whether a volume can be reached from a node, by its driver's labels where the driver serves an in-tree volume.
 pub(super) fn is_reachable(volume: &PersistentVolume, node: &Node, csi_node: Option<&CsiNode>) -> bool {
-    let migrated = InTreePlugin::of_persistent(&volume.spec).is_some_and(|plugin| {
-        let annotation = csi_node.and_then(|n| n.metadata.annotations.get(MIGRATED_PLUGINS_ANNOTATION));
-        plugin.counted && annotation.is_some_and(|names| names.split(',').any(|name| name == plugin.name))
-    });
-    let required = match migrated {
+    let required = match is_migrated(volume, csi_node) {
         true => migrated_affinity(volume),
         false => volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.clone()),
     };
     required.is_none_or(|required| NodeMatcher::new(&required).matches_labels(&node.metadata.labels, ""))
+}
+
+/// Whether a driver on the node serves an in-tree volume.
+fn is_migrated(volume: &PersistentVolume, csi_node: Option<&CsiNode>) -> bool {
+    InTreePlugin::of_persistent(&volume.spec).is_some_and(|plugin| {
+        let annotation = csi_node.and_then(|n| n.metadata.annotations.get(MIGRATED_PLUGINS_ANNOTATION));
+        plugin.counted && annotation.is_some_and(|names| names.split(',').any(|name| name == plugin.name))
+    })
 }
 
 fn find_unbound(
@@ -100,15 +108,15 @@ fn find_unbound(
     matches: &mut Vec<(Arc<PersistentVolumeClaim>, Arc<PersistentVolume>)>,
     provisions: &mut Vec<Arc<PersistentVolumeClaim>>,
 ) -> Result<Option<Conflict>, String> {
-    let selected = |to_bind: &ToBind| to_bind.claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION).cloned();
-    if claims.to_bind.iter().filter_map(selected).any(|selected| selected != node.metadata.name) {
+    let selected = |claim: &PersistentVolumeClaim| claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION).cloned();
+    if claims.to_bind.iter().filter_map(|claim| selected(claim)).any(|selected| selected != node.metadata.name) {
         return Ok(Some(Conflict::NoVolume));
     }
-    provisions.extend(claims.to_bind.iter().filter(|c| selected(c).is_some()).map(|c| c.claim.clone()));
-    for to_bind in claims.to_bind.iter().filter(|c| selected(c).is_none()) {
-        match find_volume(to_bind, node, matches) {
-            Some(volume) => matches.push((to_bind.claim.clone(), volume)),
-            None => provisions.push(to_bind.claim.clone()),
+    provisions.extend(claims.to_bind.iter().filter(|claim| selected(claim).is_some()).cloned());
+    for claim in claims.to_bind.iter().filter(|claim| selected(claim).is_none()) {
+        match find_volume(cluster, claim, node, matches) {
+            Some(volume) => matches.push((claim.clone(), volume)),
+            None => provisions.push(claim.clone()),
         }
     }
     for claim in provisions.iter() {
@@ -120,26 +128,24 @@ fn find_unbound(
 }
 
 /// The smallest free volume that serves; one that is reserved for the claim goes first and admits no other.
-fn find_volume(
-    to_bind: &ToBind,
+pub(super) fn find_volume(
+    cluster: &Cluster,
+    claim: &PersistentVolumeClaim,
     node: &Node,
     taken: &[(Arc<PersistentVolumeClaim>, Arc<PersistentVolume>)],
 ) -> Option<Arc<PersistentVolume>> {
-    let free = to_bind
-        .candidates
-        .iter()
-        .filter(|candidate| taken.iter().all(|(_, volume)| volume.metadata.name != candidate.volume.metadata.name));
-    let mut best: Option<&Arc<PersistentVolume>> = None;
-    for candidate in free {
-        let reachable = candidate.is_reachable_from(node);
-        if candidate.volume.is_reserved_for(&to_bind.claim) {
-            return reachable.then(|| candidate.volume.clone());
-        }
-        if reachable && best.is_none_or(|best| candidate.volume.capacity() < best.capacity()) {
-            best = Some(&candidate.volume);
-        }
+    let storage = &cluster.objects.storage;
+    let is_left = |known: &KnownVolume| {
+        taken.iter().all(|(_, volume)| volume.metadata.name != known.volume.metadata.name)
+            && serves(claim, &known.volume)
+    };
+    let mut kept = storage.kept_for(&claim.metadata.namespace, &claim.metadata.name);
+    if let Some(kept) = kept.find(|known| known.volume.class() == claim.class() && is_left(known)) {
+        return kept.is_reachable_from(node).then(|| kept.volume.clone());
     }
-    best.cloned()
+    let suits = |known: &KnownVolume| is_left(known) && known.is_reachable_from(node);
+    let labels = &node.metadata.labels;
+    storage.smallest_free(claim.class(), claim.requested_storage(), labels, suits).map(|known| known.volume.clone())
 }
 
 /// What keeps a provisioner from making a volume for a claim near a node.
@@ -173,15 +179,5 @@ fn has_space(cluster: &Cluster, class: &StorageClass, claim: &PersistentVolumeCl
     if !driver.is_some_and(|driver| super::publishes_capacity(driver)) {
         return true;
     }
-    cluster.objects.csi_storage_capacities.iter().any(|capacity| {
-        capacity.storage_class_name == class.metadata.name
-            && largest_volume(capacity).is_some_and(|limit| limit >= request.value())
-            && capacity.node_topology.is_some()
-            && Selector::of(capacity.node_topology.as_ref()).is_ok_and(|s| s.matches(&node.metadata.labels))
-    })
-}
-
-/// The largest volume that can be made out of this capacity, in bytes.
-pub(super) fn largest_volume(capacity: &CsiStorageCapacity) -> Option<i64> {
-    capacity.maximum_volume_size.as_ref().or(capacity.capacity.as_ref()).map(|size| size.value())
+    cluster.objects.storage.has_capacity(&class.metadata.name, request.value(), &node.metadata.labels)
 }

@@ -1,0 +1,244 @@
+//! Volumes as they are looked for: free ones by class and reach, kept ones by claim; attachments by node and free
+//! capacity by class. Kept up to date as objects and promises come and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bayplan_model::affinity::{NodeMatcher, NodeSelector, NodeSelectorRequirement};
+use bayplan_model::label_selector::Selector;
+use bayplan_model::meta::Map;
+use bayplan_model::node::Node;
+use bayplan_model::storage::{CsiStorageCapacity, PersistentVolume, VolumeAttachment};
+use rustc_hash::FxHashMap;
+
+/// The label that tells nodes apart; a volume that names it is on one node.
+const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Volumes, attachments and capacity.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Storage {
+    /// By name, as promised if they are.
+    volumes: FxHashMap<String, Arc<KnownVolume>>,
+    /// Volumes that are kept for nobody, by class.
+    free: FxHashMap<String, FreeVolumes>,
+    /// Names of volumes that are kept for a claim, by the claim's namespace and name.
+    kept: FxHashMap<String, FxHashMap<String, BTreeSet<String>>>,
+    /// By node, then by name.
+    attachments: FxHashMap<String, BTreeMap<String, Arc<VolumeAttachment>>>,
+    /// By class, then by namespace and name.
+    capacities: FxHashMap<String, BTreeMap<(String, String), KnownCapacity>>,
+}
+
+/// A volume with what is computed from it once.
+#[derive(Debug)]
+pub(crate) struct KnownVolume {
+    pub(crate) volume: Arc<PersistentVolume>,
+    pub(crate) capacity: i64,
+    /// Where it can be reached; anywhere when absent.
+    affinity: Option<NodeMatcher>,
+    /// A label and the one value of it that all nodes have which can reach it.
+    pin: Option<(String, String)>,
+}
+
+/// Volumes of a class, smallest first, then by name.
+type Ordered = BTreeMap<(i64, String), Arc<KnownVolume>>;
+
+#[derive(Clone, Debug, Default)]
+struct FreeVolumes {
+    /// By the label and the value they are pinned to.
+    pinned: BTreeMap<String, FxHashMap<String, Ordered>>,
+    others: Ordered,
+}
+
+/// Free capacity with what is computed from it once.
+#[derive(Clone, Debug)]
+struct KnownCapacity {
+    largest: Option<i64>,
+    /// None when no node can be told to reach it.
+    nodes: Option<Selector>,
+}
+
+/// The largest volume that can be made out of this capacity, in bytes.
+pub(crate) fn largest_volume(capacity: &CsiStorageCapacity) -> Option<i64> {
+    capacity.maximum_volume_size.as_ref().or(capacity.capacity.as_ref()).map(|size| size.value())
+}
+
+/// What every node has in common that matches a selector, as far as it is one value of one label.
+fn pin(selector: &NodeSelector) -> Option<(String, String)> {
+    let mut terms = selector.node_selector_terms.iter().filter(|term| !term.is_empty());
+    let (Some(term), None) = (terms.next(), terms.next()) else { return None };
+    let one_value = |r: &&NodeSelectorRequirement| r.operator == "In" && r.values.len() == 1;
+    let mut pins = term.match_expressions.iter().filter(one_value);
+    let hostname = pins.clone().find(|r| r.key == LABEL_HOSTNAME);
+    hostname.or_else(|| pins.next()).map(|r| (r.key.clone(), r.values[0].clone()))
+}
+
+impl KnownVolume {
+    fn new(volume: Arc<PersistentVolume>) -> Self {
+        let selector = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+        KnownVolume {
+            capacity: volume.capacity(),
+            affinity: selector.map(NodeMatcher::new),
+            pin: selector.and_then(pin),
+            volume,
+        }
+    }
+
+    /// Whether the volume can be reached from a node. Volumes see labels only, not names.
+    pub(crate) fn is_reachable_from(&self, node: &Node) -> bool {
+        self.affinity.as_ref().is_none_or(|matcher| matcher.matches_labels(&node.metadata.labels, ""))
+    }
+
+    fn order(&self) -> (i64, String) {
+        (self.capacity, self.volume.metadata.name.clone())
+    }
+}
+
+impl FreeVolumes {
+    fn is_empty(&self) -> bool {
+        self.pinned.is_empty() && self.others.is_empty()
+    }
+
+    fn insert(&mut self, known: &Arc<KnownVolume>) {
+        let ordered = match &known.pin {
+            None => &mut self.others,
+            Some((label, value)) => self.pinned.entry(label.clone()).or_default().entry(value.clone()).or_default(),
+        };
+        ordered.insert(known.order(), known.clone());
+    }
+
+    fn remove(&mut self, known: &KnownVolume) {
+        let Some((label, value)) = &known.pin else {
+            self.others.remove(&known.order());
+            return;
+        };
+        let Some(values) = self.pinned.get_mut(label) else { return };
+        if let Some(ordered) = values.get_mut(value) {
+            ordered.remove(&known.order());
+            if ordered.is_empty() {
+                values.remove(value);
+            }
+        }
+        if values.is_empty() {
+            self.pinned.remove(label);
+        }
+    }
+}
+
+impl Storage {
+    /// A volume by name, as promised if it is.
+    pub(crate) fn volume(&self, name: &str) -> Option<&Arc<KnownVolume>> {
+        self.volumes.get(name)
+    }
+
+    /// The volumes that are kept for a claim, by name.
+    pub(crate) fn kept_for(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Arc<KnownVolume>> {
+        let names = self.kept.get(namespace).and_then(|claims| claims.get(name));
+        names.into_iter().flatten().filter_map(|name| self.volumes.get(name))
+    }
+
+    /// The smallest free volume of a class that has at least this many bytes, is not pinned elsewhere than to a node
+    /// with these labels, and suits; of equally small ones the first by name.
+    pub(crate) fn smallest_free(
+        &self,
+        class: &str,
+        bytes: i64,
+        labels: &Map,
+        suits: impl Fn(&KnownVolume) -> bool,
+    ) -> Option<&Arc<KnownVolume>> {
+        let free = self.free.get(class)?;
+        let here = free.pinned.iter().filter_map(|(label, values)| values.get(labels.get(label)?));
+        let lists = here.chain([&free.others]);
+        let first = |list: &'_ Ordered| {
+            list.range((bytes, String::new())..).find(|(_, known)| suits(known)).map(|(order, _)| order.clone())
+        };
+        let best = lists.filter_map(first).min()?;
+        self.volumes.get(&best.1)
+    }
+
+    /// What is attached to a node.
+    pub(crate) fn attachments(&self, node: &str) -> Option<&BTreeMap<String, Arc<VolumeAttachment>>> {
+        self.attachments.get(node)
+    }
+
+    /// Whether a volume of this many bytes can be made for a class near a node with these labels.
+    pub(crate) fn has_capacity(&self, class: &str, bytes: i64, labels: &Map) -> bool {
+        let mut capacities = self.capacities.get(class).into_iter().flat_map(BTreeMap::values);
+        capacities.any(|known| {
+            known.largest.is_some_and(|largest| largest >= bytes)
+                && known.nodes.as_ref().is_some_and(|nodes| nodes.matches(labels))
+        })
+    }
+
+    /// Takes over a volume as it is seen now.
+    pub(super) fn volume_changed(&mut self, name: &str, seen: Option<&Arc<PersistentVolume>>) {
+        if let Some(known) = self.volumes.remove(name) {
+            self.forget(&known);
+        }
+        let Some(volume) = seen else { return };
+        let known = Arc::new(KnownVolume::new(volume.clone()));
+        match &volume.spec.claim_ref {
+            None => self.free.entry(volume.class().to_owned()).or_default().insert(&known),
+            Some(to) => {
+                let claims = self.kept.entry(to.namespace.clone()).or_default();
+                claims.entry(to.name.clone()).or_default().insert(name.to_owned());
+            }
+        }
+        self.volumes.insert(name.to_owned(), known);
+    }
+
+    fn forget(&mut self, known: &KnownVolume) {
+        let volume = &known.volume;
+        let Some(to) = &volume.spec.claim_ref else {
+            if let Some(free) = self.free.get_mut(volume.class()) {
+                free.remove(known);
+                if free.is_empty() {
+                    self.free.remove(volume.class());
+                }
+            }
+            return;
+        };
+        let Some(claims) = self.kept.get_mut(&to.namespace) else { return };
+        if let Some(names) = claims.get_mut(&to.name) {
+            names.remove(&volume.metadata.name);
+            if names.is_empty() {
+                claims.remove(&to.name);
+            }
+        }
+        if claims.is_empty() {
+            self.kept.remove(&to.namespace);
+        }
+    }
+
+    pub(super) fn attachment_changed(&mut self, old: Option<&VolumeAttachment>, new: Option<&Arc<VolumeAttachment>>) {
+        if let Some(old) = old
+            && let Some(on_node) = self.attachments.get_mut(&old.spec.node_name)
+        {
+            on_node.remove(&old.metadata.name);
+            if on_node.is_empty() {
+                self.attachments.remove(&old.spec.node_name);
+            }
+        }
+        if let Some(new) = new {
+            let on_node = self.attachments.entry(new.spec.node_name.clone()).or_default();
+            on_node.insert(new.metadata.name.clone(), new.clone());
+        }
+    }
+
+    pub(super) fn capacity_changed(&mut self, old: Option<&CsiStorageCapacity>, new: Option<&CsiStorageCapacity>) {
+        let key = |capacity: &CsiStorageCapacity| (capacity.metadata.namespace.clone(), capacity.metadata.name.clone());
+        if let Some(old) = old
+            && let Some(of_class) = self.capacities.get_mut(&old.storage_class_name)
+        {
+            of_class.remove(&key(old));
+            if of_class.is_empty() {
+                self.capacities.remove(&old.storage_class_name);
+            }
+        }
+        if let Some(new) = new {
+            let nodes = new.node_topology.as_ref().and_then(|topology| Selector::of(Some(topology)).ok());
+            let known = KnownCapacity { largest: largest_volume(new), nodes };
+            self.capacities.entry(new.storage_class_name.clone()).or_default().insert(key(new), known);
+        }
+    }
+}

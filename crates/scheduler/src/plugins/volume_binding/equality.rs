@@ -1,0 +1,191 @@
+//! Volumes found by index against a walk over all volumes, on random histories of volumes and promises.
+
+use std::sync::Arc;
+
+use bayplan_model::affinity::NodeMatcher;
+use bayplan_model::label_selector::Selector;
+use bayplan_model::node::Node;
+use bayplan_model::storage::{ClaimRef, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim};
+use serde_json::{Value, json};
+
+use super::claims::serves;
+use super::search::find_volume;
+use crate::cluster::storage::largest_volume;
+use crate::cluster::{Cluster, Object};
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % sides
+    }
+
+    fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.roll(choices.len())]
+    }
+}
+
+fn decode<T: serde::de::DeserializeOwned>(json: Value) -> Arc<T> {
+    Arc::new(serde_json::from_value(json).unwrap())
+}
+
+const NAMES: [&str; 6] = ["v0", "v1", "v2", "v3", "v4", "v5"];
+
+fn volume(dice: &mut Dice, step: usize) -> Arc<PersistentVolume> {
+    let mut volume = json!({
+        "metadata": {"name": dice.of(&NAMES), "resourceVersion": step.to_string(), "labels": {"tier": dice.of(&["a", "b"])}},
+        "spec": {
+            "capacity": {"storage": dice.of(&["1Gi", "2Gi"])},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": dice.of(&["local", "other"]),
+        },
+        "status": {"phase": dice.of(&["Available", "Available", "Pending"])},
+    });
+    let term =
+        |key: &str, value: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
+    let terms = match dice.roll(5) {
+        0 => json!([term("kubernetes.io/hostname", dice.of(&["n0", "n1"]))]),
+        1 => json!([term("zone", dice.of(&["a", "b"]))]),
+        2 => json!([term("zone", "a"), term("kubernetes.io/hostname", "n1")]),
+        3 => json!([{"matchExpressions": [
+            {"key": "zone", "operator": "In", "values": ["a"]},
+            {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n0"]},
+        ]}]),
+        _ => Value::Null,
+    };
+    if !terms.is_null() {
+        volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});
+    }
+    if dice.roll(4) == 0 {
+        volume["spec"]["claimRef"] =
+            json!({"namespace": "d", "name": dice.of(&["c0", "c1"]), "uid": dice.of(&["", "u"])});
+    }
+    decode(volume)
+}
+
+fn claim(dice: &mut Dice) -> Arc<PersistentVolumeClaim> {
+    let mut claim = json!({
+        "metadata": {"namespace": "d", "name": dice.of(&["c0", "c1", "c2"]), "uid": dice.of(&["u", "w"])},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": dice.of(&["local", "other"]),
+            "resources": {"requests": {"storage": dice.of(&["1Gi", "1500Mi"])}},
+        },
+    });
+    if dice.roll(3) == 0 {
+        claim["spec"]["selector"] = json!({"matchLabels": {"tier": dice.of(&["a", "b"])}});
+    }
+    decode(claim)
+}
+
+type Taken = [(Arc<PersistentVolumeClaim>, Arc<PersistentVolume>)];
+
+/// The truth: every volume is looked at.
+fn plain(cluster: &Cluster, claim: &PersistentVolumeClaim, node: &Node, taken: &Taken) -> Option<String> {
+    let serving = cluster.persistent_volumes().filter(|v| v.class() == claim.class() && serves(claim, v));
+    let mut best: Option<&Arc<PersistentVolume>> = None;
+    for volume in serving.filter(|v| taken.iter().all(|(_, taken)| taken.metadata.name != v.metadata.name)) {
+        let required = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+        let reachable = required.is_none_or(|r| NodeMatcher::new(r).matches_labels(&node.metadata.labels, ""));
+        if volume.is_reserved_for(claim) {
+            return reachable.then(|| volume.metadata.name.clone());
+        }
+        if reachable && best.is_none_or(|best| volume.capacity() < best.capacity()) {
+            best = Some(volume);
+        }
+    }
+    best.map(|volume| volume.metadata.name.clone())
+}
+
+fn check(cluster: &Cluster, dice: &mut Dice, context: &str) {
+    for (name, zone) in [("n0", "a"), ("n1", "a"), ("n2", "b")] {
+        let labels = json!({"kubernetes.io/hostname": name, "zone": zone});
+        let node: Arc<Node> = decode(json!({"metadata": {"name": name, "labels": labels}}));
+        let mut taken = Vec::new();
+        for _ in 0..3 {
+            let claim = claim(dice);
+            let found = find_volume(cluster, &claim, &node, &taken);
+            let name = found.as_ref().map(|volume| volume.metadata.name.clone());
+            assert_eq!(name, plain(cluster, &claim, &node, &taken), "{context}: {claim:?}");
+            taken.extend(found.map(|volume| (claim, volume)));
+        }
+        let bytes = [1, 5, 10][dice.roll(3)];
+        let mut capacities = cluster.objects.csi_storage_capacities.iter();
+        let expected = capacities.any(|capacity| {
+            capacity.storage_class_name == "local"
+                && largest_volume(capacity).is_some_and(|limit| limit >= bytes)
+                && capacity.node_topology.is_some()
+                && Selector::of(capacity.node_topology.as_ref()).is_ok_and(|s| s.matches(&node.metadata.labels))
+        });
+        let seen = cluster.objects.storage.has_capacity("local", bytes, &node.metadata.labels);
+        assert_eq!(seen, expected, "{context}: capacity near {name}");
+        let attached = |a: &&Arc<bayplan_model::storage::VolumeAttachment>| a.spec.node_name == name;
+        let expected: Vec<_> = cluster.objects.volume_attachments.iter().filter(attached).collect();
+        let seen = cluster.objects.storage.attachments(name).into_iter().flat_map(|on_node| on_node.values());
+        assert_eq!(seen.collect::<Vec<_>>(), expected, "{context}: attachments of {name}");
+    }
+    for volume in cluster.persistent_volumes() {
+        assert_eq!(cluster.persistent_volume(&volume.metadata.name), Some(volume), "{context}");
+    }
+}
+
+#[test]
+fn volumes_are_found_as_by_a_walk_over_all_of_them() {
+    for seed in 1..200u64 {
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut cluster = Cluster::new();
+        let mut promised: Vec<Arc<PersistentVolume>> = Vec::new();
+        for step in 0..80 {
+            match dice.roll(9) {
+                0..=3 => drop(cluster.objects.store(&Object::PersistentVolume(volume(&mut dice, step)))),
+                4 => drop(cluster.objects.remove(&Object::PersistentVolume(volume(&mut dice, step)))),
+                5 => {
+                    if let Some(seen) = cluster.persistent_volume(dice.of(&NAMES)) {
+                        let mut bound = (**seen).clone();
+                        let to = claim(&mut dice).metadata.clone();
+                        bound.spec.claim_ref = Some(ClaimRef { namespace: to.namespace, name: to.name, uid: to.uid });
+                        let bound = Arc::new(bound);
+                        cluster.assume_volume(bound.clone()).unwrap();
+                        promised.push(bound);
+                    }
+                }
+                6 => {
+                    if !promised.is_empty() {
+                        let at = dice.roll(promised.len());
+                        cluster.restore_volume(&promised.swap_remove(at));
+                    }
+                }
+                7 => {
+                    let capacity: Arc<CsiStorageCapacity> = decode(json!({
+                        "metadata": {"namespace": "d", "name": dice.of(&["k0", "k1", "k2"])},
+                        "storageClassName": dice.of(&["local", "other"]),
+                        "capacity": dice.of(&["1", "5", "10"]),
+                        "nodeTopology": {"matchLabels": {"zone": dice.of(&["a", "b"])}},
+                    }));
+                    let object = Object::CsiStorageCapacity(capacity);
+                    drop(if dice.roll(4) > 0 {
+                        cluster.objects.store(&object)
+                    } else {
+                        cluster.objects.remove(&object)
+                    });
+                }
+                _ => {
+                    let object = Object::VolumeAttachment(decode(json!({
+                        "metadata": {"name": dice.of(&["a0", "a1", "a2"])},
+                        "spec": {"attacher": "csi", "nodeName": dice.of(&["n0", "n1", "n2"])},
+                    })));
+                    drop(if dice.roll(4) > 0 {
+                        cluster.objects.store(&object)
+                    } else {
+                        cluster.objects.remove(&object)
+                    });
+                }
+            }
+            check(&cluster, &mut dice, &format!("seed {seed}, step {step}"));
+        }
+    }
+}
