@@ -99,10 +99,10 @@ impl Waiting {
 
     fn group_of(&mut self, class: u32, pod: &QueuedPod, slots: &Slots) -> u32 {
         let of_class = &mut self.classes[class as usize];
-        let shape = shape_hash(&pod.info);
+        let shape = pod.info.shape_hash.full;
         let same_hash = of_class.by_shape.entry(shape).or_default();
         let groups = &mut self.groups;
-        let same = |at: &&u32| same_shape(&slots.pod(groups[**at as usize].pods[0]).info, &pod.info);
+        let same = |at: &&u32| slots.pod(groups[**at as usize].pods[0]).info.same_shape(&pod.info);
         if let Some(at) = same_hash.iter().find(same) {
             return *at;
         }
@@ -209,27 +209,4 @@ fn class_asks(pod: &QueuedPod, happening: &Happening, judge: &dyn Judge) -> Asks
     // Without anybody to ask, any event brings a pod back.
     let nobody_rejected = pod.unschedulable_plugins.is_empty() && pod.pending_plugins.is_empty();
     if nobody_rejected { Asks::Pod } else { judge.asks(pod, event) }
-}
-
-/// Equal for pods of the same shape.
-fn shape_hash(pod: &PodInfo) -> u64 {
-    use std::hash::{Hash, Hasher};
-    let mut hasher = rustc_hash::FxHasher::default();
-    let meta = &pod.metadata;
-    (&meta.namespace, &meta.labels, pod.spec.priority, pod.spec.tolerations.len()).hash(&mut hasher);
-    (pod.usage.non_zero_milli_cpu, pod.usage.non_zero_memory, &pod.spec.node_selector).hash(&mut hasher);
-    for name in pod.named_claims() {
-        name.hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
-/// Whether hints that read the shape alone cannot tell two pods apart.
-fn same_shape(a: &PodInfo, b: &PodInfo) -> bool {
-    let (own, other) = (&a.metadata, &b.metadata);
-    own.namespace == other.namespace
-        && own.labels == other.labels
-        && own.annotations == other.annotations
-        && own.owner_references == other.owner_references
-        && a.spec == b.spec
 }
