@@ -1,10 +1,18 @@
 //! The command line: what can be asked of `bayplan`, before anything is looked at or opened.
 
+pub(crate) mod component;
+pub(crate) mod controllers;
+pub(crate) mod go;
+
 use std::path::PathBuf;
 
+use bayplan_scheduler::config::GoDuration;
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
+
+use component::{Component, LeaderElection};
+use controllers::Controllers;
 
 /// The most nodes `up` simulates: one /24 of pod addresses a node, out of 10.0.0.0/8 less the service range.
 pub(crate) const NODES_MAX: u32 = 60_000;
@@ -18,9 +26,10 @@ pub(crate) const BENCH_MAX: i64 = 100_000_000;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// What to log on standard error: error, warn, info, debug, or a filter such as `bayplan_scheduler=debug`.
-    #[arg(long, global = true, default_value = "warn", value_name = "FILTER")]
-    pub(crate) log: String,
+    /// What to log on standard error: error, warn, info, debug, or a filter such as `bayplan_scheduler=debug`
+    /// [default: warn].
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -30,9 +39,9 @@ pub(crate) enum Command {
     /// Start the API server alone, on its embedded store.
     Apiserver(Apiserver),
     /// Run the scheduler against any Kubernetes API server.
-    Scheduler(Scheduler),
+    Scheduler(Box<Scheduler>),
     /// Run the controllers against any Kubernetes API server.
-    ControllerManager(ControllerManager),
+    ControllerManager(Box<ControllerManager>),
     /// Measure the scheduler with workloads named after scheduler_perf's.
     Bench(Bench),
 }
@@ -90,6 +99,21 @@ pub(crate) struct Connection {
     /// The kubeconfig to use [default: $KUBECONFIG, then ~/.kube/config, then the pod's own service account].
     #[arg(long, value_name = "PATH")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// The address of the API server; wins over the kubeconfig.
+    #[arg(long, value_name = "URL")]
+    pub(crate) master: Option<String>,
+    /// Requests per second; nothing is throttled that nobody asked to throttle.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) kube_api_qps: Option<f32>,
+    /// Requests at once, within that budget.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) kube_api_burst: Option<i32>,
+    #[arg(long, hide = true)]
+    pub(crate) kube_api_content_type: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go::boolean)]
+    pub(crate) profiling: Option<bool>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go::boolean)]
+    pub(crate) contention_profiling: Option<bool>,
 }
 
 #[derive(Debug, Args)]
@@ -99,15 +123,28 @@ pub(crate) struct Scheduler {
     /// A KubeSchedulerConfiguration file (kubescheduler.config.k8s.io/v1).
     #[arg(long, value_name = "PATH")]
     pub(crate) config: Option<PathBuf>,
-    /// Decide only while holding the Lease kube-system/kube-scheduler; wins over the configuration [default: true].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub(crate) leader_elect: Option<bool>,
+    /// Write the configuration with all its defaults to this file and exit.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write_config_to: Option<PathBuf>,
+    /// After this long a pod that no event woke is tried again.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = go::duration)]
+    pub(crate) pod_max_in_unschedulable_pods_duration: GoDuration,
+    #[command(flatten)]
+    pub(crate) election: LeaderElection,
+    #[command(flatten)]
+    pub(crate) component: Component,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ControllerManager {
     #[command(flatten)]
     pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) controllers: Controllers,
+    #[command(flatten)]
+    pub(crate) election: LeaderElection,
+    #[command(flatten)]
+    pub(crate) component: Component,
 }
 
 /// What to measure, and how.

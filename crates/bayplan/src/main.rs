@@ -3,10 +3,14 @@
 mod args;
 mod bench;
 mod cluster;
-mod connected;
+mod component;
+mod controller_manager;
 mod data_folder;
+mod feature_gates;
+mod scheduler;
 mod shutdown;
 mod up;
+mod yaml;
 
 use std::process::ExitCode;
 
@@ -20,8 +24,8 @@ use tracing_subscriber::EnvFilter;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match start_logging(&cli.log).and_then(|()| run(cli.command)) {
+    let cli = Cli::parse_from(args::go::normalized(std::env::args()));
+    match start_logging(&cli).and_then(|()| run(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The chain of causes in one line: what could not be done, and why.
@@ -34,9 +38,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn start_logging(filter: &str) -> anyhow::Result<()> {
+fn start_logging(cli: &Cli) -> anyhow::Result<()> {
+    let telling = match &cli.command {
+        Command::Scheduler(scheduler) => Some(&scheduler.component.telling),
+        Command::ControllerManager(manager) => Some(&manager.component.telling),
+        Command::Up(_) | Command::Apiserver(_) | Command::Bench(_) => None,
+    };
+    let filter = cli.log.as_deref().or_else(|| component::log_filter(telling?)).unwrap_or("warn");
     let filter = filter.parse::<EnvFilter>().map_err(|error| anyhow::anyhow!("--log {filter}: {error}"))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match telling.is_some_and(|telling| telling.logging_format == "json") {
+        true => log.json().init(),
+        false => log.init(),
+    }
     Ok(())
 }
 
@@ -46,9 +60,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         match command {
             Command::Up(up) => up::run(up).await,
             Command::Apiserver(apiserver) => up::run_apiserver(apiserver).await,
-            Command::Scheduler(scheduler) => connected::run_scheduler_alone(scheduler).await,
+            Command::Scheduler(scheduler) => scheduler::run(*scheduler).await,
+            Command::ControllerManager(manager) => controller_manager::run(*manager).await,
             Command::Bench(args) => bench::run(args).await,
-            Command::ControllerManager(manager) => connected::run_controller_manager(manager).await,
         }
     });
     // What is still running after an orderly stop is a watch somebody left open: nothing worth waiting for.

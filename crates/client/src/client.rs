@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bayplan_model::api::{Api, Request};
 use bayplan_model::status::{Status, reason};
@@ -17,6 +17,7 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::limiter::Limiter;
+use crate::metrics::RequestMetrics;
 use crate::request::{self, Parts};
 
 /// Servers give up on a request after 60 s; a client that waits a little longer hears them say so.
@@ -39,6 +40,9 @@ pub enum Error {
     /// The identity or the certificates cannot be used.
     #[error("cannot connect with this configuration: {0}")]
     Connect(#[source] Box<kube::Error>),
+    /// The server's address is none.
+    #[error("not the address of an API server: {0:?}")]
+    Master(String),
     /// The value cannot be sent as an HTTP header.
     #[error("not usable as an HTTP header: {0:?}")]
     Header(String),
@@ -52,14 +56,27 @@ pub struct Client {
     authorization: Option<HeaderValue>,
     limiter: Option<Arc<Limiter>>,
     timeout: Option<Duration>,
+    /// Whom we talk to, as metrics name it.
+    host: Arc<str>,
+    metrics: Option<RequestMetrics>,
 }
 
 impl Client {
     /// Connects as a kubeconfig says: the given file, else `KUBECONFIG`, else `~/.kube/config`, else the pod's
     /// service account. Must be called inside a tokio runtime.
     pub async fn from_kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Self, Error> {
+        Self::connect(path, context, None).await
+    }
+
+    /// Connects as [`from_kubeconfig`](Self::from_kubeconfig) does, but to the server at `master` if there is one; a
+    /// `master` without any kubeconfig is talked to without credentials.
+    pub async fn connect(path: Option<&Path>, context: Option<&str>, master: Option<&str>) -> Result<Self, Error> {
+        let master = match master {
+            Some(url) => Some(url.parse::<http::Uri>().map_err(|_| Error::Master(url.into()))?),
+            None => None,
+        };
         let options = KubeConfigOptions { context: context.map(str::to_owned), ..Default::default() };
-        let config = match path {
+        let mut config = match path {
             Some(path) => {
                 let failed = |source| Error::Kubeconfig { path: path.display().to_string(), source: Box::new(source) };
                 let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
@@ -68,8 +85,12 @@ impl Client {
             None if context.is_some() => kube::Config::from_kubeconfig(&options).await.map_err(|source| {
                 Error::Kubeconfig { path: "(KUBECONFIG or ~/.kube/config)".into(), source: Box::new(source) }
             })?,
+            None if master.is_some() => kube::Config::new(master.clone().expect("it was looked at")),
             None => kube::Config::infer().await.map_err(|source| Error::Infer(Box::new(source)))?,
         };
+        if let Some(master) = master {
+            config.cluster_url = master;
+        }
         Self::from_config(config)
     }
 
@@ -77,8 +98,9 @@ impl Client {
     pub fn from_config(mut config: kube::Config) -> Result<Self, Error> {
         // Callers decide what to retry: a write answered 503 may have happened.
         config.default_retry = false;
+        let host = config.cluster_url.authority().map_or_else(String::new, ToString::to_string);
         let inner = kube::Client::try_from(config).map_err(|source| Error::Connect(Box::new(source)))?;
-        Ok(Self::new(inner))
+        Ok(Self::new(inner, &host))
     }
 
     /// Talks to a service in this process, through the same requests as over the network. Must be called inside a
@@ -91,12 +113,13 @@ impl Client {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<tower::BoxError>,
     {
-        Self::new(kube::Client::new(service, "default"))
+        Self::new(kube::Client::new(service, "default"), "in-process")
     }
 
-    fn new(inner: kube::Client) -> Self {
+    fn new(inner: kube::Client, host: &str) -> Self {
         let user_agent = HeaderValue::from_static(concat!("bayplan/", env!("CARGO_PKG_VERSION")));
-        Client { inner, user_agent, authorization: None, limiter: None, timeout: None }
+        let host = Arc::from(host);
+        Client { inner, user_agent, authorization: None, limiter: None, timeout: None, host, metrics: None }
     }
 
     /// The same connection under another user agent.
@@ -128,6 +151,13 @@ impl Client {
         self
     }
 
+    /// The same connection, telling of its requests.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: &RequestMetrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self
+    }
+
     /// Reads any path, `/healthz` or discovery for example; `accept` is the `Accept` header.
     pub async fn get(&self, path_and_query: &str, accept: &'static str) -> Result<Bytes, Status> {
         self.exchange(Parts::get(path_and_query.into(), HeaderValue::from_static(accept))).await
@@ -138,9 +168,14 @@ impl Client {
         if let Some(timeout) = self.timeout {
             request::push_query(&mut parts.path_and_query, &[("timeout", Cow::Owned(request::go_seconds(timeout)))]);
         }
+        let method = parts.method.clone();
         let whole = async {
             let answer = self.send(parts).await?;
-            Ok(answer.into_body().collect().await.map_err(|e| request::unreachable(&e))?.to_bytes())
+            let body = answer.into_body().collect().await.map_err(|e| request::unreachable(&e))?.to_bytes();
+            if let Some(metrics) = &self.metrics {
+                metrics.received(method.as_str(), &self.host, body.len());
+            }
+            Ok(body)
         };
         let timeout = self.timeout.unwrap_or(CALL_TIMEOUT);
         tokio::time::timeout(timeout, whole).await.unwrap_or_else(|_| {
@@ -150,10 +185,21 @@ impl Client {
 
     /// Sends a request; a success is answered with its body still to be read.
     pub(crate) async fn send(&self, parts: Parts) -> Result<Response<Body>, Status> {
+        let (method, size) = (parts.method.clone(), parts.body.len());
         if let Some(limiter) = &self.limiter {
+            let since = Instant::now();
             limiter.admit().await;
+            if let Some(metrics) = &self.metrics {
+                metrics.waited(method.as_str(), &self.host, since);
+            }
         }
-        let answer = self.inner.send(self.http_request(parts)?).await.map_err(|e| request::unreachable(&e))?;
+        let since = Instant::now();
+        let answer = self.inner.send(self.http_request(parts)?).await;
+        if let Some(metrics) = &self.metrics {
+            let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+            metrics.answered(method.as_str(), &self.host, code, size, since);
+        }
+        let answer = answer.map_err(|e| request::unreachable(&e))?;
         if answer.status().is_success() {
             return Ok(answer);
         }

@@ -3,7 +3,7 @@
 //! [`Election`] is one candidate's memory and a single attempt, told the time by its caller; [`Elector`] drives it.
 //! A lease is an optimisation, never a proof: whoever leads must stay safe when two believe they do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bayplan_model::api::{Api, Event, EventType, ObjectReference, Recorder, Request, Resource, Verb, decode, encode};
@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::client::Client;
+use crate::metrics::ElectionMetrics;
 
 const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
 
@@ -290,6 +291,34 @@ impl Election {
     }
 }
 
+/// How an elector stands, for health checks to look at while it is at work.
+#[derive(Default)]
+pub struct Standing {
+    /// When the lease was last renewed, while we lead.
+    renewed: Mutex<Option<Instant>>,
+}
+
+impl Standing {
+    /// Whether we believe to lead.
+    pub fn is_leading(&self) -> bool {
+        self.renewed().is_some()
+    }
+
+    /// How long ago the lease was renewed, while we believe to lead.
+    pub fn unrenewed_for(&self) -> Option<Duration> {
+        self.renewed().map(|at| at.elapsed())
+    }
+
+    fn renewed(&self) -> Option<Instant> {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// We lead, renewed just now; or we do not.
+    pub fn set_leading(&self, leading: bool) {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = leading.then(Instant::now);
+    }
+}
+
 /// Drives an [`Election`]: first [`acquire`](Elector::acquire), then work until [`hold`](Elector::hold) returns.
 ///
 /// ```text
@@ -301,13 +330,44 @@ pub struct Elector {
     client: Client,
     recorder: Option<Arc<dyn Recorder>>,
     origin: Instant,
+    standing: Arc<Standing>,
+    metrics: Option<ElectionMetrics>,
 }
 
 impl Elector {
     /// A candidate; its requests give the server half of the renew deadline.
     pub fn new(client: &Client, config: Config, recorder: Option<Arc<dyn Recorder>>) -> Self {
         let client = client.clone().with_timeout(config.renew_deadline / 2);
-        Elector { election: Election::new(config), client, recorder, origin: Instant::now() }
+        Elector {
+            election: Election::new(config),
+            client,
+            recorder,
+            origin: Instant::now(),
+            standing: Arc::default(),
+            metrics: None,
+        }
+    }
+
+    /// The same candidate, telling how it stands through a value that others share.
+    #[must_use]
+    pub fn with_standing(mut self, standing: Arc<Standing>) -> Self {
+        self.standing = standing;
+        self
+    }
+
+    /// The same candidate, telling of itself.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: ElectionMetrics) -> Self {
+        metrics.set_leading(&self.election.config.name, false);
+        self.metrics = Some(metrics);
+        self
+    }
+
+    fn stands(&self, leading: bool) {
+        self.standing.set_leading(leading);
+        if let Some(metrics) = &self.metrics {
+            metrics.set_leading(&self.election.config.name, leading);
+        }
     }
 
     /// Waits until we lead.
@@ -318,6 +378,7 @@ impl Elector {
             tokio::time::sleep(self.election.config.retry_period.mul_f64(stretch)).await;
         }
         tracing::info!(lease = self.election.config.name, identity = self.election.config.identity, "leading");
+        self.stands(true);
         self.tell("became leader");
     }
 
@@ -327,9 +388,11 @@ impl Elector {
             tokio::time::sleep(self.election.config.retry_period).await;
             if tokio::time::timeout(self.election.config.renew_deadline, self.renew()).await.is_err() {
                 tracing::error!(lease = self.election.config.name, "the lease could not be renewed in time");
+                self.stands(false);
                 self.tell("stopped leading");
                 return;
             }
+            self.stands(true);
         }
     }
 
@@ -342,6 +405,7 @@ impl Elector {
         if let Err(status) = self.election.release(&self.client, now).await {
             tracing::warn!(lease = self.election.config.name, "the lease could not be released: {status}");
         }
+        self.stands(false);
         self.tell("stopped leading");
     }
 

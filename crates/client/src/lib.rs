@@ -14,6 +14,7 @@ pub mod client;
 pub mod informer;
 pub mod leader_election;
 mod limiter;
+pub mod metrics;
 pub mod recorder;
 mod request;
 pub mod work_queue;

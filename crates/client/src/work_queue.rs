@@ -8,6 +8,8 @@ use bayplan_model::work_queue::{self, RetryLimits};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::metrics::{OneQueue, QueueMetrics};
+
 /// A queue shared by any number of workers and producers; clones are the same queue.
 #[derive(Clone)]
 pub struct WorkQueue<K>(Arc<Shared<K>>);
@@ -22,6 +24,7 @@ struct Shared<K> {
 struct State<K> {
     queue: work_queue::WorkQueue<K>,
     shut_down: bool,
+    metrics: Option<OneQueue<K>>,
 }
 
 impl<K: Clone + Eq + Hash> Default for WorkQueue<K> {
@@ -33,8 +36,21 @@ impl<K: Clone + Eq + Hash> Default for WorkQueue<K> {
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// An empty queue.
     pub fn new(limits: RetryLimits) -> Self {
-        let state = State { queue: work_queue::WorkQueue::new(limits), shut_down: false };
+        let state = State { queue: work_queue::WorkQueue::new(limits), shut_down: false, metrics: None };
         WorkQueue(Arc::new(Shared { state: Mutex::new(state), bell: Notify::new(), origin: Instant::now() }))
+    }
+
+    /// Has the queue tell of itself under this name.
+    pub fn tell(&self, name: &str, metrics: &QueueMetrics) {
+        self.state().metrics = Some(metrics.of(name));
+    }
+
+    /// Brings what it tells as a state (depth, unfinished work) up to date.
+    pub fn publish(&self) {
+        let state = self.state();
+        if let Some(metrics) = &state.metrics {
+            metrics.publish(state.queue.len(), self.now());
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State<K>> {
@@ -47,18 +63,29 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// Asks for the key to be processed.
     pub fn add(&self, key: K) {
-        self.change(|queue, _| queue.add(key));
+        self.change(|state, now| {
+            if let Some(metrics) = &mut state.metrics {
+                metrics.added(&key, now);
+            }
+            state.queue.add(key);
+        });
     }
 
     /// Asks for the key to be processed after a delay.
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.change(|queue, now| queue.add_after(key, delay, now));
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        self.change(|state, now| state.queue.add_after(key, delay, now));
     }
 
     /// Asks for a failed key to be processed again, later with each failure.
     pub fn add_rate_limited(&self, key: K) {
-        self.change(|queue, now| {
-            queue.add_rate_limited(key, now);
+        self.change(|state, now| {
+            if let Some(metrics) = &state.metrics {
+                metrics.retried();
+            }
+            state.queue.add_rate_limited(key, now);
         });
     }
 
@@ -88,7 +115,11 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             let bell = self.0.bell.notified();
             let deadline = {
                 let mut state = self.state();
-                if let Some(key) = state.queue.get(self.now()) {
+                let now = self.now();
+                if let Some(key) = state.queue.get(now) {
+                    if let Some(metrics) = &mut state.metrics {
+                        metrics.taken(&key, now);
+                    }
                     // Somebody else must look after what is left: this worker is busy now.
                     if !state.queue.is_empty() || state.queue.next_deadline().is_some() {
                         self.0.bell.notify_one();
@@ -112,7 +143,12 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// The key has been processed.
     pub fn done(&self, key: &K) {
-        self.state().queue.done(key);
+        let mut state = self.state();
+        state.queue.done(key);
+        if let Some(metrics) = &mut state.metrics {
+            metrics.done(key, self.now());
+        }
+        drop(state);
         self.0.bell.notify_one();
     }
 
@@ -122,10 +158,10 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.0.bell.notify_one();
     }
 
-    fn change(&self, change: impl FnOnce(&mut work_queue::WorkQueue<K>, Duration)) {
+    fn change(&self, change: impl FnOnce(&mut State<K>, Duration)) {
         let mut state = self.state();
         if !state.shut_down {
-            change(&mut state.queue, self.now());
+            change(&mut state, self.now());
             drop(state);
             self.0.bell.notify_one();
         }

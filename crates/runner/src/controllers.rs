@@ -6,15 +6,18 @@
 //! ```
 
 mod discovery;
+pub mod manager;
 mod monitors;
+pub mod names;
 mod provisioner;
 mod workers;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_client::informer::{self, Change as Told};
+use bayplan_client::metrics::QueueMetrics;
 use bayplan_client::{Client, EventRecorder, Informer, Scope, WorkQueue};
 use bayplan_controllers::Controller;
 use bayplan_controllers::cache::{Cache, Change, Feed, Kind, Sighting, Visitor};
@@ -30,13 +33,15 @@ use bayplan_controllers::replicaset::ReplicaSetController;
 use bayplan_controllers::resource_claim::ResourceClaimController;
 use bayplan_controllers::service_account::{RootCaPublisher, ServiceAccountController};
 use bayplan_controllers::taint_eviction::TaintEvictionController;
+use bayplan_metrics::Gauge;
 use bayplan_model::meta::HasMeta;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, JoinSet};
 
 use self::provisioner::SimulatedProvisioner;
 pub use self::provisioner::create_default_class;
+use crate::telemetry::Telemetry;
 
 /// Which control loops run, and what they need to know.
 #[derive(Clone, Debug)]
@@ -53,6 +58,10 @@ pub struct ControllersConfig {
     pub terminated_pods_max: usize,
     /// Whether claims get volumes that exist on paper only, for clusters of simulated nodes.
     pub simulated_volumes: bool,
+    /// How many keys a loop reconciles at the same time, where that is not its own number.
+    pub workers: BTreeMap<String, usize>,
+    /// Requests per second and burst of each loop; nothing is throttled when absent.
+    pub limit: Option<(f64, u32)>,
 }
 
 impl Default for ControllersConfig {
@@ -64,6 +73,8 @@ impl Default for ControllersConfig {
             node_lifecycle: NodeLifecycleConfig::default(),
             terminated_pods_max: TERMINATED_PODS_MAX,
             simulated_volumes: false,
+            workers: BTreeMap::new(),
+            limit: None,
         }
     }
 }
@@ -96,12 +107,36 @@ impl Loop {
     }
 }
 
+/// The loops that can run, by name: what [`names::choose`] chooses from.
+pub fn known() -> Vec<&'static str> {
+    running(&ControllersConfig { root_ca: Some(String::new()), ..ControllersConfig::default() })
+}
+
+/// The loops that run with this configuration, by name.
+pub fn running(config: &ControllersConfig) -> Vec<&'static str> {
+    let resources = Resources::default();
+    let collector = Arc::new(GarbageCollector::new(resources.clone()));
+    let loops = assemble(&Arc::default(), &resources, &collector, config);
+    loops.iter().map(|each| each.controller.name()).collect()
+}
+
 /// Runs the control loops until `shutdown` says true; what is being reconciled then is finished first.
-pub async fn run_controllers(client: Client, config: ControllersConfig, mut shutdown: watch::Receiver<bool>) {
+pub async fn run_controllers(client: Client, config: ControllersConfig, shutdown: watch::Receiver<bool>) {
+    run_controllers_told(client, config, None, shutdown).await;
+}
+
+/// Runs the control loops as [`run_controllers`] does, looked at from outside.
+async fn run_controllers_told(
+    client: Client,
+    config: ControllersConfig,
+    telemetry: Option<Telemetry>,
+    mut shutdown: watch::Receiver<bool>,
+) {
     let cache = Arc::new(Cache::default());
     let resources = Resources::default();
     let collector = Arc::new(GarbageCollector::new(resources.clone()));
     let loops = assemble(&cache, &resources, &collector, &config);
+    let scrapes = telemetry.map(|telemetry| tell(telemetry, &loops));
     let informers = start_informers(&client, &cache, &loops);
     let synced = async {
         for informer in &informers {
@@ -112,9 +147,12 @@ pub async fn run_controllers(client: Client, config: ControllersConfig, mut shut
         () = synced => {}
         _ = shutdown.wait_for(|stop| *stop) => return,
     }
+    if let Some(scrapes) = &scrapes {
+        scrapes.synced.notify_one();
+    }
     let mut running = JoinSet::new();
     for each in loops.iter().filter(|each| each.controller.name() != collector.name()) {
-        spawn_workers(&mut running, each, &client);
+        spawn_workers(&mut running, each, &client, &config);
     }
     let collecting = loops.iter().find(|each| each.controller.name() == collector.name());
     let mut monitor = monitors::keep(&client, &resources, collecting.map(|each| (collector, each.queue.clone())));
@@ -128,7 +166,7 @@ pub async fn run_controllers(client: Client, config: ControllersConfig, mut shut
         _ = shutdown.wait_for(|stop| *stop) => {}
     }
     if let Some(each) = collecting {
-        spawn_workers(&mut collect_workers, each, &client);
+        spawn_workers(&mut collect_workers, each, &client, &config);
     }
     // The sender is gone only when the process is about to be.
     let _ = shutdown.wait_for(|stop| *stop).await;
@@ -141,12 +179,60 @@ pub async fn run_controllers(client: Client, config: ControllersConfig, mut shut
     while collect_workers.join_next().await.is_some() {}
 }
 
-fn spawn_workers(running: &mut JoinSet<()>, each: &Loop, client: &Client) {
+/// The task that answers scrapes; it ends when this is dropped.
+struct Scrapes {
+    synced: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Scrapes {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Has the loops tell of themselves.
+fn tell(mut telemetry: Telemetry, loops: &[Loop]) -> Scrapes {
+    let queues = QueueMetrics::new(&telemetry.registry);
+    let running = telemetry.registry.family::<Gauge>(
+        "running_managed_controllers",
+        "[ALPHA] The loops that run.",
+        &["manager", "name"],
+        (),
+    );
+    for each in loops {
+        each.queue.tell(each.controller.name(), &queues);
+        running.get(&["kube-controller-manager", each.controller.name()]).set(1.0);
+    }
+    let (loops, synced) = (loops.to_vec(), Arc::new(Notify::new()));
+    let bell = Arc::clone(&synced);
+    let task = tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                scrape = telemetry.scraped() => {
+                    loops.iter().for_each(|each| each.queue.publish());
+                    // Who asked may be gone.
+                    let _ = scrape.send(());
+                }
+                () = bell.notified() => telemetry.set_synced(),
+            }
+        }
+    });
+    Scrapes { synced, task }
+}
+
+fn spawn_workers(running: &mut JoinSet<()>, each: &Loop, client: &Client, config: &ControllersConfig) {
+    let client = match config.limit {
+        Some((requests_per_second, burst)) => &client.clone().with_limit(requests_per_second, burst),
+        None => client,
+    };
+    let name = each.controller.name();
+    let workers = config.workers.get(name).copied().unwrap_or_else(|| each.controller.workers());
     let recorder = EventRecorder::core(client, each.controller.component());
     for wakeup in each.controller.start() {
         each.queue.add_after(wakeup.key, wakeup.after);
     }
-    for _ in 0..each.controller.workers() {
+    for _ in 0..workers {
         running.spawn(workers::work(each.clone(), client.clone(), recorder.clone()));
     }
 }

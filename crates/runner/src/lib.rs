@@ -2,5 +2,8 @@
 
 pub mod controllers;
 pub mod extender;
+pub mod metrics;
 pub mod nodes;
+pub mod ops_server;
 pub mod scheduler;
+pub mod telemetry;

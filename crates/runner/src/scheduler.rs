@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bayplan_client::informer::{self, Change};
 use bayplan_client::leader_election::{self, Elector};
+use bayplan_client::metrics::ElectionMetrics;
 use bayplan_client::{Client, EventRecorder, Informer, Scope};
 use bayplan_model::api::{Event, Recorder, Resource};
 use bayplan_model::meta::HasMeta;
@@ -24,12 +25,15 @@ use bayplan_scheduler::extender::Extender;
 use bayplan_scheduler::framework::{Registry, Timer};
 use bayplan_scheduler::scheduler::{self, Input, Scheduler};
 use futures::future::BoxFuture;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::extender::{self, HttpExtender, whole};
+
+use crate::metrics::steady_nanos;
+use crate::telemetry::Telemetry;
 
 /// Bindings in flight at once. Each is one small request; more only moves the queue into the API server.
 const BINDINGS_MAX: usize = 128;
@@ -66,6 +70,10 @@ pub struct SchedulerConfig {
     pub seed: u64,
     /// Decide only while this candidate leads.
     pub leader_election: Option<leader_election::Config>,
+    /// After this long a pod that no event woke is tried again; upstream's five minutes when absent.
+    pub max_in_unschedulable: Option<SignedDuration>,
+    /// Who looks at it while it runs.
+    pub telemetry: Option<Telemetry>,
 }
 
 impl Default for SchedulerConfig {
@@ -76,6 +84,8 @@ impl Default for SchedulerConfig {
             instance: leader_election::hostname(),
             seed: rand::random(),
             leader_election: None,
+            max_in_unschedulable: None,
+            telemetry: None,
         }
     }
 }
@@ -166,7 +176,7 @@ impl Recorder for ProfileRecorder<'_> {
 /// Runs the scheduler until `shutdown` says true.
 pub async fn run_scheduler(
     client: Client,
-    config: SchedulerConfig,
+    mut config: SchedulerConfig,
     mut shutdown: watch::Receiver<bool>,
 ) -> Result<(), Error> {
     let mut extenders: Vec<Arc<dyn Extender>> = Vec::new();
@@ -174,14 +184,27 @@ pub async fn run_scheduler(
         extenders.push(Arc::new(HttpExtender::new(extender.clone())?));
     }
     let ties = TieBreak::Random(Dice::new(config.seed));
-    let scheduler = Scheduler::with_extenders(&config.configuration, &config.registry, extenders, ties)?;
+    let mut scheduler = Scheduler::with_extenders(&config.configuration, &config.registry, extenders, ties)?;
+    if let Some(duration) = config.max_in_unschedulable {
+        scheduler = scheduler.with_max_in_unschedulable(duration);
+    }
+    let telemetry = config.telemetry.take();
+    if let Some(telemetry) = &telemetry {
+        scheduler = scheduler.with_metrics(&telemetry.registry, steady_nanos);
+    }
     let mut elector = config.leader_election.clone().map(|rules| {
         let component = config.configuration.profiles.iter().find_map(|p| p.scheduler_name.as_deref());
         let recorder = EventRecorder::core(&client, component.unwrap_or_default());
-        Elector::new(&client, rules, Some(Arc::new(recorder)))
+        let elector = Elector::new(&client, rules, Some(Arc::new(recorder)));
+        match &telemetry {
+            Some(telemetry) => elector
+                .with_standing(Arc::clone(&telemetry.standing))
+                .with_metrics(ElectionMetrics::new(&telemetry.registry)),
+            None => elector,
+        }
     });
     let outcome = tokio::select! {
-        outcome = elect_and_work(&client, &config, scheduler, elector.as_mut()) => outcome,
+        outcome = elect_and_work(&client, &config, Core { scheduler, telemetry }, elector.as_mut()) => outcome,
         _ = shutdown.wait_for(|stop| *stop) => Ok(()),
     };
     if let (Ok(()), Some(elector)) = (&outcome, &mut elector) {
@@ -190,10 +213,35 @@ pub async fn run_scheduler(
     outcome
 }
 
+/// The scheduler, and who looks at it.
+struct Core {
+    scheduler: Scheduler,
+    telemetry: Option<Telemetry>,
+}
+
+impl Core {
+    /// Answers scrapes that wait.
+    fn publish(&mut self) {
+        while let Some(scrape) = self.telemetry.as_mut().and_then(Telemetry::waiting) {
+            self.scheduler.publish();
+            // Who asked may be gone.
+            let _ = scrape.send(());
+        }
+    }
+}
+
+/// Resolves with the next scrape; never without telemetry.
+async fn scraped(telemetry: &mut Option<Telemetry>) -> tokio::sync::oneshot::Sender<()> {
+    match telemetry {
+        Some(telemetry) => telemetry.scraped().await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn elect_and_work(
     client: &Client,
     config: &SchedulerConfig,
-    mut scheduler: Scheduler,
+    mut core: Core,
     mut elector: Option<&mut Elector>,
 ) -> Result<(), Error> {
     if config.configuration.delay_cache_until_active
@@ -207,16 +255,19 @@ async fn elect_and_work(
     for informer in &informers {
         informer.synced().await;
     }
+    if let Some(telemetry) = &core.telemetry {
+        telemetry.set_synced();
+    }
     let Some(elector) = elector else {
-        own(scheduler, events, outside).await;
+        own(core, events, outside).await;
         return Ok(());
     };
     if !config.configuration.delay_cache_until_active {
-        stand_by(&mut scheduler, &mut events, elector).await;
+        stand_by(&mut core, &mut events, elector).await;
     }
     // On a task of its own: an extender may hold it up for longer than a lease lasts.
     let mut owner = JoinSet::new();
-    owner.spawn(own(scheduler, events, outside));
+    owner.spawn(own(core, events, outside));
     tokio::select! {
         ended = owner.join_next() => match ended {
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -227,12 +278,17 @@ async fn elect_and_work(
 }
 
 /// Keeps the picture of the cluster current and decides nothing, until we lead.
-async fn stand_by(scheduler: &mut Scheduler, events: &mut mpsc::UnboundedReceiver<Input>, elector: &mut Elector) {
+async fn stand_by(core: &mut Core, events: &mut mpsc::UnboundedReceiver<Input>, elector: &mut Elector) {
+    let Core { scheduler, telemetry } = core;
     let mut leading = std::pin::pin!(elector.acquire());
     loop {
         tokio::select! {
             () = &mut leading => return,
             Some(input) = events.recv() => scheduler.handle(input, Timestamp::now()),
+            scrape = scraped(telemetry) => {
+                scheduler.publish();
+                let _ = scrape.send(());
+            }
         }
         // What is to be told or done about it is the leader's.
         scheduler.take_effects();
@@ -240,9 +296,11 @@ async fn stand_by(scheduler: &mut Scheduler, events: &mut mpsc::UnboundedReceive
 }
 
 /// The one owner of queue and cluster.
-async fn own(mut scheduler: Scheduler, mut events: mpsc::UnboundedReceiver<Input>, outside: Arc<Outside>) {
+async fn own(mut core: Core, mut events: mpsc::UnboundedReceiver<Input>, outside: Arc<Outside>) {
     let mut tick = tokio::time::interval(TICK);
     loop {
+        core.publish();
+        let Core { scheduler, telemetry } = &mut core;
         while let Ok(input) = events.try_recv() {
             scheduler.handle(input, Timestamp::now());
         }
@@ -263,6 +321,10 @@ async fn own(mut scheduler: Scheduler, mut events: mpsc::UnboundedReceiver<Input
                 None => return,
             },
             _ = tick.tick() => scheduler.tick(Timestamp::now()),
+            scrape = scraped(telemetry) => {
+                scheduler.publish();
+                let _ = scrape.send(());
+            }
         }
     }
 }

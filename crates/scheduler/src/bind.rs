@@ -9,6 +9,7 @@ use futures::future::{AbortHandle, AbortRegistration, Abortable, join_all};
 use crate::cluster::PodInfo;
 use crate::effect::{Shell, StatusUpdate, event};
 use crate::framework::{BindContext, Code, CycleStates, Points, Status};
+use crate::measure::Point;
 use crate::profile::Profile;
 use crate::queue::QueuedPod;
 
@@ -117,19 +118,26 @@ impl Binding {
             Ok(failed) => return failed,
             Err(aborted) => return Status::error(aborted.to_string()),
         }
+        let watch = self.profile.stopwatch();
         let status = self.run_bind(cx).await;
+        watch.point(Point::Bind, status.code);
         if status.is_success() {
             let note = format!("Successfully assigned {} to {}", self.pod.info.key(), self.node);
             shell.recorder.record(event(&self.pod.info, EventType::Normal, "Scheduled", "Binding", note));
+            let watch = self.profile.stopwatch();
             for &plugin in self.profile.at(Points::POST_BIND) {
                 self.states.get(plugin).post_bind(cx).await;
             }
+            watch.point(Point::PostBind, Code::Success);
         }
         status
     }
 
     async fn run_pre_bind(&self, cx: BindContext<'_>, shell: Shell<'_>) -> Status {
-        let groups = match self.pre_flight() {
+        let watch = self.profile.stopwatch();
+        let flight = self.pre_flight();
+        watch.point(Point::PreBindPreFlight, flight.as_ref().err().map_or(Code::Success, |status| status.code));
+        let groups = match flight {
             Ok(groups) => groups,
             Err(status) => return status,
         };
@@ -137,15 +145,20 @@ impl Binding {
             // Tells others (and a successor of this process) where the pod is expected; nothing depends on it.
             StatusUpdate::nominate(&self.pod.info, &self.node).run(shell).await;
         }
+        let watch = self.profile.stopwatch();
         for group in groups {
             let running = group.iter().map(|&plugin| async move {
+                let watch = self.profile.stopwatch_if(self.states.sampled);
                 let status = self.states.get(plugin).pre_bind(cx).await;
+                watch.plugin(plugin, Point::PreBind, status.code);
                 self.named(plugin, "PreBind", status)
             });
             if let Some(failed) = join_all(running).await.into_iter().find(|status| !status.is_success()) {
+                watch.point(Point::PreBind, failed.code);
                 return failed;
             }
         }
+        watch.point(Point::PreBind, Code::Success);
         Status::SUCCESS
     }
 
@@ -183,7 +196,9 @@ impl Binding {
             }
         }
         for &plugin in self.profile.at(Points::BIND) {
+            let watch = self.profile.stopwatch_if(self.states.sampled);
             let status = self.states.get(plugin).bind(cx).await;
+            watch.plugin(plugin, Point::Bind, status.code);
             if !status.is_skip() {
                 return self.named(plugin, "Bind", status);
             }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use crate::cluster::{Cluster, PodInfo};
 use crate::framework::{AnyPlugin, Changed, ClusterEvent, Cycle, Hint, PluginName, Points, Status};
+use crate::measure::Point;
 use crate::profile::Profile;
 use crate::queue::{Asks, Happening, Judge, QueuedPod, Requeue, SortKey};
 
@@ -21,6 +22,22 @@ impl Profiles<'_> {
         self.profiles.iter().find(|profile| profile.name == pod.spec.scheduler_name).map(|profile| &**profile)
     }
 
+    fn hint(&self, profile: &Profile, plugin: &AnyPlugin, pod: &QueuedPod, happening: &Happening) -> Hint {
+        let since = profile.measures.as_ref().and_then(|measures| Some((&measures.all, measures.all.sample_hint()?)));
+        let changed = Changed { old: happening.old.as_ref(), new: happening.new.as_ref() };
+        let answer = plugin.hint(&self.cycle(&pod.info), &happening.event, &changed);
+        if let Some((measures, since)) = since {
+            let label = match answer {
+                Ok(Hint::Queue) => "Queue",
+                Ok(Hint::Skip) => "QueueSkip",
+                Err(_) => "Error",
+            };
+            measures.hinted(since, plugin.name(), &happening.event, label);
+        }
+        // A plugin that cannot tell does not keep the pod waiting.
+        answer.unwrap_or(Hint::Queue)
+    }
+
     fn cycle<'a>(&'a self, pod: &'a PodInfo) -> Cycle<'a> {
         Cycle { pod, cluster: self.cluster, now: self.now }
     }
@@ -32,22 +49,20 @@ impl Judge for Profiles<'_> {
         let plugins = || profile.at(Points::PRE_ENQUEUE).iter().map(|&at| profile.plugin(at));
         let is_first = |plugin: &&AnyPlugin| Some(plugin.name()) == first;
         let in_order = plugins().filter(is_first).chain(plugins().filter(|plugin| !is_first(plugin)));
+        let watch = profile.stopwatch();
         let mut answers = in_order.map(|plugin| plugin.pre_enqueue(&self.cycle(pod)));
-        answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS)
+        let status = answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS);
+        watch.point(Point::PreEnqueue, status.code);
+        status
     }
 
     fn requeue(&self, pod: &QueuedPod, happening: &Happening) -> Requeue {
         let Some(profile) = self.of(&pod.info) else { return Requeue::Skip };
-        let changed = Changed { old: happening.old.as_ref(), new: happening.new.as_ref() };
         let mut best = Requeue::Skip;
         for name in pod.unschedulable_plugins.iter().chain(&pod.pending_plugins) {
             let Some((plugin, registrations)) = profile.registrations(name) else { continue };
             for registration in registrations.iter().filter(|r| r.event.covers(&happening.event)) {
-                let cycle = self.cycle(&pod.info);
-                let worth = !registration.asks
-                    // A plugin that cannot tell does not keep the pod waiting.
-                    || plugin.hint(&cycle, &happening.event, &changed).unwrap_or(Hint::Queue) == Hint::Queue;
-                if worth {
+                if !registration.asks || self.hint(profile, plugin, pod, happening) == Hint::Queue {
                     let pending = pod.pending_plugins.contains(name);
                     best = best.max(if pending { Requeue::Now } else { Requeue::AfterBackoff });
                 }

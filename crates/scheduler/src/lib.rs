@@ -17,7 +17,10 @@ pub mod engine;
 pub mod extender;
 pub mod framework;
 mod judge;
+mod measure;
 pub mod plugins;
 pub mod profile;
 pub mod queue;
 pub mod scheduler;
+
+pub use measure::Clock;

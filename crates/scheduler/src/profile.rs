@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::config::{PluginSet, Plugins, ProfileConfig};
 use crate::extender::{EXTENDER, Extender, Extenders, Rejections};
 use crate::framework::{AnyPlugin, ClusterEvent, MAX_NODE_SCORE, PluginName, Points, Registration, Registry};
+use crate::measure::{ProfileMeasures, Stopwatch};
 
 /// Why a profile cannot be built.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -101,6 +102,8 @@ pub struct Profile {
     extenders: Extenders,
     /// What anybody wants to hear of, each once.
     heard: Vec<ClusterEvent>,
+    /// Where its work is told, if anybody asks.
+    pub(crate) measures: Option<ProfileMeasures>,
 }
 
 impl Profile {
@@ -138,6 +141,7 @@ impl Profile {
             registrations,
             extenders: Extenders::default(),
             heard,
+            measures: None,
         };
         match profile.at(Points::QUEUE_SORT).len() {
             1 => {}
@@ -167,6 +171,16 @@ impl Profile {
     /// The extenders that are asked beside the plugins, in order. With any, no decision is the plugins' alone.
     pub fn extenders(&self) -> &Extenders {
         &self.extenders
+    }
+
+    /// Times an extension point, if anybody asks.
+    pub(crate) fn stopwatch(&self) -> Stopwatch<'_> {
+        Stopwatch::start(self.measures.as_ref())
+    }
+
+    /// Times a plugin in a cycle that is sampled.
+    pub(crate) fn stopwatch_if(&self, sampled: bool) -> Stopwatch<'_> {
+        Stopwatch::start(self.measures.as_ref().filter(|_| sampled))
     }
 
     /// The plugins at a point, in order.

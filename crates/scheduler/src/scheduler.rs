@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bayplan_model::api::{EventType, Request};
 use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
 
 use crate::bind::{BindOutcome, Binding, PreBind};
 use crate::cluster::{Cluster, Object, PodInfo};
@@ -24,6 +25,7 @@ use crate::framework::{
     ClusterEvent, Code, Cycle, CycleStates, EventResource, Nomination, PluginName, Points, Registry, Status, action,
 };
 use crate::judge::Profiles;
+use crate::measure::{self, Attempted, Clock, OwnerMeasures, Point};
 use crate::profile::{self, Profile};
 use crate::queue::{Backoff, Happening, Place, Queue, QueuedPod};
 
@@ -82,6 +84,8 @@ struct Waiting {
     binding: Binding,
     /// Who holds it back, and until when.
     holders: Vec<(PluginName, Timestamp, Duration)>,
+    /// When it began to wait, on the clock of the measures.
+    since: u64,
 }
 
 /// Queue, cluster and profiles under one owner.
@@ -98,6 +102,7 @@ pub struct Scheduler {
     /// The pods whose binding cycle runs, by UID.
     binding: BTreeMap<String, Arc<PreBind>>,
     effects: Vec<Effect>,
+    measures: Option<OwnerMeasures>,
 }
 
 impl Scheduler {
@@ -153,7 +158,46 @@ impl Scheduler {
             waiting: BTreeMap::new(),
             binding: BTreeMap::new(),
             effects: Vec::new(),
+            measures: None,
         })
+    }
+
+    /// Has a new scheduler tell of its work, by this clock.
+    #[must_use]
+    pub fn with_metrics(mut self, registry: &bayplan_metrics::Registry, clock: Clock) -> Self {
+        let (measures, incoming) = measure::measure(&mut self.profiles, registry, clock);
+        self.queue.count_incoming(incoming);
+        self.measures = Some(measures);
+        self
+    }
+
+    /// Has pods that no event woke tried again after this long instead of five minutes.
+    #[must_use]
+    pub fn with_max_in_unschedulable(mut self, duration: SignedDuration) -> Self {
+        self.queue.set_max_in_unschedulable(duration);
+        self
+    }
+
+    /// Brings what is told as a state (queue lengths, sizes) up to date; everything else is always.
+    pub fn publish(&self) {
+        let Some(OwnerMeasures { all, .. }) = &self.measures else { return };
+        all.set_pending(self.queue.counts());
+        let mut rejected = FxHashMap::default();
+        for pod in self.queue.pods() {
+            for plugin in pod.unschedulable_plugins.union(&pod.pending_plugins) {
+                *rejected.entry((*plugin, pod.info.spec.scheduler_name.as_str())).or_default() += 1;
+            }
+        }
+        all.set_unschedulable(&rejected);
+        let (pods, events) = self.queue.in_flight();
+        all.set_in_flight(pods, &events);
+        let assumed = self.cluster.assumed_count();
+        all.set_cache([self.cluster.node_count(), self.cluster.placed_count(), assumed], self.binding.len());
+    }
+
+    /// The time on the clock of the measures.
+    fn steady(&self) -> u64 {
+        self.measures.as_ref().map_or(0, |measures| measures.all.now())
     }
 
     /// What is known of the cluster.
@@ -188,11 +232,24 @@ impl Scheduler {
 
     /// Takes an event in.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
+        let since = self.steady();
         match input {
-            Input::Upsert(object) => self.upsert(object, now),
-            Input::Delete(object) => self.delete(object, now),
+            Input::Upsert(object) => {
+                let event = self.upsert(object, now);
+                self.handled(since, event);
+            }
+            Input::Delete(object) => {
+                let event = self.delete(object, now);
+                self.handled(since, event);
+            }
             Input::Bound(outcome) => self.bound(*outcome, now),
             Input::Preempted { uid, result } => self.preempted(&uid, result.is_err(), now),
+        }
+    }
+
+    fn handled(&mut self, since: u64, event: Option<ClusterEvent>) {
+        if let (Some(measures), Some(event)) = (&mut self.measures, event) {
+            measures.handled(since, event);
         }
     }
 
@@ -228,6 +285,7 @@ impl Scheduler {
         if waiting.holders.is_empty()
             && let Some(waiting) = self.waiting.remove(uid)
         {
+            self.waited(waiting.since, Code::Success);
             self.start_binding(waiting.binding);
         }
     }
@@ -246,7 +304,8 @@ impl Scheduler {
     /// Tries the next pod; false when none is ready.
     pub fn schedule_one(&mut self, now: Timestamp) -> bool {
         let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-        let Some(pod) = self.queue.pop(&judge) else { return false };
+        let Some(mut pod) = self.queue.pop(&judge) else { return false };
+        pod.taken = self.steady();
         let uid = pod.info.uid().to_owned();
         let Some(profile) = self.profile(&pod.info.spec.scheduler_name).cloned() else {
             self.queue.done(&uid);
@@ -269,19 +328,26 @@ impl Scheduler {
         let search = Search { start: self.next_start, percentage: profile.percentage.or(self.percentage) };
         if search.is_exhaustive() {
             match self.decide(&profile, &pod.info, now) {
-                Some(Verdict::Node(node, states)) => return self.place(profile, pod, node.to_string(), states, now),
+                Some(Verdict::Node(node, states)) => {
+                    self.tell_decided(&pod);
+                    return self.place(profile, pod, node.to_string(), states, now);
+                }
                 Some(Verdict::Nowhere) => {
                     if let Some((failure, preemption, calls)) = self.explain(&profile, &pod.info, now) {
-                        return self.unfit(pod, failure, preemption, calls, now);
+                        self.tell_decided(&pod);
+                        return self.unfit(&profile, pod, failure, preemption, calls, now);
                     }
                 }
                 None => {}
             }
         }
         let info = pod.info.clone();
-        let mut attempt = Attempt::new(&profile, &self.cluster, &self.queue.nominator, &info, now);
+        let sampled = self.measures.as_ref().is_some_and(|measures| measures.all.sample_cycle());
+        let mut attempt = Attempt::new(&profile, &self.cluster, &self.queue.nominator, &info, now).sampled(sampled);
         let (decision, evaluated) = attempt.decide(search, &mut self.ties);
+        attempt.tell();
         let states = attempt.states;
+        self.tell_decided(&pod);
         self.next_start = (self.next_start + evaluated) % self.cluster.node_count().max(1);
         match decision {
             Decision::Node(node) => self.place(Arc::clone(&profile), pod, node, states, now),
@@ -293,20 +359,29 @@ impl Scheduler {
             Decision::Unfit(unfit) => {
                 let unfit = *unfit;
                 let failure = Failure::unfit(&unfit.diagnosis, unfit.nomination);
-                self.unfit(pod, failure, unfit.preemption, unfit.calls, now);
+                self.unfit(&profile, pod, failure, unfit.preemption, unfit.calls, now);
             }
+        }
+    }
+
+    /// Tells how long the decision took.
+    fn tell_decided(&self, pod: &QueuedPod) {
+        if let Some(OwnerMeasures { all, .. }) = &self.measures {
+            all.algorithm_duration.observe(all.now().saturating_sub(pod.taken));
         }
     }
 
     /// A pod fits nowhere: begins what PostFilter asks for.
     fn unfit(
         &mut self,
+        profile: &Profile,
         pod: QueuedPod,
         failure: Failure,
         preemption: Option<Preemption>,
         calls: Vec<Request>,
         now: Timestamp,
     ) {
+        self.tell_preemption(profile, preemption.as_ref());
         let preemption = preemption.and_then(|preemption| self.begin_preemption(preemption, now));
         self.fail(pod, failure, now);
         self.effects.extend(preemption.map(Effect::Preempt));
@@ -351,15 +426,36 @@ impl Scheduler {
             Ok(holders) => {
                 let nominate = StatusUpdate::nominate(&binding.pod.info, &binding.node);
                 self.effects.push(Effect::UpdateStatus(nominate));
-                self.waiting.insert(binding.pod.info.uid().to_owned(), Waiting { binding, holders });
+                let since = self.steady();
+                self.waiting.insert(binding.pod.info.uid().to_owned(), Waiting { binding, holders, since });
             }
         }
     }
 
+    fn tell_preemption(&self, profile: &Profile, preemption: Option<&Preemption>) {
+        let Some(OwnerMeasures { all, .. }) = &self.measures else { return };
+        if profile.at(Points::POST_FILTER).iter().any(|&at| profile.plugin(at).name() == "DefaultPreemption") {
+            all.preemption_attempts.inc();
+        }
+        if let Some(preemption) = preemption {
+            all.victims.observe(preemption.victims.len() as u64);
+        }
+    }
+
     fn reserve(&mut self, binding: &mut Binding) -> Status {
+        let profile = Arc::clone(&binding.profile);
+        let watch = profile.stopwatch();
+        let status = self.ask_reserve(binding);
+        watch.point(Point::Reserve, status.code);
+        status
+    }
+
+    fn ask_reserve(&mut self, binding: &mut Binding) -> Status {
         for &plugin in binding.profile.at(Points::RESERVE) {
+            let watch = binding.profile.stopwatch_if(binding.states.sampled);
             let state = binding.states.get_mut(plugin);
             let status = state.reserve(&mut self.cluster, &binding.assumed, &binding.node);
+            watch.plugin(plugin, Point::Reserve, status.code);
             if !status.is_success() {
                 return named("Reserve", status);
             }
@@ -370,7 +466,9 @@ impl Scheduler {
     /// Runs Permit; who makes the pod wait is returned with the deadline.
     fn permit(&self, binding: &mut Binding, now: Timestamp) -> Result<Vec<(PluginName, Timestamp, Duration)>, Status> {
         let mut holders = Vec::new();
-        for &plugin in binding.profile.at(Points::PERMIT) {
+        let profile = Arc::clone(&binding.profile);
+        let watch = profile.stopwatch();
+        for &plugin in profile.at(Points::PERMIT) {
             let cycle = Cycle { pod: &binding.assumed, cluster: &self.cluster, now };
             let answer = binding.states.get_mut(plugin).permit(&cycle, &binding.node);
             match answer.status.code {
@@ -380,9 +478,13 @@ impl Scheduler {
                     let deadline = now.saturating_add(timeout).unwrap_or(now);
                     holders.push((answer.status.plugin, deadline, timeout));
                 }
-                _ => return Err(named("Permit", answer.status)),
+                code => {
+                    watch.point(Point::Permit, code);
+                    return Err(named("Permit", answer.status));
+                }
             }
         }
+        watch.point(Point::Permit, if holders.is_empty() { Code::Success } else { Code::Wait });
         Ok(holders)
     }
 
@@ -409,10 +511,13 @@ impl Scheduler {
 
     /// Takes an assumed pod off its node.
     fn unreserve(&mut self, binding: &mut Binding) {
+        let profile = Arc::clone(&binding.profile);
+        let watch = profile.stopwatch();
         for &plugin in binding.profile.at(Points::RESERVE).iter().rev() {
             let state = binding.states.get_mut(plugin);
             state.unreserve(&mut self.cluster, &binding.assumed, &binding.node);
         }
+        watch.point(Point::Unreserve, Code::Success);
         let calls = std::mem::take(&mut self.cluster.calls);
         self.ask(calls);
         self.cluster.forget(binding.assumed.uid());
@@ -442,13 +547,27 @@ impl Scheduler {
     fn bound(&mut self, outcome: BindOutcome, now: Timestamp) {
         self.binding.remove(outcome.uid());
         if !outcome.status.is_success() {
-            self.undo(outcome.binding, outcome.status, now);
+            return self.undo(outcome.binding, outcome.status, now);
+        }
+        let pod = &outcome.binding.pod;
+        if let Some(measures) = &outcome.binding.profile.measures {
+            measures.attempted(pod.taken, Attempted::Scheduled);
+            let waited = now.duration_since(pod.initial_attempt.unwrap_or(now)).unsigned_abs();
+            let waited = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+            measures.all.pod_bound(pod.attempts, waited, pod.was_flushed());
         }
     }
 
     fn end_waiting(&mut self, uid: &str, status: Status, now: Timestamp) {
         if let Some(waiting) = self.waiting.remove(uid) {
+            self.waited(waiting.since, status.code);
             self.undo(waiting.binding, status, now);
+        }
+    }
+
+    fn waited(&self, since: u64, code: Code) {
+        if let Some(measures) = &self.measures {
+            measures.all.permitted(since, code);
         }
     }
 
@@ -468,7 +587,11 @@ impl Scheduler {
         if preemption.victims.is_empty() {
             return None;
         }
-        self.cluster.preempting.insert(preemption.preemptor.uid().to_owned());
+        let uid = preemption.preemptor.uid().to_owned();
+        if let Some(measures) = &mut self.measures {
+            measures.evictions.insert(uid.clone(), measures.all.now());
+        }
+        self.cluster.preempting.insert(uid);
         Some(preemption)
     }
 
@@ -483,6 +606,11 @@ impl Scheduler {
 
     fn preempted(&mut self, uid: &str, failed: bool, now: Timestamp) {
         self.cluster.preempting.remove(uid);
+        if let Some(measures) = &mut self.measures
+            && let Some(since) = measures.evictions.remove(uid)
+        {
+            measures.all.evicted(since, failed);
+        }
         if failed {
             let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
             self.queue.retry_after_error(uid, now, &judge);
@@ -493,6 +621,10 @@ impl Scheduler {
 
     /// A pod could not be placed: back into the queue, and tell the user.
     fn fail(&mut self, mut pod: QueuedPod, failure: Failure, now: Timestamp) {
+        let profile = self.profile(&pod.info.spec.scheduler_name);
+        if let Some(measures) = profile.and_then(|profile| profile.measures.as_ref()) {
+            measures.attempted(pod.taken, failure.attempted());
+        }
         let meta = &pod.info.metadata;
         let uid = meta.uid.clone();
         let current = self.cluster.objects.pods.get(&meta.namespace, &meta.name).cloned();
@@ -545,6 +677,10 @@ struct Failure {
 }
 
 impl Failure {
+    fn attempted(&self) -> Attempted {
+        if self.reason == "Unschedulable" { Attempted::Unschedulable } else { Attempted::Error }
+    }
+
     fn of(status: Status) -> Self {
         Failure {
             reason: if status.is_rejected() { "Unschedulable" } else { "SchedulerError" },

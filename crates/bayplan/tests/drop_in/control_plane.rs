@@ -69,7 +69,13 @@ impl ControlPlane {
     /// Starts this `bayplan`.
     pub(crate) fn bayplan(&self, name: &str, arguments: &[&str]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bayplan"));
-        Process::start(name, self.folder(), command.args(arguments).env("HOSTNAME", name))
+        // Several run on one machine at once: the port of one would be the port of all.
+        if !arguments.iter().any(|argument| argument.starts_with("--secure-port")) {
+            command.arg(arguments[0]).arg("--secure-port=0").args(&arguments[1..]);
+        } else {
+            command.args(arguments);
+        }
+        Process::start(name, self.folder(), command.env("HOSTNAME", name))
     }
 
     /// Starts one of upstream's binaries, if it is there.

@@ -159,6 +159,11 @@ impl Cluster {
         self.placed.len()
     }
 
+    /// How many pods were given a node which the API server has not confirmed.
+    pub fn assumed_count(&self) -> usize {
+        self.placed.values().filter(|pod| pod.assumed).count()
+    }
+
     fn slot(&self, id: NodeId) -> &NodeInfo {
         self.slots[id.0 as usize].as_ref().expect("names, order and pods refer to occupied slots only")
     }

@@ -18,6 +18,13 @@ pub fn load(text: &str) -> Result<Value, Error> {
     complete(document.value, text, strict)
 }
 
+/// Whether a file says how many requests may be sent; zero is the same as nothing, as upstream's defaults have it.
+pub fn chooses_budget(text: &str) -> bool {
+    let Ok(document) = yaml::read(text) else { return false };
+    let connection = &document.value["clientConnection"];
+    ["qps", "burst"].iter().any(|field| connection[field].as_f64().is_some_and(|number| number != 0.0))
+}
+
 /// Completes a decoded configuration; `text` is what messages quote.
 pub(super) fn complete(mut value: Value, text: &str, mut strict: Vec<String>) -> Result<Value, Error> {
     let (version, kind) = type_of(&value);

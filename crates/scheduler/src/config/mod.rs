@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 pub use duration::GoDuration;
 pub use extender::{ExtenderConfig, ExtenderTls, ManagedResource};
-pub use load::load;
+pub use load::{chooses_budget, load};
 pub(crate) use validation::validate_args;
 pub use validation::{aggregate, validate};
 
@@ -111,15 +111,17 @@ pub struct ClientConnection {
     pub qps: f32,
     /// How many requests a lane may send at once.
     pub burst: i32,
+    /// Whether somebody chose them: defaults are no choice.
+    #[serde(skip)]
+    pub chosen: bool,
 }
 
 impl ClientConnection {
-    /// Requests per second and burst, when a budget was asked for. Upstream's defaults of 50 and 100 are none: they
-    /// are known to hold schedulers up, and nobody chose them. A negative rate is none either, as in client-go.
+    /// Requests per second and burst, when somebody asked for a budget. Upstream's defaults of 50 and 100 are known to
+    /// hold schedulers up: they count only when they are chosen. A negative rate is none, as in client-go.
     pub fn limit(&self) -> Option<(f64, u32)> {
-        let unchosen = self.qps == 50.0 && self.burst == 100;
         let burst = u32::try_from(self.burst).unwrap_or(0);
-        (self.qps > 0.0 && !unchosen).then_some((f64::from(self.qps), burst))
+        (self.qps > 0.0 && self.chosen).then_some((f64::from(self.qps), burst))
     }
 }
 
@@ -236,13 +238,14 @@ impl Configuration {
 
     /// Reads a configuration file (YAML or JSON) and applies all defaults.
     pub fn from_yaml(text: &str) -> Result<Self, Error> {
-        Configuration::from_completed(load(text)?)
+        let mut configuration = Configuration::from_completed(load(text)?)?;
+        configuration.client_connection.chosen = chooses_budget(text);
+        Ok(configuration)
     }
 
     /// Reads a decoded configuration and applies all defaults.
     pub fn from_value(value: Value) -> Result<Self, Error> {
-        let text = value.to_string();
-        Configuration::from_completed(load::complete(value, &text, Vec::new())?)
+        Configuration::from_yaml(&value.to_string())
     }
 
     /// Validates and reads a configuration that [`load`] has completed.
@@ -271,7 +274,8 @@ mod tests {
     fn requests_are_throttled_only_when_somebody_chose_a_budget() {
         for (connection, expected) in [
             (json!({}), None),
-            (json!({ "qps": 50, "burst": 100 }), None),
+            (json!({ "qps": 0, "burst": 0 }), None),
+            (json!({ "qps": 50, "burst": 100 }), Some((50.0, 100))),
             (json!({ "qps": 20 }), Some((20.0, 100))),
             (json!({ "burst": 7 }), Some((50.0, 7))),
             (json!({ "qps": -1 }), None),

@@ -1,12 +1,14 @@
 //! PreFilter and Filter: which nodes a pod may go to.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::{NodeInfo, PodInfo};
 use crate::extender::EXTENDER;
 use crate::framework::{Code, Cycle, CycleStates, PluginName, Points, Status};
+use crate::measure::{Evaluated, FILTER_SAMPLE_EVERY, Point};
 use crate::profile::Profile;
 use crate::queue::Nominator;
 
@@ -18,6 +20,15 @@ pub struct Filters<'a> {
     pub(crate) profile: &'a Profile,
     pub(crate) cycle: Cycle<'a>,
     pub(crate) nominator: &'a Nominator,
+    /// Kept when somebody asks.
+    counts: Option<Counts>,
+}
+
+/// How far the filters got on the nodes of one cycle.
+struct Counts {
+    /// By the place of the last filter that was run.
+    last: Box<[Cell<u32>]>,
+    nodes: Cell<usize>,
 }
 
 /// Which nodes a pod may go to.
@@ -77,6 +88,26 @@ impl Search {
 }
 
 impl<'a> Filters<'a> {
+    pub(crate) fn new(profile: &'a Profile, cycle: Cycle<'a>, nominator: &'a Nominator) -> Self {
+        let counts = profile
+            .measures
+            .as_ref()
+            .map(|_| Counts { last: vec![Cell::new(0); profile.at(Points::FILTER).len()].into(), nodes: Cell::new(0) });
+        Filters { profile, cycle, nominator, counts }
+    }
+
+    /// Tells how often each filter was run.
+    pub(crate) fn tell(&self, states: &CycleStates) {
+        let (Some(counts), Some(measures)) = (&self.counts, &self.profile.measures) else { return };
+        let mut reached = 0;
+        for (&plugin, last) in self.profile.at(Points::FILTER).iter().zip(&counts.last).rev() {
+            reached += u64::from(last.take());
+            if !states.skip_filter[plugin] {
+                measures.evaluated(plugin, Evaluated::Filter, reached);
+            }
+        }
+    }
+
     /// Finds the nodes a pod may go to. An error ends the cycle.
     pub(crate) fn find(&self, states: &mut CycleStates, search: Search) -> Result<Found<'a>, Status> {
         let cluster = self.cycle.cluster;
@@ -85,7 +116,14 @@ impl<'a> Filters<'a> {
             ..Found::default()
         };
         let mut narrowed_by = BTreeSet::new();
-        if let Some(status) = self.pre_filter(states, &mut found.diagnosis, &mut narrowed_by)? {
+        let watch = self.profile.stopwatch();
+        let answer = self.pre_filter(states, &mut found.diagnosis, &mut narrowed_by);
+        let code = |answer: &Result<Option<Status>, Status>| match answer {
+            Ok(Some(status)) | Err(status) => status.code,
+            Ok(None) => Code::Success,
+        };
+        watch.point(Point::PreFilter, code(&answer));
+        if let Some(status) = answer? {
             found.diagnosis.blame(&status);
             if status.plugin.is_empty() {
                 found.diagnosis.unschedulable_plugins = narrowed_by;
@@ -117,7 +155,26 @@ impl<'a> Filters<'a> {
             }
         };
         let enough = if self.profile.needs_choice() { search.enough(candidates.len()) } else { 1 };
-        for node in candidates {
+        let watch = self.profile.stopwatch();
+        let searched = self.search(states, &candidates, enough, &mut found);
+        watch.point(Point::Filter, searched.as_ref().err().map_or(Code::Success, |status| status.code));
+        searched?;
+        self.ask_extenders(&mut found)?;
+        if found.nodes().is_empty() {
+            found.diagnosis.unschedulable_plugins.extend(narrowed_by);
+        }
+        Ok(found)
+    }
+
+    /// Looks at nodes until enough are found. An error ends the cycle.
+    fn search(
+        &self,
+        states: &CycleStates,
+        candidates: &[&'a NodeInfo],
+        enough: usize,
+        found: &mut Found<'a>,
+    ) -> Result<(), Status> {
+        for &node in candidates {
             let status = self.run_with_nominated(states, node);
             match status.code {
                 // Upstream notices that it has enough when it finds one more.
@@ -131,11 +188,7 @@ impl<'a> Filters<'a> {
             }
         }
         found.evaluated = found.feasible.len() + found.diagnosis.statuses.nodes.len();
-        self.ask_extenders(&mut found)?;
-        if found.nodes().is_empty() {
-            found.diagnosis.unschedulable_plugins.extend(narrowed_by);
-        }
-        Ok(found)
+        Ok(())
     }
 
     /// Lets extenders take nodes away.
@@ -168,7 +221,12 @@ impl<'a> Filters<'a> {
     ) -> Result<Option<Status>, Status> {
         let mut rejection = None;
         for &plugin in self.profile.at(Points::PRE_FILTER) {
+            let watch = self.profile.stopwatch_if(states.sampled);
             let answer = states.get_mut(plugin).pre_filter(&self.cycle);
+            watch.plugin(plugin, Point::PreFilter, answer.status.code);
+            if let Some(measures) = self.profile.measures.as_ref().filter(|_| !answer.status.is_skip()) {
+                measures.evaluated(plugin, Evaluated::PreFilter, 1);
+            }
             match answer.status.code {
                 Code::Success => {}
                 Code::Skip => {
@@ -244,21 +302,38 @@ impl<'a> Filters<'a> {
 
     /// Judges a node as it is.
     pub(crate) fn run(&self, states: &CycleStates, node: &NodeInfo) -> Status {
-        for &plugin in self.profile.at(Points::FILTER) {
+        let order = self.profile.at(Points::FILTER);
+        let timed = states.sampled && self.is_timed();
+        for (at, &plugin) in order.iter().enumerate() {
             if states.skip_filter[plugin] {
                 continue;
             }
+            let watch = self.profile.stopwatch_if(timed);
             let status = states.get(plugin).filter(&self.cycle, node);
+            watch.plugin(plugin, Point::Filter, status.code);
             if status.is_success() {
                 continue;
             }
+            self.ended_at(Some(at));
             if !status.is_rejected() {
                 let name = status.plugin;
                 return Status::error(format!("running {name:?} filter plugin: {status}")).by(name);
             }
             return status;
         }
+        self.ended_at(order.len().checked_sub(1));
         Status::SUCCESS
+    }
+
+    fn is_timed(&self) -> bool {
+        let Some(counts) = &self.counts else { return false };
+        counts.nodes.replace(counts.nodes.get() + 1).is_multiple_of(FILTER_SAMPLE_EVERY)
+    }
+
+    fn ended_at(&self, last: Option<usize>) {
+        if let (Some(counts), Some(last)) = (&self.counts, last) {
+            counts.last[last].update(|count| count + 1);
+        }
     }
 
     /// Puts a pod on a copy of a node and tells the prepared plugins.

@@ -17,6 +17,7 @@ use crate::engine::Known;
 use crate::framework::{
     Code, Cycle, CycleStates, Nomination, PluginName, Points, PostFilter, PostFilterContext, Status,
 };
+use crate::measure::Point;
 use crate::profile::Profile;
 use crate::queue::Nominator;
 pub(crate) use extenders::process_preemption;
@@ -68,7 +69,7 @@ impl<'a> Attempt<'a> {
         now: Timestamp,
     ) -> Self {
         let cycle = Cycle { pod, cluster, now };
-        Attempt { states: CycleStates::new(profile.plugins()), filters: Filters { profile, cycle, nominator } }
+        Attempt { states: CycleStates::new(profile.plugins()), filters: Filters::new(profile, cycle, nominator) }
     }
 
     /// Asks PreEnqueue, in order; the first rejection counts.
@@ -117,6 +118,17 @@ impl<'a> Attempt<'a> {
             random,
             known: None,
         })
+    }
+
+    /// Has the cycle timed plugin by plugin.
+    pub(crate) fn sampled(mut self, sampled: bool) -> Self {
+        self.states.sampled = sampled;
+        self
+    }
+
+    /// Tells what was counted on the way.
+    pub(crate) fn tell(&self) {
+        self.filters.tell(&self.states);
     }
 
     /// Runs PostFilter: the first success, dead end or error ends it, rejections add up.
@@ -181,6 +193,19 @@ pub(crate) fn post_filter(
     known: Option<&Known>,
     random: u64,
 ) -> PostFilter {
+    let watch = filters.profile.stopwatch();
+    let answer = ask_post_filter(filters, states, diagnosis, known, random);
+    watch.point(Point::PostFilter, answer.status.code);
+    answer
+}
+
+fn ask_post_filter(
+    filters: &Filters<'_>,
+    states: &CycleStates,
+    diagnosis: &mut Diagnosis,
+    known: Option<&Known>,
+    random: u64,
+) -> PostFilter {
     let mut collected = PostFilter::from(Status { code: Code::Unschedulable, ..Status::default() });
     if filters.profile.at(Points::POST_FILTER).is_empty() {
         // Nobody is left to make a nomination come true.
@@ -190,7 +215,9 @@ pub(crate) fn post_filter(
         let mut own = states.get(plugin).copy();
         let statuses = &diagnosis.statuses;
         let cx = PostFilterContext { cycle: filters.cycle, statuses, filters, states, random, known };
+        let watch = filters.profile.stopwatch_if(states.sampled);
         let answer = own.post_filter(&cx);
+        watch.plugin(plugin, Point::PostFilter, answer.status.code);
         match answer.status.code {
             Code::Unschedulable => {
                 if collected.status.plugin.is_empty() {

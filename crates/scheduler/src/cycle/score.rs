@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::cluster::NodeInfo;
-use crate::framework::{Cycle, CycleStates, MAX_NODE_SCORE, NodeScore, PluginName, Points, Status};
+use crate::framework::{Code, Cycle, CycleStates, MAX_NODE_SCORE, NodeScore, PluginName, Points, Status};
+use crate::measure::{Evaluated, Point};
 use crate::profile::Profile;
 
 use super::extenders;
@@ -45,8 +46,29 @@ pub(crate) fn score(
     states: &mut CycleStates,
     nodes: &[&NodeInfo],
 ) -> Result<Scores, Status> {
+    let watch = profile.stopwatch();
+    let prepared = pre_score(profile, cycle, states, nodes);
+    watch.point(Point::PreScore, prepared.as_ref().err().map_or(Code::Success, |status| status.code));
+    prepared?;
+    let watch = profile.stopwatch();
+    let scores = score_all(profile, cycle, states, nodes);
+    watch.point(Point::Score, scores.as_ref().err().map_or(Code::Success, |status| status.code));
+    scores
+}
+
+fn pre_score(
+    profile: &Profile,
+    cycle: &Cycle<'_>,
+    states: &mut CycleStates,
+    nodes: &[&NodeInfo],
+) -> Result<(), Status> {
     for &plugin in profile.at(Points::PRE_SCORE) {
+        let watch = profile.stopwatch_if(states.sampled);
         let status = states.get_mut(plugin).pre_score(cycle, nodes);
+        watch.plugin(plugin, Point::PreScore, status.code);
+        if let Some(measures) = profile.measures.as_ref().filter(|_| !status.is_skip()) {
+            measures.evaluated(plugin, Evaluated::PreScore, 1);
+        }
         if status.is_skip() {
             states.skip_score[plugin] = true;
         } else if !status.is_success() {
@@ -54,6 +76,15 @@ pub(crate) fn score(
             return Err(Status::error(format!("running PreScore plugin {name:?}: {status}")).by(name));
         }
     }
+    Ok(())
+}
+
+fn score_all(
+    profile: &Profile,
+    cycle: &Cycle<'_>,
+    states: &CycleStates,
+    nodes: &[&NodeInfo],
+) -> Result<Scores, Status> {
     let mut scores = Scores {
         nodes: nodes.iter().map(|n| n.name.clone()).collect(),
         plugins: Vec::new(),
@@ -83,6 +114,10 @@ fn score_by(
 ) -> Result<PluginScores, Status> {
     let name = profile.plugin(plugin).name();
     let state = states.get(plugin);
+    if let Some(measures) = &profile.measures {
+        measures.evaluated(plugin, Evaluated::Score, 1);
+    }
+    let watch = profile.stopwatch_if(states.sampled);
     let mut scored = Vec::with_capacity(nodes.len());
     for node in nodes {
         let score = state.score(cycle, node).map_err(|status| {
@@ -90,8 +125,11 @@ fn score_by(
         })?;
         scored.push(NodeScore { node: node.name.clone(), score });
     }
+    watch.plugin(plugin, Point::Score, Code::Success);
     let raw = scored.iter().map(|s| s.score).collect();
+    let watch = profile.stopwatch_if(states.sampled);
     let status = state.normalize(cycle, &mut scored);
+    watch.plugin(plugin, Point::Normalize, status.code);
     if !status.is_success() {
         let text = format!("running Normalize on Score plugins: plugin {name:?} failed with: {status}");
         return Err(Status::error(text).by(name));

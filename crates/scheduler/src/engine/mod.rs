@@ -140,7 +140,7 @@ impl Engine {
                 states.get_mut(at).pre_filter(&cycle);
             }
         }
-        let filters = Filters { profile, cycle, nominator };
+        let filters = Filters::new(profile, cycle, nominator);
         let answer = post_filter(&filters, &states, &mut unfit.diagnosis, Some(&unfit.known), ties.roll());
         if helpless_together && answer.preemption.is_none() && answer.calls.is_empty() {
             unfit.helpless = Some(answer.clone());

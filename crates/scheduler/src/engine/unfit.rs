@@ -131,7 +131,7 @@ impl Unfit {
 
     fn judge(&mut self, board: &Board, question: &Question<'_>, id: NodeId) -> Result<(), Unsuited> {
         let Some(node) = question.cluster.node_by_id(id) else { return Ok(()) };
-        let filters = Filters { profile: question.profile, cycle: question.cycle(), nominator: question.nominator };
+        let filters = Filters::new(question.profile, question.cycle(), question.nominator);
         let status = filters.run_with_nominated(&board.states, node);
         if !status.is_rejected() {
             return Err(Unsuited);

@@ -217,6 +217,8 @@ pub(crate) struct CycleStates {
     pub(crate) skip_filter: Vec<bool>,
     /// Plugins whose Score has nothing to say about this pod.
     pub(crate) skip_score: Vec<bool>,
+    /// The cycle is timed plugin by plugin.
+    pub(crate) sampled: bool,
 }
 
 impl CycleStates {
@@ -225,6 +227,7 @@ impl CycleStates {
             states: plugins.iter().map(|plugin| Some(plugin.start())).collect(),
             skip_filter: vec![false; plugins.len()],
             skip_score: vec![false; plugins.len()],
+            sampled: false,
         }
     }
 
@@ -235,7 +238,7 @@ impl CycleStates {
         for (at, state) in some {
             states[at] = Some(state);
         }
-        CycleStates { states, skip_filter: Vec::new(), skip_score: Vec::new() }
+        CycleStates { states, skip_filter: Vec::new(), skip_score: Vec::new(), sampled: false }
     }
 
     pub(crate) fn get(&self, plugin: usize) -> &dyn InCycle {
@@ -253,6 +256,8 @@ impl Clone for CycleStates {
             states: self.states.iter().map(|s| s.as_ref().map(|s| s.copy())).collect(),
             skip_filter: self.skip_filter.clone(),
             skip_score: self.skip_score.clone(),
+            // Copies are for trying things out, which upstream does not time either.
+            sampled: false,
         }
     }
 }

@@ -128,6 +128,7 @@ impl Plain {
             gating_plugin: None,
             flushed: None,
             sequence: self.next_sequence,
+            taken: 0,
         };
         self.next_sequence += 1;
         self.put(pod, At::Active, now, judge);

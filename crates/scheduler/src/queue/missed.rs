@@ -26,6 +26,16 @@ impl Missed {
         self.in_flight > 0
     }
 
+    /// How many pods are in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// All events that are kept.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Happening> {
+        self.events.iter().map(|kept| &kept.happening)
+    }
+
     /// A pod takes off; the answer is the number of the first event it may miss.
     pub(super) fn take_off(&mut self) -> u64 {
         self.in_flight += 1;

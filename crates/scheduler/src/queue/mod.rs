@@ -27,9 +27,11 @@ use std::sync::Arc;
 
 use bayplan_model::pod::Pod;
 use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
 
 use crate::cluster::{Object, PodInfo};
-use crate::framework::{ClusterEvent, PluginName, Status, event::pod_updates};
+use crate::framework::{ClusterEvent, EventResource, PluginName, Status, action, event::pod_updates};
+use crate::measure::{Cause, Incoming, Queued};
 use heap::Heap;
 use missed::Missed;
 pub use nominator::Nominator;
@@ -39,7 +41,7 @@ use waiting::Waiting;
 
 /// How often pods that nothing woke are looked for, and how long they may sleep.
 pub const FLUSH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
-/// After this long an unschedulable pod is tried again without any event.
+/// After this long an unschedulable pod is tried again without any event, unless said otherwise.
 pub const MAX_IN_UNSCHEDULABLE: SignedDuration = SignedDuration::from_mins(5);
 
 /// A pod in the queue.
@@ -67,6 +69,8 @@ pub struct QueuedPod {
     flushed: Option<Timestamp>,
     /// Order of arrival, for pods that are otherwise equal.
     sequence: u64,
+    /// When its last attempt began, on the clock of the measures.
+    pub(crate) taken: u64,
 }
 
 /// What an event means for a rejected pod.
@@ -168,6 +172,8 @@ pub struct Queue {
     missed: Missed,
     next_sequence: u64,
     next_flush: Option<Timestamp>,
+    max_in_unschedulable: SignedDuration,
+    incoming: Option<Incoming>,
     /// Which pods are expected where.
     pub nominator: Nominator,
 }
@@ -185,7 +191,34 @@ impl Queue {
             missed: Missed::default(),
             next_sequence: 0,
             next_flush: None,
+            max_in_unschedulable: MAX_IN_UNSCHEDULABLE,
+            incoming: None,
             nominator: Nominator::default(),
+        }
+    }
+
+    /// Has pods that nothing woke tried again after this long.
+    pub(crate) fn set_max_in_unschedulable(&mut self, duration: SignedDuration) {
+        self.max_in_unschedulable = duration;
+    }
+
+    /// Has pods counted that enter a queue.
+    pub(crate) fn count_incoming(&mut self, incoming: Incoming) {
+        self.incoming = Some(incoming);
+    }
+
+    /// The pods being tried, and how many events are kept for them.
+    pub(crate) fn in_flight(&self) -> (usize, FxHashMap<ClusterEvent, usize>) {
+        let mut events = FxHashMap::default();
+        for happening in self.missed.iter() {
+            *events.entry(happening.event).or_default() += 1;
+        }
+        (self.missed.in_flight(), events)
+    }
+
+    fn entered(&mut self, queue: Queued, cause: Cause) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.count(queue, cause);
         }
     }
 
@@ -216,6 +249,10 @@ impl Queue {
 
     /// Takes in a new pod.
     pub fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, judge: &dyn Judge) {
+        self.take_in(info, action::ADD, now, judge);
+    }
+
+    fn take_in(&mut self, info: Arc<PodInfo>, action: u32, now: Timestamp, judge: &dyn Judge) {
         self.nominator.add(&info, &crate::framework::Nomination::Keep);
         let slot = self.slots.claim(info.uid());
         self.leave(slot, judge);
@@ -231,9 +268,11 @@ impl Queue {
             gating_plugin: None,
             flushed: None,
             sequence: self.next_sequence,
+            taken: 0,
         };
         self.next_sequence += 1;
-        self.activate_or_gate(slot, pod, now, judge);
+        let cause = Cause::Event(ClusterEvent::new(EventResource::UnschedulablePod, action));
+        self.activate_or_gate(slot, pod, cause, now, judge);
     }
 
     /// Takes over a new version of a pod.
@@ -246,7 +285,9 @@ impl Queue {
                 new: Some(Object::Pod(new.pod.clone())),
             })
         };
-        let Some(slot) = self.slots.find(new.uid()) else { return self.add(new.clone(), now, judge) };
+        let Some(slot) = self.slots.find(new.uid()) else {
+            return self.take_in(new.clone(), action::UPDATE, now, judge);
+        };
         if self.slots.flight(slot).is_some() {
             return happenings().for_each(|happening| self.missed.note(happening));
         }
@@ -259,7 +300,7 @@ impl Queue {
                 pod.info = new.clone();
                 self.waiting.insert(slot, pod, &mut self.slots);
                 // The first event that brings it back is enough.
-                happenings().find(|happening| self.wake(slot, happening, now, judge));
+                happenings().find(|happening| self.wake(slot, happening, Cause::Event(happening.event), now, judge));
                 return;
             }
             Line::Nowhere => return,
@@ -295,7 +336,11 @@ impl Queue {
     pub fn pop(&mut self, judge: &dyn Judge) -> Option<QueuedPod> {
         let slot = match self.active.pop(&mut self.slots, judge) {
             Some(slot) => slot,
-            None => self.backing_off.pop(&mut self.slots, judge)?,
+            None => {
+                let early = self.backing_off.pop(&mut self.slots, judge)?;
+                self.entered(Queued::Active, Cause::PopFromBackoffQ);
+                early
+            }
         };
         let mut pod = self.slots.take(slot);
         pod.attempts += 1;
@@ -336,7 +381,7 @@ impl Queue {
         pod.flushed = None;
         let requeue = if rejected { self.missed_by(slot, &pod, judge) } else { Requeue::AfterBackoff };
         self.land(slot);
-        self.requeue(slot, pod, requeue, now, judge);
+        self.requeue(slot, pod, requeue, Cause::ScheduleAttemptFailure, now, judge);
     }
 
     /// What the events that happened while the pod was in flight mean for it.
@@ -346,32 +391,51 @@ impl Queue {
         verdicts.max().unwrap_or(Requeue::Skip)
     }
 
-    fn requeue(&mut self, slot: Slot, pod: QueuedPod, requeue: Requeue, now: Timestamp, judge: &dyn Judge) {
+    fn requeue(
+        &mut self,
+        slot: Slot,
+        pod: QueuedPod,
+        requeue: Requeue,
+        cause: Cause,
+        now: Timestamp,
+        judge: &dyn Judge,
+    ) {
         match requeue {
-            Requeue::Skip => self.waiting.insert(slot, pod, &mut self.slots),
-            Requeue::AfterBackoff if backing_off(self.backoff, &pod, now) => self.back_off(slot, pod, judge),
-            Requeue::AfterBackoff | Requeue::Now => self.activate_or_gate(slot, pod, now, judge),
+            Requeue::Skip => self.park(slot, pod, cause),
+            Requeue::AfterBackoff if backing_off(self.backoff, &pod, now) => self.back_off(slot, pod, cause, judge),
+            Requeue::AfterBackoff | Requeue::Now => self.activate_or_gate(slot, pod, cause, now, judge),
         }
     }
 
-    fn activate_or_gate(&mut self, slot: Slot, mut pod: QueuedPod, now: Timestamp, judge: &dyn Judge) {
-        if gate(&mut pod, judge) {
+    fn park(&mut self, slot: Slot, pod: QueuedPod, cause: Cause) {
+        self.entered(Queued::Unschedulable, cause);
+        self.waiting.insert(slot, pod, &mut self.slots);
+    }
+
+    fn activate_or_gate(&mut self, slot: Slot, mut pod: QueuedPod, cause: Cause, now: Timestamp, judge: &dyn Judge) {
+        let gated_before = pod.gating_plugin.is_some();
+        if !gate(&mut pod, judge) {
+            self.activate_ungated(slot, pod, cause, now, judge);
+        } else if gated_before {
+            // It never left.
             self.waiting.insert(slot, pod, &mut self.slots);
         } else {
-            self.activate_ungated(slot, pod, now, judge);
+            self.park(slot, pod, cause);
         }
     }
 
-    fn activate_ungated(&mut self, slot: Slot, mut pod: QueuedPod, now: Timestamp, judge: &dyn Judge) {
+    fn activate_ungated(&mut self, slot: Slot, mut pod: QueuedPod, cause: Cause, now: Timestamp, judge: &dyn Judge) {
+        self.entered(Queued::Active, cause);
         pod.initial_attempt.get_or_insert(now);
         self.slots.put(slot, pod, Line::Active);
         self.active.push(slot, 0, &mut self.slots, judge);
     }
 
-    fn back_off(&mut self, slot: Slot, mut pod: QueuedPod, judge: &dyn Judge) {
+    fn back_off(&mut self, slot: Slot, mut pod: QueuedPod, cause: Cause, judge: &dyn Judge) {
         if gate(&mut pod, judge) {
-            return self.waiting.insert(slot, pod, &mut self.slots);
+            return self.park(slot, pod, cause);
         }
+        self.entered(Queued::Backoff, cause);
         let expiry = expiry(self.backoff, &pod).as_second();
         let (heap, line) = match pod.is_rejected() {
             true => (&mut self.backing_off, Line::Backoff),
@@ -395,7 +459,7 @@ impl Queue {
         if self.waiting.len() > 0 {
             for (slot, requeue) in self.waiting.woken(happening, may, &self.slots, judge) {
                 let pod = self.waiting.remove(slot, &mut self.slots);
-                self.requeue(slot, pod, requeue, now, judge);
+                self.requeue(slot, pod, requeue, Cause::Event(happening.event), now, judge);
             }
         }
         if self.missed.anyone_in_flight() {
@@ -404,7 +468,7 @@ impl Queue {
     }
 
     /// Moves an unschedulable pod if the event is worth it; true when it moved.
-    fn wake(&mut self, slot: Slot, happening: &Happening, now: Timestamp, judge: &dyn Judge) -> bool {
+    fn wake(&mut self, slot: Slot, happening: &Happening, cause: Cause, now: Timestamp, judge: &dyn Judge) -> bool {
         let pod = self.slots.pod(slot);
         if let Some(gating) = pod.gating_plugin
             && !happening.event.is_wildcard()
@@ -417,7 +481,7 @@ impl Queue {
             return false;
         }
         let pod = self.waiting.remove(slot, &mut self.slots);
-        self.requeue(slot, pod, requeue, now, judge);
+        self.requeue(slot, pod, requeue, cause, now, judge);
         self.slots.line(slot) != Line::Waiting
     }
 
@@ -434,9 +498,10 @@ impl Queue {
             if line == Line::Active {
                 continue;
             }
+            let cause = Cause::ForceActivate;
             match self.leave(slot, judge) {
-                Some(pod) if line == Line::Waiting => self.activate_or_gate(slot, pod, now, judge),
-                Some(pod) => self.activate_ungated(slot, pod, now, judge),
+                Some(pod) if line == Line::Waiting => self.activate_or_gate(slot, pod, cause, now, judge),
+                Some(pod) => self.activate_ungated(slot, pod, cause, now, judge),
                 None => {}
             }
         }
@@ -452,22 +517,23 @@ impl Queue {
             pod.unschedulable_plugins.clear();
             pod.pending_plugins.clear();
             pod.timestamp = now;
-            self.back_off(slot, pod, judge);
+            self.back_off(slot, pod, Cause::ScheduleAttemptFailure, judge);
         }
     }
 
     /// Moves pods whose backoff has ended, and wakes those that slept for five minutes.
     pub fn tick(&mut self, now: Timestamp, judge: &dyn Judge) {
+        let mut ready = Vec::new();
         for heap in [&mut self.backing_off, &mut self.error_backing_off] {
             while let Some((slot, _)) = heap.peek()
                 && !backing_off(self.backoff, self.slots.pod(slot), now)
             {
                 heap.pop(&mut self.slots, judge);
-                let mut pod = self.slots.take(slot);
-                pod.initial_attempt.get_or_insert(now);
-                self.slots.put(slot, pod, Line::Active);
-                self.active.push(slot, 0, &mut self.slots, judge);
+                ready.push((slot, self.slots.take(slot)));
             }
+        }
+        for (slot, pod) in ready {
+            self.activate_ungated(slot, pod, Cause::BackoffComplete, now, judge);
         }
         let due = *self.next_flush.get_or_insert(now + FLUSH_INTERVAL);
         if now >= due {
@@ -481,10 +547,11 @@ impl Queue {
             now.duration_since(pod.flushed.map_or(pod.timestamp, |flushed| flushed.max(pod.timestamp)))
         };
         let sleepers: Vec<Slot> =
-            self.waiting.iter().filter(|slot| slept(self.slots.pod(*slot)) > MAX_IN_UNSCHEDULABLE).collect();
+            self.waiting.iter().filter(|slot| slept(self.slots.pod(*slot)) > self.max_in_unschedulable).collect();
         for slot in sleepers {
             self.slots.pod_mut(slot).flushed = Some(now);
-            self.wake(slot, &Happening::of(ClusterEvent::WILDCARD), now, judge);
+            let happening = Happening::of(ClusterEvent::WILDCARD);
+            self.wake(slot, &happening, Cause::UnschedulableTimeout, now, judge);
         }
     }
 
@@ -547,6 +614,11 @@ fn backing_off(limits: Backoff, pod: &QueuedPod, now: Timestamp) -> bool {
 }
 
 impl QueuedPod {
+    /// Whether it is being tried only because it had waited too long.
+    pub(crate) fn was_flushed(&self) -> bool {
+        self.flushed.is_some()
+    }
+
     /// Order of arrival, for sort plugins to break ties with.
     pub fn sequence(&self) -> u64 {
         self.sequence

@@ -18,36 +18,39 @@ fn anyone(_: &PodInfo) -> bool {
 }
 
 impl Scheduler {
-    pub(super) fn upsert(&mut self, object: Object, now: Timestamp) {
+    /// What it amounted to is returned.
+    pub(super) fn upsert(&mut self, object: Object, now: Timestamp) -> Option<ClusterEvent> {
         match object {
             Object::Pod(pod) if pod.is_terminal() => self.delete_pod(&pod, now),
-            Object::Pod(pod) => self.upsert_pod(pod, now),
-            Object::Node(node) => self.upsert_node(node, now),
+            Object::Pod(pod) => Some(self.upsert_pod(pod, now)),
+            Object::Node(node) => Some(self.upsert_node(node, now)),
             other => {
                 let old = self.cluster.objects.store(&other);
-                let Some(resource) = other.event_resource() else { return };
+                let resource = other.event_resource()?;
                 let kind = if old.is_some() { action::UPDATE } else { action::ADD };
                 let event = ClusterEvent::new(resource, kind);
                 self.happen(&Happening { event, old, new: Some(other) }, &anyone, now);
+                Some(event)
             }
         }
     }
 
-    pub(super) fn delete(&mut self, object: Object, now: Timestamp) {
+    pub(super) fn delete(&mut self, object: Object, now: Timestamp) -> Option<ClusterEvent> {
         match object {
             Object::Pod(pod) => self.delete_pod(&pod, now),
-            Object::Node(node) => self.delete_node(&node, now),
+            Object::Node(node) => Some(self.delete_node(&node, now)),
             other => {
-                let Some(old) = self.cluster.objects.remove(&other) else { return };
-                let Some(resource) = old.event_resource() else { return };
-                let event = ClusterEvent::new(resource, action::DELETE);
+                let old = self.cluster.objects.remove(&other)?;
+                let event = ClusterEvent::new(old.event_resource()?, action::DELETE);
                 self.happen(&Happening { event, old: Some(old), new: None }, &anyone, now);
+                Some(event)
             }
         }
     }
 
-    fn upsert_node(&mut self, node: Arc<Node>, now: Timestamp) {
+    fn upsert_node(&mut self, node: Arc<Node>, now: Timestamp) -> ClusterEvent {
         let old = self.cluster.set_node(node.clone());
+        let amounts_to = if old.is_some() { action::UPDATE } else { action::ADD };
         let events = match &old {
             None => vec![ClusterEvent::new(EventResource::Node, action::ADD)],
             Some(old) => node_updates(old, &node),
@@ -56,16 +59,18 @@ impl Scheduler {
             let (old, new) = (old.clone().map(Object::Node), Some(Object::Node(node.clone())));
             self.happen(&Happening { event, old, new }, &anyone, now);
         }
+        ClusterEvent::new(EventResource::Node, amounts_to)
     }
 
-    fn delete_node(&mut self, node: &Arc<Node>, now: Timestamp) {
+    fn delete_node(&mut self, node: &Arc<Node>, now: Timestamp) -> ClusterEvent {
         // Hints look at the cluster as it was: the event comes first.
         let event = ClusterEvent::new(EventResource::Node, action::DELETE);
         self.happen(&Happening { event, old: Some(Object::Node(node.clone())), new: None }, &anyone, now);
         self.cluster.remove_node(&node.metadata.name);
+        event
     }
 
-    fn upsert_pod(&mut self, pod: Arc<Pod>, now: Timestamp) {
+    fn upsert_pod(&mut self, pod: Arc<Pod>, now: Timestamp) -> ClusterEvent {
         let meta = &pod.metadata;
         let old = self.cluster.objects.pods.get(&meta.namespace, &meta.name).cloned();
         if let Some(other) = old.as_ref().filter(|old| old.metadata.uid != meta.uid) {
@@ -74,11 +79,15 @@ impl Scheduler {
             return self.upsert_pod(pod, now);
         }
         self.cluster.objects.store(&Object::Pod(pod.clone()));
-        if pod.is_assigned() {
+        let assigned = pod.is_assigned();
+        let known = old.as_ref().is_some_and(|old| old.is_assigned() == assigned);
+        if assigned {
             self.upsert_assigned(old, pod, now);
         } else if self.profile(&pod.spec.scheduler_name).is_some() {
             self.upsert_pending(old, pod, now);
         }
+        let resource = if assigned { EventResource::AssignedPod } else { EventResource::UnschedulablePod };
+        ClusterEvent::new(resource, if known { action::UPDATE } else { action::ADD })
     }
 
     fn upsert_assigned(&mut self, old: Option<Arc<Pod>>, pod: Arc<Pod>, now: Timestamp) {
@@ -120,12 +129,13 @@ impl Scheduler {
         }
     }
 
-    fn delete_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
-        let Some(Object::Pod(last)) = self.cluster.objects.remove(&Object::Pod(pod.clone())) else { return };
+    fn delete_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) -> Option<ClusterEvent> {
+        let Some(Object::Pod(last)) = self.cluster.objects.remove(&Object::Pod(pod.clone())) else { return None };
         let uid = last.metadata.uid.clone();
         if last.is_assigned() {
             self.cluster.remove_pod(&uid);
-            return self.room_freed(&last, i32::MAX, now);
+            self.room_freed(&last, i32::MAX, now);
+            return Some(ClusterEvent::new(EventResource::AssignedPod, action::DELETE));
         }
         let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.delete(&uid, &judge);
@@ -134,6 +144,7 @@ impl Scheduler {
         } else if last.is_nominated() {
             self.room_freed(&last, last.priority(), now);
         }
+        Some(ClusterEvent::new(EventResource::UnschedulablePod, action::DELETE))
     }
 
     /// A pod that was given a node is deleted before it is bound: its room is free again at once.

@@ -1,0 +1,134 @@
+//! The flags of `bayplan controller-manager` that are about its loops.
+
+use std::path::PathBuf;
+
+use bayplan_scheduler::config::GoDuration;
+use clap::Args;
+
+use super::go;
+
+/// Which loops run, and how many workers each has.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Controllers")]
+pub(crate) struct Controllers {
+    /// `*` for all, `name` for one, `-name` for all but one; names as upstream's.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
+    pub(crate) controllers: Vec<String>,
+    /// Deployments reconciled at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_deployment_syncs: Option<u32>,
+    /// ReplicaSets reconciled at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_replicaset_syncs: Option<u32>,
+    /// ReplicationControllers reconciled at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_rc_syncs: Option<u32>,
+    /// Objects collected at once [default: 20].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_gc_syncs: Option<u32>,
+    /// Namespaces emptied at once [default: 10].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_namespace_syncs: Option<u32>,
+    /// Pods whose ResourceClaims are made at once.
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_resource_claim_syncs: Option<u32>,
+    /// Run the garbage collector.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", value_parser = go::boolean)]
+    pub(crate) enable_garbage_collector: bool,
+    /// The certificates by which pods recognise the API server; published in every namespace.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) root_ca_file: Option<PathBuf>,
+    /// How often nodes are looked at [default: 5s].
+    #[arg(long, value_name = "DURATION", value_parser = go::duration)]
+    pub(crate) node_monitor_period: Option<GoDuration>,
+    /// How long a node may be silent before it is taken for dead [default: 50s].
+    #[arg(long, value_name = "DURATION", value_parser = go::duration)]
+    pub(crate) node_monitor_grace_period: Option<GoDuration>,
+    /// How long a new node may be silent [default: 1m0s].
+    #[arg(long, value_name = "DURATION", value_parser = go::duration)]
+    pub(crate) node_startup_grace_period: Option<GoDuration>,
+    /// Dead nodes emptied in a second [default: 0.1].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) node_eviction_rate: Option<f64>,
+    /// The same where many nodes of a zone are dead [default: 0.01].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) secondary_node_eviction_rate: Option<f64>,
+    /// Zones of at most this many nodes are not emptied when many of them are dead [default: 50].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) large_cluster_size_threshold: Option<usize>,
+    /// The share of dead nodes that is many [default: 0.55].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) unhealthy_zone_threshold: Option<f64>,
+    /// How many pods that have ended are kept [default: 12500].
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) terminated_pod_gc_threshold: Option<usize>,
+    /// Act as each controller's own service account; not supported, all act as this process.
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = go::boolean)]
+    pub(crate) use_service_account_credentials: bool,
+    #[command(flatten)]
+    pub(crate) elsewhere: Elsewhere,
+}
+
+/// The most workers of a loop: each holds a request in flight, and no API server likes more from one loop.
+fn workers() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1000)
+}
+
+macro_rules! elsewhere {
+    ($($flag:ident),* $(,)?) => {
+        /// Flags of loops that are not here; upstream's manifests give some of them.
+        #[derive(Clone, Debug, Default, Args)]
+        pub(crate) struct Elsewhere {
+            $(#[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true")]
+            $flag: Option<String>,)*
+        }
+
+        impl Elsewhere {
+            /// Those that were given.
+            pub(crate) fn given(&self) -> Vec<String> {
+                let all = [$((stringify!($flag), &self.$flag)),*];
+                let given = all.into_iter().filter(|(_, value)| value.is_some());
+                given.map(|(flag, _)| format!("--{}", flag.replace('_', "-"))).collect()
+            }
+        }
+    };
+}
+
+elsewhere! {
+    allocate_node_cidrs,
+    attach_detach_reconcile_sync_period,
+    cidr_allocator_type,
+    cloud_config,
+    cloud_provider,
+    cluster_cidr,
+    cluster_name,
+    cluster_signing_cert_file,
+    cluster_signing_duration,
+    cluster_signing_key_file,
+    concurrent_cron_job_syncs,
+    concurrent_daemonset_syncs,
+    concurrent_endpoint_syncs,
+    concurrent_ephemeralvolume_syncs,
+    concurrent_horizontal_pod_autoscaler_syncs,
+    concurrent_job_syncs,
+    concurrent_resource_quota_syncs,
+    concurrent_service_endpoint_syncs,
+    concurrent_service_syncs,
+    concurrent_serviceaccount_token_syncs,
+    concurrent_statefulset_syncs,
+    concurrent_ttl_after_finished_syncs,
+    concurrent_validating_admission_policy_status_syncs,
+    configure_cloud_routes,
+    controller_start_interval,
+    disable_attach_detach_reconcile_sync,
+    enable_dynamic_provisioning,
+    flex_volume_plugin_dir,
+    horizontal_pod_autoscaler_sync_period,
+    min_resync_period,
+    namespace_sync_period,
+    node_cidr_mask_size,
+    pvclaimbinder_sync_period,
+    resource_quota_sync_period,
+    service_account_private_key_file,
+    service_cluster_ip_range,
+}

@@ -1,0 +1,219 @@
+//! What `bayplan scheduler` and `bayplan controller-manager` have in common: connection, operations server, end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use bayplan_client::Client;
+use bayplan_client::metrics::RequestMetrics;
+use bayplan_metrics::Registry;
+use bayplan_runner::ops_server::access::{self, Access, Rules};
+use bayplan_runner::ops_server::{Endpoints, Http2, Listen, OpsServer, tls};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::args::Connection;
+use crate::args::component::{Component, LeaderElection, Telling};
+use crate::{feature_gates, shutdown};
+
+/// Retries must leave a leader time to renew: client-go's condition.
+pub(crate) const RENEW_JITTER: f64 = 1.2;
+
+/// A component does not wait longer than this to learn whose certificates to trust: it has other work.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A component by upstream's name, with upstream's port.
+#[derive(Clone, Copy)]
+pub(crate) struct Name {
+    pub(crate) name: &'static str,
+    pub(crate) secure_port: u16,
+}
+
+/// Refuses flags that cannot be honoured; what is harmless is warned of.
+pub(crate) fn check(args: &Component, connection: &Connection) -> Result<()> {
+    let Component { serving, delegation, telling, features, .. } = args;
+    let refused = [
+        (!serving.tls_sni_cert_key.is_empty(), "--tls-sni-cert-key: certificates by host name are not supported"),
+        (
+            !telling.allow_metric_labels.is_empty() || telling.allow_metric_labels_manifest.is_some(),
+            "--allow-metric-labels: labels of metrics cannot be restricted",
+        ),
+        (
+            telling.log_json_split_stream || telling.log_text_split_stream,
+            "--log-json-split-stream, --log-text-split-stream: all of the log goes to standard error",
+        ),
+    ];
+    if let Some((_, why)) = refused.iter().find(|(given, _)| *given) {
+        bail!("{why}");
+    }
+    let harmless = [
+        (
+            delegation.requestheader_client_ca_file.is_some(),
+            "--requestheader-client-ca-file is ignored: front proxies are not known at the secure port",
+        ),
+        (telling.vmodule.is_some(), "--vmodule names upstream's files and is ignored: use --log"),
+        (
+            connection.profiling == Some(true) || connection.contention_profiling == Some(true),
+            "--profiling: there are no profiles to serve at /debug/pprof",
+        ),
+        (
+            connection.kube_api_content_type.as_ref().is_some_and(|kind| kind != "application/json"),
+            "--kube-api-content-type is ignored: requests are JSON",
+        ),
+    ];
+    for (_, warning) in harmless.iter().filter(|(given, _)| *given) {
+        tracing::warn!("{warning}");
+    }
+    for warning in feature_gates::check(features)? {
+        tracing::warn!("{warning}");
+    }
+    Ok(())
+}
+
+/// The version as upstream's components print theirs.
+pub(crate) fn print_version(asked: &str) -> Result<()> {
+    use std::io::Write;
+    let version = concat!("v1.36.4+bayplan-", env!("CARGO_PKG_VERSION"));
+    let mut out = std::io::stdout().lock();
+    match asked {
+        "true" => writeln!(out, "Kubernetes {version}")?,
+        "raw" => writeln!(out, "version.Info{{Major:\"1\", Minor:\"36\", GitVersion:\"{version}\"}}")?,
+        "false" => {}
+        other => bail!("--version={other}: neither true, false nor raw"),
+    }
+    Ok(())
+}
+
+/// The filter of the log that a level of verbosity stands for.
+pub(crate) fn log_filter(telling: &Telling) -> Option<&'static str> {
+    telling.verbosity.map(|level| match level {
+        ..=0 => "warn",
+        1..=3 => "info",
+        4..=5 => "debug",
+        _ => "trace",
+    })
+}
+
+/// Connects under the component's name, telling of requests.
+pub(crate) async fn connect(
+    kubeconfig: Option<&Path>,
+    master: Option<&str>,
+    name: Name,
+    registry: &Registry,
+) -> Result<Client> {
+    let client = Client::connect(kubeconfig, None, master).await?;
+    let client = client.with_user_agent(&format!("{}/v{}", name.name, env!("CARGO_PKG_VERSION")))?;
+    Ok(client.with_metrics(&RequestMetrics::new(registry)))
+}
+
+/// Opens the secure port, so that a port somebody else has is known before anything else happens.
+pub(crate) fn listen(args: &Component, name: Name) -> Result<Option<TcpListener>> {
+    let serving = &args.serving;
+    let listen = Listen {
+        address: serving.bind_address,
+        port: serving.secure_port.unwrap_or(name.secure_port),
+        share_port: serving.permit_port_sharing,
+    };
+    listen.open().map_err(|error| anyhow!("{error}: choose another port with --secure-port, or 0 for none"))
+}
+
+/// Serves health, metrics and configuration on an open port.
+pub(crate) async fn serve(
+    args: &Component,
+    name: Name,
+    listener: TcpListener,
+    own: &Client,
+    endpoints: Endpoints,
+) -> Result<OpsServer> {
+    let Component { serving, delegation, telling, .. } = args;
+    endpoints.metrics.disable(telling.disabled_metrics.iter().cloned());
+    let authenticator = client_of(delegation.authentication_kubeconfig.as_deref(), own).await?;
+    let authorizer = client_of(delegation.authorization_kubeconfig.as_deref(), own).await?;
+    let options = tls::Options {
+        name: name.name.into(),
+        files: serving.tls_cert_file.clone().zip(serving.tls_private_key_file.clone()),
+        folder: serving.cert_dir.clone(),
+        client_authorities: client_authorities(args, &authenticator).await?,
+        tls13_only: serving.tls_min_version.as_deref() == Some("VersionTLS13"),
+        cipher_suites: serving.tls_cipher_suites.clone(),
+        curves: serving.tls_curve_preferences.clone(),
+        without_http2: serving.disable_http2_serving,
+    };
+    let rules = Rules {
+        always_allow_paths: delegation.authorization_always_allow_paths.clone(),
+        token_lifetime: delegation.authentication_token_webhook_cache_ttl.unsigned(),
+        allowed_lifetime: delegation.authorization_webhook_cache_authorized_ttl.unsigned(),
+        denied_lifetime: delegation.authorization_webhook_cache_unauthorized_ttl.unsigned(),
+    };
+    let http2 =
+        Http2 { disabled: serving.disable_http2_serving, streams_max: serving.http2_max_streams_per_connection };
+    let access = Access::new(rules, Some(authenticator), Some(authorizer));
+    let server = OpsServer::start(listener, tls::server_config(&options)?, http2, access, endpoints)?;
+    tracing::info!(address = %server.address, "serving health and metrics");
+    Ok(server)
+}
+
+async fn client_of(kubeconfig: Option<&Path>, own: &Client) -> Result<Client> {
+    match kubeconfig {
+        Some(path) => Ok(Client::from_kubeconfig(Some(path), None).await?),
+        None => Ok(own.clone()),
+    }
+}
+
+/// Whose client certificates are trusted: the file's authority and the one the API server publishes.
+async fn client_authorities(args: &Component, api: &Client) -> Result<Vec<String>> {
+    let delegation = &args.delegation;
+    let mut authorities = Vec::new();
+    if let Some(path) = &delegation.client_ca_file {
+        let read = std::fs::read_to_string(path);
+        authorities.push(read.with_context(|| format!("cannot read {}", path.display()))?);
+    }
+    if !delegation.authentication_skip_lookup {
+        match access::published_client_authority(&api.clone().with_timeout(LOOKUP_TIMEOUT)).await {
+            Ok(published) => authorities.extend(published),
+            Err(status) if delegation.authentication_tolerate_lookup_failure => {
+                tracing::warn!("client certificates are not known at the secure port: {status}");
+            }
+            Err(status) => bail!("cannot learn whose client certificates to trust: {status}"),
+        }
+    }
+    Ok(authorities)
+}
+
+/// Runs a part until it ends by itself or a signal asks it to; answers how it ended.
+pub(crate) async fn until_stopped<F: Future>(stop: &watch::Sender<bool>, part: F) -> Result<F::Output> {
+    let mut part = std::pin::pin!(part);
+    tokio::select! {
+        end = &mut part => return Ok(end),
+        requested = shutdown::requested() => requested?,
+    }
+    stop.send_replace(true);
+    Ok(part.await)
+}
+
+/// Puts explicit leader election flags into a configuration's `leaderElection`.
+pub(crate) fn apply_election(args: &LeaderElection, election: &mut serde_json::Value) {
+    let durations = [
+        ("leaseDuration", args.leader_elect_lease_duration),
+        ("renewDeadline", args.leader_elect_renew_deadline),
+        ("retryPeriod", args.leader_elect_retry_period),
+    ];
+    for (field, duration) in durations {
+        if let Some(duration) = duration {
+            election[field] = duration.to_string().into();
+        }
+    }
+    let texts = [
+        ("resourceLock", &args.leader_elect_resource_lock),
+        ("resourceName", &args.leader_elect_resource_name),
+        ("resourceNamespace", &args.leader_elect_resource_namespace),
+    ];
+    for (field, text) in texts {
+        if let Some(text) = text {
+            election[field] = text.as_str().into();
+        }
+    }
+    if let Some(leader_elect) = args.leader_elect {
+        election["leaderElect"] = leader_elect.into();
+    }
+}

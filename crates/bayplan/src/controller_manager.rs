@@ -1,0 +1,199 @@
+//! `bayplan controller-manager`: the control loops alone, against any API server.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bayplan_client::leader_election;
+use bayplan_runner::controllers::manager::run_controller_manager;
+use bayplan_runner::controllers::{ControllersConfig, known, names, running};
+use bayplan_runner::metrics::process_registry;
+use bayplan_runner::ops_server::Endpoints;
+use bayplan_runner::ops_server::health::{Asked, Health};
+use bayplan_runner::telemetry::{Probe, telemetry};
+use bayplan_scheduler::config::GoDuration;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::args::ControllerManager;
+use crate::args::component::LeaderElection;
+use crate::component::{self, Name};
+
+const NAME: Name = Name { name: "kube-controller-manager", secure_port: 10257 };
+
+/// Upstream's budget of each loop, of which one half may be chosen.
+const UPSTREAM_LIMIT: (f32, i32) = (20.0, 30);
+
+/// Runs the controllers until asked to stop.
+pub(crate) async fn run(args: ControllerManager) -> Result<()> {
+    if let Some(asked) = &args.component.version {
+        return component::print_version(asked);
+    }
+    component::check(&args.component, &args.connection)?;
+    let config = config(&args)?;
+    let election = election(&args.election)?;
+    let listener = component::listen(&args.component, NAME)?;
+    let registry = process_registry();
+    let connection = &args.connection;
+    let client =
+        component::connect(connection.kubeconfig.as_deref(), connection.master.as_deref(), NAME, &registry).await?;
+    let (told, probe) = telemetry(registry);
+    let (stop, stopping) = watch::channel(false);
+    let server = match listener {
+        Some(listener) => {
+            let endpoints = endpoints(&probe, &config, election.as_ref(), configz(&args, &config));
+            Some(component::serve(&args.component, NAME, listener, &client, endpoints).await?)
+        }
+        None => None,
+    };
+    let manager = run_controller_manager(client, config, election, told, stopping);
+    let outcome = component::until_stopped(&stop, manager).await?;
+    if let Some(server) = server {
+        server.stop().await;
+    }
+    Ok(outcome?)
+}
+
+fn config(args: &ControllerManager) -> Result<ControllersConfig> {
+    let flags = &args.controllers;
+    let choice = names::choose(&flags.controllers, &known()).map_err(|why| anyhow::anyhow!("--controllers: {why}"))?;
+    for name in &choice.absent {
+        tracing::warn!("--controllers: there is no {name} here");
+    }
+    for flag in flags.elsewhere.given() {
+        tracing::warn!("{flag} is ignored: what it is about is not here");
+    }
+    if flags.use_service_account_credentials {
+        tracing::warn!("--use-service-account-credentials is ignored: all loops act as this process");
+    }
+    let mut controllers = choice.controllers;
+    if !flags.enable_garbage_collector {
+        controllers.retain(|name| name != "garbage-collector-controller");
+        controllers.push("-garbage-collector-controller".into());
+    }
+    let root_ca = match &flags.root_ca_file {
+        Some(path) => Some(std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?),
+        None => None,
+    };
+    let workers = [
+        ("deployment-controller", flags.concurrent_deployment_syncs),
+        ("replicaset-controller", flags.concurrent_replicaset_syncs),
+        ("replicationcontroller-controller", flags.concurrent_rc_syncs),
+        ("garbage-collector-controller", flags.concurrent_gc_syncs),
+        ("namespace-controller", flags.concurrent_namespace_syncs),
+        ("resourceclaim-controller", flags.concurrent_resource_claim_syncs),
+    ];
+    let given = workers.into_iter().filter_map(|(name, many)| Some((name.to_owned(), many? as usize)));
+    let mut config = ControllersConfig {
+        controllers,
+        root_ca,
+        workers: given.collect(),
+        limit: limit(args),
+        ..ControllersConfig::default()
+    };
+    let nodes = &mut config.node_lifecycle;
+    set_duration(&mut nodes.monitor_period, flags.node_monitor_period);
+    set_duration(&mut nodes.monitor_grace_period, flags.node_monitor_grace_period);
+    set_duration(&mut nodes.startup_grace_period, flags.node_startup_grace_period);
+    set(&mut nodes.eviction_rate, flags.node_eviction_rate);
+    set(&mut nodes.secondary_eviction_rate, flags.secondary_node_eviction_rate);
+    set(&mut nodes.large_cluster_size_threshold, flags.large_cluster_size_threshold);
+    set(&mut nodes.unhealthy_zone_threshold, flags.unhealthy_zone_threshold);
+    set(&mut config.terminated_pods_max, flags.terminated_pod_gc_threshold);
+    Ok(config)
+}
+
+fn set<T>(field: &mut T, flag: Option<T>) {
+    if let Some(value) = flag {
+        *field = value;
+    }
+}
+
+fn set_duration(field: &mut Duration, flag: Option<GoDuration>) {
+    set(field, flag.map(GoDuration::unsigned));
+}
+
+fn limit(args: &ControllerManager) -> Option<(f64, u32)> {
+    let flags = &args.connection;
+    if flags.kube_api_qps.is_none() && flags.kube_api_burst.is_none() {
+        return None;
+    }
+    let qps = flags.kube_api_qps.unwrap_or(UPSTREAM_LIMIT.0);
+    let burst = flags.kube_api_burst.unwrap_or(UPSTREAM_LIMIT.1);
+    (qps > 0.0).then_some((f64::from(qps), u32::try_from(burst).unwrap_or(0)))
+}
+
+fn election(flags: &LeaderElection) -> Result<Option<leader_election::Config>> {
+    if flags.leader_elect == Some(false) {
+        return Ok(None);
+    }
+    let name = flags.leader_elect_resource_name.as_deref().unwrap_or(NAME.name);
+    let mut config = leader_election::Config::new(name);
+    if let Some(namespace) = &flags.leader_elect_resource_namespace {
+        config.namespace.clone_from(namespace);
+    }
+    set_duration(&mut config.lease_duration, flags.leader_elect_lease_duration);
+    set_duration(&mut config.renew_deadline, flags.leader_elect_renew_deadline);
+    set_duration(&mut config.retry_period, flags.leader_elect_retry_period);
+    let refused = "couldn't create leader elector";
+    ensure!(
+        config.lease_duration > config.renew_deadline,
+        "{refused}: leaseDuration must be greater than renewDeadline"
+    );
+    ensure!(
+        config.renew_deadline > config.retry_period.mul_f64(component::RENEW_JITTER),
+        "{refused}: renewDeadline must be greater than retryPeriod*JitterFactor"
+    );
+    Ok(Some(config))
+}
+
+fn endpoints(
+    probe: &Probe,
+    config: &ControllersConfig,
+    election: Option<&leader_election::Config>,
+    configz: Value,
+) -> Endpoints {
+    let mut health = Health::default();
+    if let Some(rules) = election {
+        health = probe.watch_election(health, &rules.name, rules.lease_duration);
+    }
+    for name in running(config) {
+        // A loop retries what fails and survives what panics: as long as the process answers, it runs.
+        health = health.check(name, Asked::HEALTHZ, || Ok(()));
+    }
+    Endpoints {
+        health,
+        metrics: probe.registry().clone(),
+        refresh: Some(probe.refresh()),
+        config: json!({ "kubecontrollermanager.config.k8s.io": configz }),
+    }
+}
+
+/// What can be configured of upstream's configuration, in its fields.
+fn configz(args: &ControllerManager, config: &ControllersConfig) -> Value {
+    let mut election = json!({
+        "leaderElect": true, "leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "2s",
+        "resourceLock": "leases", "resourceName": NAME.name, "resourceNamespace": "kube-system",
+    });
+    component::apply_election(&args.election, &mut election);
+    let flags = &args.controllers;
+    json!({
+        "apiVersion": "kubecontrollermanager.config.k8s.io/v1alpha1",
+        "kind": "KubeControllerManagerConfiguration",
+        "Generic": {
+            "Controllers": config.controllers,
+            "LeaderElection": election,
+            "ClientConnection": {
+                "QPS": args.connection.kube_api_qps.unwrap_or(UPSTREAM_LIMIT.0),
+                "Burst": args.connection.kube_api_burst.unwrap_or(UPSTREAM_LIMIT.1),
+            },
+        },
+        "DeploymentController": { "ConcurrentDeploymentSyncs": flags.concurrent_deployment_syncs.unwrap_or(5) },
+        "ReplicaSetController": { "ConcurrentRSSyncs": flags.concurrent_replicaset_syncs.unwrap_or(5) },
+        "ReplicationController": { "ConcurrentRCSyncs": flags.concurrent_rc_syncs.unwrap_or(5) },
+        "NamespaceController": { "ConcurrentNamespaceSyncs": flags.concurrent_namespace_syncs.unwrap_or(10) },
+        "GarbageCollectorController": {
+            "EnableGarbageCollector": flags.enable_garbage_collector,
+            "ConcurrentGCSyncs": flags.concurrent_gc_syncs.unwrap_or(20),
+        },
+    })
+}

@@ -1,0 +1,193 @@
+//! `bayplan scheduler` and `bayplan controller-manager` as their operators see them: health, metrics, configuration,
+//! leases, and an orderly end.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bayplan_client::client::Client;
+use bayplan_model::api::{Api, Request, Resource, Verb};
+use serde_json::{Value, json};
+
+/// How long a cluster may take to do what it must; generous because shared machines stall.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that does not outlive the test.
+struct Process(Child);
+
+impl Process {
+    fn start(arguments: &[&str]) -> Process {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bayplan"));
+        Process(command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Asks it to stop; answers its exit code and what it told.
+    fn terminate(mut self) -> (Option<i32>, String) {
+        assert!(Command::new("kill").arg(self.0.id().to_string()).status().unwrap().success());
+        let mut stderr = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (self.0.wait().unwrap().code(), stderr)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An API server on a folder, and the administrator's kubeconfig.
+fn apiserver(folder: &Path) -> (Process, PathBuf) {
+    let mut process = Process::start(&["apiserver", "--port", "0", "--data-dir", folder.to_str().unwrap()]);
+    let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    lines.by_ref().map(Result::unwrap).find(|line| line.contains("Ctrl-C")).expect("it came up");
+    std::thread::spawn(move || lines.for_each(drop));
+    (process, folder.join("kubeconfig"))
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The administrator at a secure port, whose certificate nobody vouches for.
+async fn operator(kubeconfig: &Path, port: u16) -> Client {
+    let text = std::fs::read_to_string(kubeconfig).unwrap();
+    let lines = text.lines().map(|line| {
+        let indent = &line[..line.len() - line.trim_start().trim_start_matches("- ").len()];
+        match line.trim_start().trim_start_matches("- ").split(':').next().unwrap() {
+            "certificate-authority-data" => format!("{indent}insecure-skip-tls-verify: true"),
+            "server" => format!("{indent}server: https://127.0.0.1:{port}"),
+            _ => line.to_owned(),
+        }
+    });
+    let path = kubeconfig.with_file_name(format!("operator-{port}"));
+    std::fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
+    Client::from_kubeconfig(Some(&path), None).await.unwrap()
+}
+
+async fn read(client: &Client, path: &str) -> Result<String, String> {
+    let answer = client.get(path, "*/*").await.map_err(|status| status.message)?;
+    Ok(String::from_utf8(answer.to_vec()).unwrap())
+}
+
+/// Asks until the answer is as wanted.
+async fn eventually(client: &Client, path: &str, wanted: impl Fn(&str) -> bool) -> String {
+    let start = Instant::now();
+    loop {
+        let answer = read(client, path).await;
+        if let Ok(text) = &answer
+            && wanted(text)
+        {
+            return text.clone();
+        }
+        assert!(start.elapsed() < PATIENCE, "{path}: {answer:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn create(client: &Client, (group, plural): (&'static str, &'static str), namespace: &str, object: Value) {
+    let resource = Resource::new(group, "v1", plural);
+    let request = Request::collection(&resource, namespace, Verb::Create(object.to_string().into()));
+    client.call(request).await.unwrap();
+}
+
+async fn holder(client: &Client, lease: &str) -> String {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{lease}");
+    let lease: Value = serde_json::from_str(&read(client, &path).await.unwrap()).unwrap();
+    lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, kubeconfig) = apiserver(folder.path());
+    let admin = Client::from_kubeconfig(Some(&kubeconfig), None).await.unwrap();
+    let common = format!("--kubeconfig={}", kubeconfig.display());
+    let start = |command: &str, more: &[&str]| {
+        let port = free_port();
+        let port_flag = format!("--secure-port={port}");
+        let flags = [&[command, &common, &port_flag, "--bind-address=127.0.0.1"], more].concat();
+        (Process::start(&flags), port)
+    };
+    let (scheduler, scheduler_port) = start("scheduler", &["--v=2", "--logging_format=json"]);
+    let (manager, manager_port) =
+        start("controller-manager", &["--controllers=*,-disruption", "--concurrent-gc-syncs=3"]);
+
+    let node = json!({
+        "metadata": {"name": "n1"},
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        },
+    });
+    create(&admin, ("", "nodes"), "", node).await;
+    let template = json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "web", "image": "web"}], "automountServiceAccountToken": false},
+    });
+    let selector = json!({"matchLabels": {"app": "web"}});
+    let spec = json!({"replicas": 3, "selector": selector, "template": template});
+    // The default service account is made by one of the loops.
+    eventually(&admin, "/api/v1/namespaces/default/serviceaccounts/default", |_| true).await;
+    create(&admin, ("apps", "deployments"), "default", json!({"metadata": {"name": "web"}, "spec": spec})).await;
+
+    let operator_at = operator(&kubeconfig, scheduler_port).await;
+    let scheduled = r#"scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 3"#;
+    let metrics = eventually(&operator_at, "/metrics", |text| text.lines().any(|line| line == scheduled)).await;
+    for needle in [
+        "\nscheduler_pod_scheduling_attempts_count 3\n",
+        "\nscheduler_pending_pods{queue=\"active\"} 0\n",
+        "\nscheduler_queue_incoming_pods_total{event=\"UnschedulablePodAdd\",queue=\"active\"} 3\n",
+        "\nscheduler_cache_size{type=\"nodes\"} 1\n",
+        "\nleader_election_master_status{name=\"kube-scheduler\"} 1\n",
+        "\nrest_client_requests_total{code=\"201\",host=\"127.0.0.1:",
+        "\nrest_client_request_duration_seconds_bucket{host=\"127.0.0.1:",
+        "\nprocess_resident_memory_bytes ",
+        "\nkubernetes_build_info{",
+        "# TYPE scheduler_framework_extension_point_duration_seconds histogram\n",
+    ] {
+        assert!(metrics.contains(needle), "{needle:?} is missing in\n{metrics}");
+    }
+    for path in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(read(&operator_at, path).await.unwrap(), "ok");
+    }
+    let verbose = read(&operator_at, "/readyz?verbose").await.unwrap();
+    let expected = "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n";
+    assert_eq!(verbose, expected);
+    let configz: Value = serde_json::from_str(&read(&operator_at, "/configz").await.unwrap()).unwrap();
+    assert_eq!(configz["componentconfig"]["leaderElection"]["resourceName"], "kube-scheduler");
+    assert!(read(&operator_at, "/metrics/slis").await.unwrap().contains("kubernetes_healthcheck{"));
+
+    let operator_at = operator(&kubeconfig, manager_port).await;
+    let reconciled =
+        |text: &str| text.contains("\nworkqueue_work_duration_seconds_count{name=\"deployment-controller\"} ");
+    let metrics = eventually(&operator_at, "/metrics", reconciled).await;
+    for needle in [
+        "\nworkqueue_depth{name=\"replicaset-controller\"} ",
+        "\nrunning_managed_controllers{manager=\"kube-controller-manager\",name=\"namespace-controller\"} 1\n",
+        "\nleader_election_master_status{name=\"kube-controller-manager\"} 1\n",
+    ] {
+        assert!(metrics.contains(needle), "{needle:?} is missing in\n{metrics}");
+    }
+    assert!(!metrics.contains("disruption-controller"), "it was not asked for:\n{metrics}");
+    let verbose = read(&operator_at, "/healthz?verbose").await.unwrap();
+    assert!(verbose.starts_with("[+]leaderElection ok\n[+]deployment-controller ok\n"), "{verbose}");
+    let configz: Value = serde_json::from_str(&read(&operator_at, "/configz").await.unwrap()).unwrap();
+    let gc = &configz["kubecontrollermanager.config.k8s.io"]["GarbageCollectorController"];
+    assert_eq!(gc["ConcurrentGCSyncs"], 3);
+
+    assert_ne!(holder(&admin, "kube-scheduler").await, "");
+    let (code, log) = scheduler.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(holder(&admin, "kube-scheduler").await, "", "the lease is given back");
+    let first: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!(first["level"], "INFO", "{log}");
+    assert_ne!(holder(&admin, "kube-controller-manager").await, "");
+    assert_eq!(manager.terminate(), (Some(0), String::new()));
+    assert_ne!(holder(&admin, "kube-controller-manager").await, "", "as upstream's, it runs out");
+}

@@ -1,0 +1,56 @@
+//! The control loops as `bayplan controller-manager` runs them: while this process leads, and looked at from outside.
+
+use std::sync::Arc;
+
+use bayplan_client::leader_election::{self, Elector};
+use bayplan_client::metrics::ElectionMetrics;
+use bayplan_client::{Client, EventRecorder};
+use tokio::sync::watch;
+
+use super::{ControllersConfig, run_controllers_told};
+use crate::telemetry::Telemetry;
+
+/// Why the control loops stopped by themselves.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another process leads, or nobody can tell: we must not go on.
+    #[error("leader election lost")]
+    LeaseLost,
+}
+
+/// Runs the control loops until `shutdown` says true, if need be only while this process leads.
+///
+/// As upstream, the lease is not given back at the end: whoever takes over waits until it has run out.
+pub async fn run_controller_manager(
+    client: Client,
+    config: ControllersConfig,
+    election: Option<leader_election::Config>,
+    mut telemetry: Telemetry,
+    mut shutdown: watch::Receiver<bool>,
+) -> Result<(), Error> {
+    let Some(election) = election else {
+        run_controllers_told(client, config, Some(telemetry), shutdown).await;
+        return Ok(());
+    };
+    let recorder = EventRecorder::core(&client, "kube-controller-manager");
+    let mut elector = Elector::new(&client, election, Some(Arc::new(recorder)))
+        .with_standing(Arc::clone(&telemetry.standing))
+        .with_metrics(ElectionMetrics::new(&telemetry.registry));
+    {
+        let mut leading = std::pin::pin!(elector.acquire());
+        loop {
+            tokio::select! {
+                () = &mut leading => break,
+                // Who does not work yet has nothing new to tell.
+                scrape = telemetry.scraped() => {
+                    let _ = scrape.send(());
+                }
+                _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
+            }
+        }
+    }
+    tokio::select! {
+        () = run_controllers_told(client, config, Some(telemetry), shutdown) => Ok(()),
+        () = elector.hold() => Err(Error::LeaseLost),
+    }
+}

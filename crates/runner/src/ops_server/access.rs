@@ -1,0 +1,258 @@
+//! Who asks, and may he: client certificates, and the API server's own word on tokens and rights.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bayplan_client::Client;
+use bayplan_model::api::{Api, Request, Resource, Verb, decode, encode};
+use bayplan_model::status::{Status, reason};
+use http::{HeaderMap, Method, header};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::time::Instant;
+use x509_parser::parse_x509_certificate;
+
+const TOKEN_REVIEWS: Resource = Resource::new("authentication.k8s.io", "v1", "tokenreviews");
+const ACCESS_REVIEWS: Resource = Resource::new("authorization.k8s.io", "v1", "subjectaccessreviews");
+const CONFIG_MAPS: Resource = Resource::new("", "v1", "configmaps");
+
+/// Answers remembered at once; when there are more, all are forgotten and asked for again.
+const REMEMBERED_MAX: usize = 1024;
+
+/// The paths that anybody may ask for, unless said otherwise.
+pub const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Identity {
+    /// The user name.
+    #[serde(rename = "username")]
+    pub name: String,
+    /// The user's id.
+    pub uid: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// What else the authenticator knows.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Identity {
+    fn anonymous() -> Self {
+        Identity {
+            name: "system:anonymous".into(),
+            groups: vec!["system:unauthenticated".into()],
+            ..Identity::default()
+        }
+    }
+
+    /// The user of a client certificate (DER) that the TLS layer has verified; `None` when it names nobody.
+    pub fn of_certificate(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = parse_x509_certificate(der).ok()?;
+        let subject = certificate.subject();
+        let name = subject.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())?;
+        let organizations = subject.iter_organization().filter_map(|organization| organization.as_str().ok());
+        let groups = organizations.chain(["system:authenticated"]).map(str::to_owned).collect();
+        Some(Identity { name: name.to_owned(), groups, ..Identity::default() })
+    }
+}
+
+/// Answers that hold for a while.
+struct Remembered<K, V>(Mutex<HashMap<K, (V, Instant)>>);
+
+impl<K: Eq + Hash, V: Clone> Remembered<K, V> {
+    fn new() -> Self {
+        Remembered(Mutex::new(HashMap::new()))
+    }
+
+    fn get(&self, key: &K) -> Option<V> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(key).filter(|(_, until)| *until > Instant::now()).map(|(value, _)| value.clone())
+    }
+
+    fn put(&self, key: K, value: V, lifetime: Duration) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED_MAX {
+            known.clear();
+        }
+        known.insert(key, (value, Instant::now() + lifetime));
+    }
+}
+
+/// What is asked, and for how long an answer holds.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Paths that anybody may ask for; a trailing `*` stands for anything.
+    pub always_allow_paths: Vec<String>,
+    /// How long a token is known.
+    pub token_lifetime: Duration,
+    /// How long a permission holds.
+    pub allowed_lifetime: Duration,
+    /// How long a refusal holds.
+    pub denied_lifetime: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let lifetime = Duration::from_secs(10);
+        Rules {
+            always_allow_paths: ALWAYS_ALLOWED.map(str::to_owned).into(),
+            token_lifetime: lifetime,
+            allowed_lifetime: lifetime,
+            denied_lifetime: lifetime,
+        }
+    }
+}
+
+/// Decides who may ask for what.
+pub struct Access {
+    rules: Rules,
+    /// Whom to ask about tokens; without it they mean nothing.
+    authenticator: Option<Client>,
+    /// Whom to ask about rights; without it only the paths that anybody may ask for are open.
+    authorizer: Option<Client>,
+    /// None for a token that is nobody's.
+    tokens: Remembered<String, Option<Identity>>,
+    rights: Remembered<(String, Vec<String>, String, String), Option<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Review<S> {
+    status: S,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TokenStatus {
+    authenticated: bool,
+    user: Identity,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AccessStatus {
+    allowed: bool,
+    reason: String,
+}
+
+impl Access {
+    /// Access by these rules, with the API servers to ask.
+    pub fn new(rules: Rules, authenticator: Option<Client>, authorizer: Option<Client>) -> Self {
+        Access { rules, authenticator, authorizer, tokens: Remembered::new(), rights: Remembered::new() }
+    }
+
+    /// Refuses a request that may not be answered: 401 when nobody knows who asks, 403 when he may not.
+    pub async fn check(
+        &self,
+        peer: Option<&Identity>,
+        headers: &HeaderMap,
+        method: &Method,
+        path: &str,
+    ) -> Result<(), Status> {
+        let who = match (peer, bearer(headers)) {
+            (Some(peer), _) => peer.clone(),
+            (None, Some(token)) if self.authenticator.is_some() => {
+                self.who(token).await.ok_or_else(|| Status::failure(401, reason::UNAUTHORIZED, "Unauthorized"))?
+            }
+            (None, _) => Identity::anonymous(),
+        };
+        if self.is_open(path) || who.groups.iter().any(|group| group == "system:masters") {
+            return Ok(());
+        }
+        let verb = method.as_str().to_ascii_lowercase();
+        match self.may(&who, &verb, path).await {
+            None => Ok(()),
+            Some(why) => {
+                let suffix = if why.is_empty() { why } else { format!(": {why}") };
+                let text = format!("forbidden: User {:?} cannot {verb} path {path:?}{suffix}", who.name);
+                Err(Status::failure(403, reason::FORBIDDEN, text))
+            }
+        }
+    }
+
+    fn is_open(&self, path: &str) -> bool {
+        self.rules.always_allow_paths.iter().any(|open| match open.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == open,
+        })
+    }
+
+    async fn who(&self, token: &str) -> Option<Identity> {
+        let authenticator = self.authenticator.as_ref()?;
+        if let Some(known) = self.tokens.get(&token.to_owned()) {
+            return known;
+        }
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": { "token": token },
+        });
+        let status: TokenStatus = ask(authenticator, &TOKEN_REVIEWS, &review).await?;
+        let who = status.authenticated.then_some(status.user);
+        self.tokens.put(token.to_owned(), who.clone(), self.rules.token_lifetime);
+        who
+    }
+
+    /// Why not, if not.
+    async fn may(&self, who: &Identity, verb: &str, path: &str) -> Option<String> {
+        let Some(authorizer) = &self.authorizer else { return Some(String::new()) };
+        let key = (who.name.clone(), who.groups.clone(), verb.to_owned(), path.to_owned());
+        if let Some(known) = self.rights.get(&key) {
+            return known;
+        }
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": who.name,
+                "uid": who.uid,
+                "groups": who.groups,
+                "extra": who.extra,
+                "nonResourceAttributes": { "path": path, "verb": verb },
+            },
+        });
+        let Some(status) = ask::<AccessStatus>(authorizer, &ACCESS_REVIEWS, &review).await else {
+            return Some("the API server could not be asked".into());
+        };
+        let denied = (!status.allowed).then_some(status.reason);
+        let lifetime = if denied.is_none() { self.rules.allowed_lifetime } else { self.rules.denied_lifetime };
+        self.rights.put(key, denied.clone(), lifetime);
+        denied
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim()).filter(|token| !token.is_empty())
+}
+
+/// The status of a review; none when the API server did not answer it.
+async fn ask<S: Default + for<'de> Deserialize<'de>>(
+    client: &Client,
+    resource: &Resource,
+    review: &serde_json::Value,
+) -> Option<S> {
+    let request = Request::collection(resource, "", Verb::Create(encode(review)));
+    match client.call(request).await.and_then(|answer| decode::<Review<S>>(&answer)) {
+        Ok(review) => Some(review.status),
+        Err(status) => {
+            tracing::warn!(review = %resource.plural, "the API server could not be asked: {status}");
+            None
+        }
+    }
+}
+
+/// The authority whose client certificates the cluster trusts, as PEM: what API servers publish for this purpose.
+pub async fn published_client_authority(client: &Client) -> Result<Option<String>, Status> {
+    #[derive(Deserialize)]
+    struct ConfigMap {
+        #[serde(default)]
+        data: BTreeMap<String, String>,
+    }
+    let request = Request::object(&CONFIG_MAPS, "kube-system", "extension-apiserver-authentication", Verb::Get);
+    let mut published: ConfigMap = decode(&client.call(request).await?)?;
+    Ok(published.data.remove("client-ca-file").filter(|pem| !pem.trim().is_empty()))
+}

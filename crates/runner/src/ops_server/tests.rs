@@ -1,0 +1,232 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bayplan_apiserver::certificates::{Identity as Pair, Names, Pki};
+use bayplan_apiserver::server::{ApiServer, Config};
+use bayplan_apiserver::user::User;
+use bayplan_client::Client;
+use bayplan_metrics::Counter;
+use bayplan_model::api::{Api, Request as ApiRequest, Resource, Verb, encode};
+use bayplan_store::LogStore;
+use http_body_util::BodyExt;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::json;
+
+use super::access::{Rules, published_client_authority};
+use super::health::Asked;
+use super::*;
+
+/// A server with everything on, in front of an API server of its own.
+struct World {
+    server: OpsServer,
+    pki: Pki,
+    admin: Client,
+    healthy: Arc<AtomicBool>,
+}
+
+async fn world() -> World {
+    let pki = Pki::in_memory(&Names::standard(None, [10, 96, 0, 1].into()), jiff::Timestamp::now()).unwrap();
+    let mut config = Config::new(&pki.service_account_key, "127.0.0.1:6443".parse().unwrap());
+    config.bootstrap.client_authority = pki.authority.certificate.clone();
+    let api = ApiServer::new(config, Arc::new(LogStore::in_memory().unwrap())).await.unwrap();
+    let client =
+        |user: &str, groups: &[&str]| Client::from_service(api.service(User::new(user, groups.iter().copied())));
+    let own = client("system:kube-scheduler", &["system:authenticated"]);
+    let authority = published_client_authority(&own).await.unwrap().unwrap();
+    let options = tls::Options { name: "ops".into(), client_authorities: vec![authority], ..Default::default() };
+    let healthy = Arc::new(AtomicBool::new(true));
+    let test = healthy.clone();
+    let health = Health::default().check("leaderElection", Asked::HEALTHZ_AND_READYZ, move || {
+        if test.load(Ordering::Relaxed) { Ok(()) } else { Err("stuck".into()) }
+    });
+    let metrics = Registry::default();
+    metrics.one::<Counter>("things_total", "Things.", ()).inc();
+    let endpoints = Endpoints { health, metrics, refresh: None, config: json!({"componentconfig": {}}) };
+    let server = OpsServer::start(
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        tls::server_config(&options).unwrap(),
+        Http2::default(),
+        Access::new(Rules::default(), Some(own.clone()), Some(own)),
+        endpoints,
+    )
+    .unwrap();
+    World { server, pki, admin: client("kubernetes-admin", &["system:masters"]), healthy }
+}
+
+#[derive(Debug)]
+struct TrustAnybody;
+
+impl rustls::client::danger::ServerCertVerifier for TrustAnybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &rustls::pki_types::ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl World {
+    /// Asks for a path, with a client certificate, a token, or nothing.
+    async fn ask(&self, method: Method, path: &str, pair: Option<&Pair>, token: Option<&str>) -> (u16, String) {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(TrustAnybody));
+        let config = match pair {
+            Some(pair) => {
+                let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![certificate], key).unwrap()
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let stream = TcpStream::connect(self.server.address).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let answer = sender.send_request(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap();
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    async fn get(&self, path: &str) -> (u16, String) {
+        self.ask(Method::GET, path, None, None).await
+    }
+
+    async fn create(&self, group: &'static str, plural: &'static str, namespace: &str, object: serde_json::Value) {
+        let resource = Resource::new(group, "v1", plural);
+        let request = ApiRequest::collection(&resource, namespace, Verb::Create(encode(&object)));
+        self.admin.call(request).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn anybody_may_ask_after_health_and_hears_when_it_is_bad() {
+    let world = world().await;
+    assert_eq!(world.get("/healthz").await, (200, "ok".into()));
+    assert_eq!(world.get("/livez?verbose").await, (200, "[+]ping ok\nlivez check passed\n".into()));
+    world.healthy.store(false, Ordering::Relaxed);
+    let bad = "[-]leaderElection failed: reason withheld\nhealthz check failed\n";
+    assert_eq!(world.get("/healthz").await, (500, bad.into()));
+    assert_eq!(world.get("/livez").await, (200, "ok".into()));
+    world.server.stop().await;
+}
+
+#[tokio::test]
+async fn other_paths_need_a_right_that_the_api_server_vouches_for() {
+    let world = world().await;
+    let (code, body) = world.get("/metrics").await;
+    assert_eq!(code, 403);
+    assert!(body.contains(r#"User \"system:anonymous\" cannot get path \"/metrics\""#), "{body}");
+    let (code, _) = world.ask(Method::GET, "/metrics", None, Some("nobody's")).await;
+    assert_eq!(code, 401);
+
+    let masters = Some(&world.pki.admin);
+    let (code, body) = world.ask(Method::GET, "/metrics", masters, None).await;
+    assert_eq!((code, body.contains("\nthings_total 1\n")), (200, true), "{body}");
+    let (code, body) = world.ask(Method::GET, "/configz", masters, None).await;
+    assert_eq!((code, body.as_str()), (200, r#"{"componentconfig":{}}"#));
+    let (code, _) = world.ask(Method::DELETE, "/metrics", masters, None).await;
+    assert_eq!(code, 200);
+    let (_, body) = world.ask(Method::GET, "/metrics", masters, None).await;
+    assert!(body.contains("\nthings_total 0\n"), "{body}");
+    assert_eq!(world.ask(Method::GET, "/nothing", masters, None).await.0, 404);
+    let (code, body) = world.ask(Method::GET, "/metrics", Some(&world.pki.scheduler), None).await;
+    assert_eq!(code, 403, "{body}");
+    world.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_account_with_the_right_may_scrape() {
+    let world = world().await;
+    world.create("", "serviceaccounts", "default", json!({"metadata": {"name": "prometheus"}})).await;
+    let rule = json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]});
+    let role = json!({"metadata": {"name": "scraper"}, "rules": [rule]});
+    world.create("rbac.authorization.k8s.io", "clusterroles", "", role).await;
+    let binding = json!({
+        "metadata": {"name": "scraper"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "scraper"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "prometheus"}],
+    });
+    world.create("rbac.authorization.k8s.io", "clusterrolebindings", "", binding).await;
+    let accounts = Resource::new("", "v1", "serviceaccounts");
+    let ask = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let request = ApiRequest::object(&accounts, "default", "prometheus", Verb::Create(encode(&ask)));
+    let answer = world.admin.call(request.subresource("token")).await.unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+    let token = answer["status"]["token"].as_str().unwrap();
+    // The rights index follows the store: it may take a moment.
+    let mut last = (0, String::new());
+    for _ in 0..100 {
+        last = world.ask(Method::GET, "/metrics", None, Some(token)).await;
+        if last.0 == 200 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(last.0, 200, "{}", last.1);
+    let (code, body) = world.ask(Method::GET, "/configz", None, Some(token)).await;
+    assert_eq!(code, 403);
+    assert!(body.contains("system:serviceaccount:default:prometheus"), "{body}");
+    world.server.stop().await;
+}
+
+#[test]
+fn self_signed_certificates_are_kept_where_asked_and_bad_choices_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let options =
+        tls::Options { name: "kube-scheduler".into(), folder: Some(folder.path().into()), ..Default::default() };
+    tls::server_config(&options).unwrap();
+    let kept = std::fs::read(folder.path().join("kube-scheduler.crt")).unwrap();
+    tls::server_config(&options).unwrap();
+    assert_eq!(std::fs::read(folder.path().join("kube-scheduler.crt")).unwrap(), kept);
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(folder.path().join("kube-scheduler.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0);
+
+    let with = |suites: &[&str], curves: &[u16]| {
+        let cipher_suites = suites.iter().map(ToString::to_string).collect();
+        let options = tls::Options { cipher_suites, curves: curves.into(), ..options.clone() };
+        tls::server_config(&options).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(&["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"], &[29, 23]), Ok(()));
+    assert_eq!(
+        with(&["TLS_RSA_WITH_RC4_128_SHA"], &[]).unwrap_err(),
+        "cipher suite TLS_RSA_WITH_RC4_128_SHA is not supported"
+    );
+    assert_eq!(with(&[], &[25]).unwrap_err(), "curve 25 is not supported");
+    let missing = tls::Options { files: Some(("/nonexistent/a.crt".into(), "/nonexistent/a.key".into())), ..options };
+    let error = tls::server_config(&missing).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read /nonexistent/a.crt: "), "{error}");
+}

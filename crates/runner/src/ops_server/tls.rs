@@ -1,0 +1,188 @@
+//! The TLS side of the operations server: its certificate, whom it trusts, and what it speaks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, SanType};
+use rustls::RootCertStore;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::{NamedGroup, SupportedProtocolVersion};
+
+/// Why no certificate can be served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// `read` or `write`.
+        action: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file has no usable certificate or key.
+    #[error("{what} cannot be used: {why}")]
+    Unusable {
+        /// Which.
+        what: String,
+        /// Why.
+        why: String,
+    },
+    /// A cipher suite nobody knows or we do not have.
+    #[error("cipher suite {0} is not supported")]
+    CipherSuite(String),
+    /// A key exchange nobody knows or we do not have.
+    #[error("curve {0} is not supported")]
+    Curve(u16),
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The name of self-signed certificates, and of their files.
+    pub name: String,
+    /// Certificate and key, when there are any.
+    pub files: Option<(PathBuf, PathBuf)>,
+    /// Where self-signed certificates are kept; nowhere when absent.
+    pub folder: Option<PathBuf>,
+    /// Whose client certificates are trusted, as PEM.
+    pub client_authorities: Vec<String>,
+    /// Only TLS 1.3.
+    pub tls13_only: bool,
+    /// TLS 1.2 cipher suites in IANA's names; all when empty.
+    pub cipher_suites: Vec<String>,
+    /// Key exchanges by IANA's numbers; all when empty.
+    pub curves: Vec<u16>,
+    /// HTTP/1.1 only.
+    pub without_http2: bool,
+}
+
+/// How the server speaks TLS.
+pub fn server_config(options: &Options) -> Result<Arc<ServerConfig>, Error> {
+    let provider = Arc::new(provider(options)?);
+    let versions: &[&SupportedProtocolVersion] =
+        if options.tls13_only { &[&rustls::version::TLS13] } else { rustls::ALL_VERSIONS };
+    let unusable = |what: &str| {
+        let what = what.to_owned();
+        move |why: &dyn std::fmt::Display| Error::Unusable { what, why: why.to_string() }
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .map_err(|error| unusable("the TLS version")(&error))?;
+    let roots = roots(&options.client_authorities)?;
+    let builder = if roots.is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| unusable("the client authority")(&error))?;
+        builder.with_client_cert_verifier(verifier)
+    };
+    let (chain, key) = identity(options)?;
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| unusable("the certificate")(&error))?;
+    config.alpn_protocols = match options.without_http2 {
+        true => vec![b"http/1.1".to_vec()],
+        false => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+    };
+    Ok(Arc::new(config))
+}
+
+fn provider(options: &Options) -> Result<CryptoProvider, Error> {
+    let mut provider = aws_lc_rs::default_provider();
+    if !options.cipher_suites.is_empty() {
+        let name = |suite: &rustls::SupportedCipherSuite| format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1);
+        for asked in &options.cipher_suites {
+            if !provider.cipher_suites.iter().any(|suite| name(suite) == *asked) {
+                return Err(Error::CipherSuite(asked.clone()));
+            }
+        }
+        // As in Go, the suites of TLS 1.3 are not a matter of choice.
+        provider
+            .cipher_suites
+            .retain(|suite| suite.tls13().is_some() || options.cipher_suites.iter().any(|asked| *asked == name(suite)));
+    }
+    if !options.curves.is_empty() {
+        let known =
+            |curve: u16| provider.kx_groups.iter().copied().find(|group| group.name() == NamedGroup::from(curve));
+        let chosen = options.curves.iter().map(|&curve| known(curve).ok_or(Error::Curve(curve)));
+        provider.kx_groups = chosen.collect::<Result<_, _>>()?;
+    }
+    Ok(provider)
+}
+
+fn roots(authorities: &[String]) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    let refuse = |why: String| Error::Unusable { what: "the client authority".into(), why };
+    for pem in authorities {
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+            let certificate = certificate.map_err(|error| refuse(error.to_string()))?;
+            roots.add(certificate).map_err(|error| refuse(error.to_string()))?;
+        }
+    }
+    Ok(roots)
+}
+
+type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// The pair asked for, the one kept from before, or a new one.
+fn identity(options: &Options) -> Result<Pair, Error> {
+    if let Some((certificate, key)) = &options.files {
+        return load(certificate, key);
+    }
+    let Some(folder) = &options.folder else {
+        let (certificate, key) = self_signed(&options.name)?;
+        return parse("the self-signed certificate", certificate.as_bytes(), key.as_bytes());
+    };
+    let files = [folder.join(format!("{}.crt", options.name)), folder.join(format!("{}.key", options.name))];
+    let [certificate_file, key_file] = &files;
+    if !certificate_file.exists() || !key_file.exists() {
+        let (certificate, key) = self_signed(&options.name)?;
+        std::fs::create_dir_all(folder).map_err(io("write", folder))?;
+        write_private(key_file, &key)?;
+        std::fs::write(certificate_file, certificate).map_err(io("write", certificate_file))?;
+    }
+    load(certificate_file, key_file)
+}
+
+fn load(certificate: &Path, key: &Path) -> Result<Pair, Error> {
+    let read = |path: &Path| std::fs::read(path).map_err(io("read", path));
+    parse(&certificate.display().to_string(), &read(certificate)?, &read(key)?)
+}
+
+fn parse(what: &str, certificate: &[u8], key: &[u8]) -> Result<Pair, Error> {
+    let refuse =
+        |error: rustls::pki_types::pem::Error| Error::Unusable { what: what.to_owned(), why: error.to_string() };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate).collect::<Result<_, _>>().map_err(refuse)?;
+    Ok((chain, PrivateKeyDer::from_pem_slice(key).map_err(refuse)?))
+}
+
+/// A certificate for this machine alone, as PEM with its key.
+fn self_signed(name: &str) -> Result<(String, String), Error> {
+    let refuse =
+        |error: rcgen::Error| Error::Unusable { what: "the self-signed certificate".into(), why: error.to_string() };
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(refuse)?;
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).map_err(refuse)?;
+    params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
+    params.distinguished_name.push(DnType::CommonName, format!("{name}@localhost"));
+    let certificate = params.self_signed(&key).map_err(refuse)?;
+    Ok((certificate.pem(), key.serialize_pem()))
+}
+
+fn write_private(path: &Path, text: &str) -> Result<(), Error> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(io("write", path))
+}
+
+fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Io { action, path, source }
+}

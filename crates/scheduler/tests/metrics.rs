@@ -1,0 +1,117 @@
+//! What the scheduler tells of its work, as a scrape shows it.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bayplan_model::api::{Api, Event, Recorder, Request};
+use bayplan_model::status::Status;
+use bayplan_scheduler::cluster::Object;
+use bayplan_scheduler::config::Configuration;
+use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::effect::Shell;
+use bayplan_scheduler::framework::{Registry, Timer};
+use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+/// An API server that agrees to everything.
+struct Agreeable;
+
+impl Api for Agreeable {
+    fn call(&self, _request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
+        Box::pin(async { Ok(Bytes::new()) })
+    }
+}
+
+impl Recorder for Agreeable {
+    fn record(&self, _event: Event) {}
+}
+
+impl Timer for Agreeable {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// A clock that moves by a millisecond each time it is looked at.
+fn ticking() -> u64 {
+    static NANOS: AtomicU64 = AtomicU64::new(0);
+    NANOS.fetch_add(1_000_000, Ordering::Relaxed)
+}
+
+fn pod(name: &str, cpu: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "d", "name": name, "uid": name, "resourceVersion": "1"},
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "containers": [{"resources": {"requests": {"cpu": cpu}}}],
+        },
+    })
+}
+
+#[test]
+fn what_happens_to_pods_is_told_in_upstreams_metrics() {
+    let registry = bayplan_metrics::Registry::default();
+    let scheduler = Scheduler::new(&Configuration::default(), &Registry::default(), TieBreak::SmallestName).unwrap();
+    let mut scheduler = scheduler.with_metrics(&registry, ticking);
+    let start = Timestamp::from_second(1_000_000).unwrap();
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n0"},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "5"}},
+    });
+    let mut gated = pod("gated", "1");
+    gated["spec"]["schedulingGates"] = json!([{"name": "later"}]);
+    for object in [&node, &pod("fits", "1"), &pod("too-big", "64"), &gated] {
+        scheduler.handle(Input::Upsert(Object::decode(object).unwrap().unwrap()), start);
+    }
+    while scheduler.schedule_one(start) {}
+    let later = start + SignedDuration::from_secs(3);
+    for effect in scheduler.take_effects() {
+        let shell = Shell { api: &Agreeable, recorder: &Agreeable, timer: &Agreeable };
+        if let Some(input) = block_on(effect.run(shell)) {
+            scheduler.handle(input, later);
+        }
+    }
+    scheduler.publish();
+    let text = registry.render();
+    for line in [
+        r#"scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1"#,
+        r#"scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"} 1"#,
+        r#"scheduler_scheduling_attempt_duration_seconds_count{profile="default-scheduler",result="scheduled"} 1"#,
+        r#"scheduler_scheduling_algorithm_duration_seconds_count 2"#,
+        r#"scheduler_pod_scheduling_attempts_bucket{le="1"} 1"#,
+        r#"scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts="1",le="2.56"} 0"#,
+        r#"scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts="1",le="5.12"} 1"#,
+        r#"scheduler_pod_scheduling_sli_duration_seconds_sum{attempts="1"} 3"#,
+        r#"scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 2"#,
+        r#"scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="unschedulable"} 1"#,
+        r#"scheduler_queue_incoming_pods_total{event="ScheduleAttemptFailure",queue="unschedulable"} 1"#,
+        r#"scheduler_pending_pods{queue="active"} 0"#,
+        r#"scheduler_pending_pods{queue="unschedulable"} 1"#,
+        r#"scheduler_pending_pods{queue="gated"} 1"#,
+        r#"scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="default-scheduler"} 1"#,
+        r#"scheduler_unschedulable_pods{plugin="SchedulingGates",profile="default-scheduler"} 1"#,
+        r#"scheduler_cache_size{type="nodes"} 1"#,
+        r#"scheduler_cache_size{type="assumed_pods"} 1"#,
+        r#"scheduler_preemption_attempts_total 1"#,
+        r#"scheduler_plugin_evaluation_total{extension_point="Filter",plugin="NodeResourcesFit",profile="default-scheduler"} 2"#,
+        r#"scheduler_framework_extension_point_duration_seconds_count{extension_point="Filter",profile="default-scheduler",status="Success"} 2"#,
+        r#"scheduler_framework_extension_point_duration_seconds_count{extension_point="Bind",profile="default-scheduler",status="Success"} 1"#,
+        r#"scheduler_event_handling_duration_seconds_count{event="NodeAdd"} 1"#,
+        r#"scheduler_event_handling_duration_seconds_count{event="UnschedulablePodAdd"} 3"#,
+        r#"scheduler_plugin_execution_duration_seconds_bucket{extension_point="Bind",plugin="DefaultBinder",status="Success",le="1e-05"} 0"#,
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
+    assert!(!text.contains("permit_wait"), "nobody waited");
+}
