@@ -225,7 +225,8 @@ async fn a_pod_with_a_claim_template_gets_its_device_and_gives_it_back() {
     cluster.wait(&PODS, "second", |pod| condition(pod, "PodScheduled").is_some_and(|c| c["status"] == "False")).await;
     cluster.delete(&PODS, "default", "first").await;
     cluster.wait(&PODS, "second", is_running).await;
-    assert!(cluster.get(&RESOURCE_CLAIMS, "default", name).await.is_none(), "the claim goes with its pod");
+    let gone = eventually(async || cluster.get(&RESOURCE_CLAIMS, "default", name).await.is_none().then_some(())).await;
+    assert!(gone.is_some(), "the claim goes with its pod");
     cluster.stop().await;
 }
 

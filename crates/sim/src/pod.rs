@@ -94,7 +94,7 @@ pub struct Condition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// Why, for a program.
-    pub reason: String,
+    pub reason: Option<String>,
     /// When it last changed.
     pub last_transition_time: Option<Timestamp>,
 }
@@ -215,7 +215,7 @@ impl Pod {
     pub(crate) fn update(&mut self, view: PodView, delays: Delays, now: Timestamp) {
         self.view = view;
         // While a node is silent its pods are marked as not ready, without the reason a kubelet would give.
-        let doubted = |c: &Condition| c.r#type == "Ready" && c.status == "False" && c.reason.is_empty();
+        let doubted = |c: &Condition| c.r#type == "Ready" && c.status == "False" && c.reason.is_none();
         if self.stage == Stage::Running
             && self.report == Report::Told
             && self.view.status.conditions.iter().any(doubted)

@@ -463,6 +463,25 @@ fn a_failed_node_is_silent_until_it_recovers() {
 }
 
 #[test]
+fn a_pod_that_was_doubted_while_its_node_was_silent_is_ready_again_when_it_is_back() {
+    let mut world = World::small();
+    world.bind("web", "node-0001", json!({}));
+    world.run(seconds(5));
+    let fail = |value: Value| json!({ "metadata": { "annotations": { "bayplan.dev/fail": value } } });
+    world.change("/nodes/node-0001", fail("true".into()));
+    let doubt = json!({ "type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:01:00Z" });
+    world.change("shop/pods/web", json!({ "status": { "conditions": [doubt] } }));
+    world.run(seconds(100));
+    assert_eq!(condition(world.pod("web"), "Ready")["status"], "False");
+    world.change("/nodes/node-0001", fail(Value::Null));
+    world.run(seconds(1));
+    assert_eq!(condition(world.pod("web"), "Ready")["status"], "True");
+    let writes = world.log.len();
+    world.run(seconds(5));
+    assert!(world.log[writes..].iter().all(|(_, request)| request.name != "web"), "told once");
+}
+
+#[test]
 fn a_deleted_node_stays_gone_and_takes_its_pods_along() {
     let mut world = World::small();
     world.bind("web", "node-0001", json!({}));

@@ -133,6 +133,9 @@ async fn remove(pod: &Pod, orphaned: bool, context: Context<'_>) -> Result<(), E
                 "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
                 "message": "PodGC: node no longer exists", "lastTransitionTime": timestamp::seconds(context.now),
             }]);
+            if pod.metadata.generation > 0 {
+                status["conditions"][0]["observedGeneration"] = pod.metadata.generation.into();
+            }
         }
         let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": status});
         patch_status(context.api, &PODS, &pod.metadata, patch).await?;

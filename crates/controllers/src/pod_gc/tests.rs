@@ -17,7 +17,7 @@ fn cache(pods: &[Value], nodes: &[Value]) -> Arc<Cache> {
 
 fn pod(name: &str, node: &str, phase: &str, deleted: bool) -> Value {
     let mut pod = json!({
-        "metadata": {"name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "generation": 2, "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"nodeName": node}, "status": {"phase": phase},
     });
     if deleted {
@@ -69,6 +69,7 @@ fn pods_of_a_missing_node_go_after_a_quarantine_and_a_live_look() {
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
         "message": "PodGC: node no longer exists", "lastTransitionTime": "2026-05-28T20:28:20Z",
+        "observedGeneration": 2,
     });
     let failed = fail("STRATEGIC-PATCH ns/pods/p/status", "p", json!({"conditions": [condition]}));
     let steps = [look(refused(404)), failed, delete("DELETE ns/pods/p")];

@@ -175,10 +175,13 @@ async fn delete(key: &str, context: Context<'_>) -> Result<(), Error> {
             condition["type"] == "DisruptionTarget" && condition["reason"] == reason && condition["status"] == "True"
         });
         if !said {
-            let condition = json!({
+            let mut condition = json!({
                 "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message,
                 "lastTransitionTime": timestamp::seconds(context.now),
             });
+            if let Some(generation) = pod.pointer("/metadata/generation") {
+                condition["observedGeneration"] = generation.clone();
+            }
             let patch = json!({
                 "metadata": {"uid": pod.pointer("/metadata/uid")},
                 "status": {"conditions": [condition]},

@@ -63,10 +63,11 @@ fn exchange() -> Vec<Step> {
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
         "message": "Taint manager: deleting due to NoExecute taint", "lastTransitionTime": "2026-05-28T20:31:40Z",
+        "observedGeneration": 2,
     });
     let patch = json!({"metadata": {"uid": "u"}, "status": {"conditions": [condition]}});
     vec![
-        ("GET ns/pods/p", Value::Null, Ok(json!({"metadata": {"name": "p", "uid": "u"}}))),
+        ("GET ns/pods/p", Value::Null, Ok(json!({"metadata": {"name": "p", "uid": "u", "generation": 2}}))),
         ("STRATEGIC-PATCH ns/pods/p/status", patch, Ok(json!({}))),
         ("DELETE ns/pods/p", json!({}), Ok(json!({}))),
     ]
