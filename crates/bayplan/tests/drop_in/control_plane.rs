@@ -215,6 +215,9 @@ fn resource(kind: &str) -> Resource {
         "ReplicaSet" => Resource::new("apps", "v1", "replicasets"),
         "PodDisruptionBudget" => Resource::new("policy", "v1", "poddisruptionbudgets"),
         "PriorityClass" => Resource::new("scheduling.k8s.io", "v1", "priorityclasses"),
+        "PersistentVolume" => Resource::new("", "v1", "persistentvolumes"),
+        "PersistentVolumeClaim" => Resource::new("", "v1", "persistentvolumeclaims"),
+        "StorageClass" => Resource::new("storage.k8s.io", "v1", "storageclasses"),
         "Lease" => Resource::new("coordination.k8s.io", "v1", "leases"),
         _ => panic!("{kind}: add it to the table"),
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::assets::Process;
 use crate::control_plane::ControlPlane;
-use crate::normal::{Names, differences, event, normal};
+use crate::normal::{Names, UNORDERED, differences, event, normal};
 use crate::transcript;
 
 /// The controllers that both bring.
@@ -110,9 +110,7 @@ fn scrubbed(value: Value) -> Value {
         Value::Object(fields) => {
             let field = |(key, value): (String, Value)| {
                 let value = match scrubbed(value) {
-                    Value::Array(items) if ["conditions", "managedFields"].contains(&key.as_str()) => {
-                        sorted(items.into_iter())
-                    }
+                    Value::Array(items) if UNORDERED.contains(&key.as_str()) => sorted(items.into_iter()),
                     other => other,
                 };
                 (scrubbed_text(&key), value)

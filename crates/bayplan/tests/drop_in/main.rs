@@ -15,4 +15,5 @@ mod normal;
 mod takeover;
 #[path = "../transcript/mod.rs"]
 mod transcript;
+mod volumes;
 mod written;

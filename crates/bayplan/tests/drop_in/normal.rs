@@ -25,13 +25,19 @@ const UNSTABLE: [&str; 14] = [
     "kubectl.kubernetes.io/restartedAt",
 ];
 
+/// Lists whose order says only who was faster.
+pub(crate) const UNORDERED: [&str; 2] = ["conditions", "managedFields"];
+
 /// The value with its names replaced and its unstable parts blotted out.
 pub(crate) fn normal(value: &Value, names: &Names) -> Value {
     match value {
         Value::Object(fields) => {
             let field = |(key, value): (&String, &Value)| {
                 let unstable = UNSTABLE.contains(&key.as_str()) && value.is_string();
-                let value = if unstable { "…".into() } else { normal(value, names) };
+                let mut value = if unstable { "…".into() } else { normal(value, names) };
+                if let (Value::Array(items), true) = (&mut value, UNORDERED.contains(&key.as_str())) {
+                    items.sort_by_key(Value::to_string);
+                }
                 (replaced(key, names), value)
             };
             Value::Object(fields.iter().map(field).collect::<Map<_, _>>())
