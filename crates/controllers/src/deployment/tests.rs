@@ -123,7 +123,9 @@ fn a_replica_set_that_cannot_be_created_is_told_of_and_a_foreign_one_of_its_name
         d["status"]["collisionCount"] = json!(1);
     });
     let create = |answer| -> Step { ("POST ns/replicasets", ANY, answer) };
-    let cases: Vec<(&str, Vec<Value>, Vec<Step>, &str, &[&str])> = vec![
+    /// What is told, what there is, what happens, and what is left.
+    type Case<'a> = (&'a str, Vec<Value>, Vec<Step>, &'a str, &'a [&'a str]);
+    let cases: Vec<Case<'_>> = vec![
         (
             "a foreign one",
             vec![replica_set(3), foreign()],

@@ -39,8 +39,11 @@ pub(super) fn of(config: &ExtenderConfig) -> Result<kube::Config, Reason> {
     Ok(connection)
 }
 
+/// A certificate chain and its key, as PEM.
+type Identity = (Vec<u8>, Vec<u8>);
+
 /// Our certificate and key; half an identity is none.
-fn identity(tls: &ExtenderTls) -> Result<Option<(Vec<u8>, Vec<u8>)>, Reason> {
+fn identity(tls: &ExtenderTls) -> Result<Option<Identity>, Reason> {
     let certificate = material("certData", &tls.cert_data, &tls.cert_file)?;
     Ok(certificate.zip(material("keyData", &tls.key_data, &tls.key_file)?))
 }
