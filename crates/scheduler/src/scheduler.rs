@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::bind::{BindOutcome, Binding, PreBind};
-use crate::cluster::{Cluster, Object, PodInfo};
+use crate::cluster::{Cluster, Object, PodInfo, Templates};
 use crate::config::{Configuration, GoDuration};
 use crate::cycle::filter::Search;
 use crate::cycle::fit_error::Diagnosis;
@@ -93,6 +93,7 @@ pub struct Scheduler {
     profiles: Vec<Arc<Profile>>,
     /// By profile.
     engines: Vec<Engine>,
+    templates: Templates,
     queue: Queue,
     cluster: Cluster,
     ties: TieBreak,
@@ -149,6 +150,7 @@ impl Scheduler {
         };
         Ok(Scheduler {
             engines: profiles.iter().map(|_| Engine::default()).collect(),
+            templates: Templates::default(),
             profiles,
             queue: Queue::new(backoff),
             cluster: Cluster::new(),
@@ -632,7 +634,7 @@ impl Scheduler {
             return self.queue.done(&uid);
         };
         if current.metadata.resource_version != meta.resource_version {
-            pod.info = Arc::new(PodInfo::new(current));
+            pod.info = self.templates.info(current);
         }
         let info = pod.info.clone();
         pod.unschedulable_plugins = failure.unschedulable_plugins;

@@ -11,6 +11,7 @@ mod objects;
 mod pod_info;
 mod shape;
 pub(crate) mod storage;
+mod templates;
 mod volumes;
 
 use std::sync::{Arc, OnceLock};
@@ -28,6 +29,7 @@ pub use objects::{Object, Objects, Table};
 pub use pod_info::{AffinityTerm, PodInfo};
 pub(crate) use shape::Kinships;
 pub use shape::{KinId, ShapeHash};
+pub(crate) use templates::Templates;
 pub use volumes::{AssumeError, AssumedVolumes};
 
 /// Why the cluster refuses a change.
@@ -178,6 +180,15 @@ impl Cluster {
         let old = self.slot(id).node_object().cloned();
         self.count_images(old.as_deref(), Some(&node));
         let zone = node.zone_key();
+        // Heartbeats are most of what is heard of nodes, and change nothing that anybody looks at.
+        let unchanged = old.as_ref().is_some_and(|old| {
+            let (a, b) = (&old.metadata, &node.metadata);
+            a.labels == b.labels && a.annotations == b.annotations && old.spec == node.spec && old.status == node.status
+        });
+        if unchanged {
+            self.slot_mut(id).replace_node(node);
+            return old;
+        }
         self.slot_mut(id).set_node(Some(node));
         self.note(Change::Node(id));
         match old.as_ref().map(|n| n.zone_key()) {

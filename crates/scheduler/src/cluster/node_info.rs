@@ -88,6 +88,11 @@ impl NodeInfo {
         self.node = node;
     }
 
+    /// Takes over a new version of the node that differs in nothing that is read.
+    pub(super) fn replace_node(&mut self, node: Arc<Node>) {
+        self.node = Some(node);
+    }
+
     /// The pods here, assumed ones included.
     pub fn pods(&self) -> &[Arc<PodInfo>] {
         &self.pods

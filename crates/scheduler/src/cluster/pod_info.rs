@@ -16,17 +16,17 @@ pub struct PodInfo {
     /// The pod.
     pub pod: Arc<Pod>,
     /// What it takes of a node.
-    pub usage: PodUsage,
+    pub usage: Arc<PodUsage>,
     /// Required pod affinity.
-    pub required_affinity: Vec<AffinityTerm>,
+    pub required_affinity: Arc<[AffinityTerm]>,
     /// Required pod anti-affinity.
-    pub required_anti_affinity: Vec<AffinityTerm>,
+    pub required_anti_affinity: Arc<[AffinityTerm]>,
     /// Preferred pod affinity, with weights.
-    pub preferred_affinity: Vec<(i32, AffinityTerm)>,
+    pub preferred_affinity: Arc<[(i32, AffinityTerm)]>,
     /// Preferred pod anti-affinity, with weights.
-    pub preferred_anti_affinity: Vec<(i32, AffinityTerm)>,
+    pub preferred_anti_affinity: Arc<[(i32, AffinityTerm)]>,
     /// What is wrong with the affinity terms; terms with an error are left out.
-    pub affinity_errors: Vec<String>,
+    pub affinity_errors: Arc<[String]>,
     /// Finds pods of the same shape; see [`PodInfo::same_shape`].
     pub shape_hash: super::ShapeHash,
 }
@@ -46,15 +46,23 @@ impl PodInfo {
         let attract = affinity.and_then(|a| a.pod_affinity.as_ref());
         let repel = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
         PodInfo {
-            usage: PodUsage::of(&pod),
-            required_affinity: required(&pod, attract, "requiredAffinityTerms", &mut errors),
-            required_anti_affinity: required(&pod, repel, "requiredAntiAffinityTerms", &mut errors),
-            preferred_affinity: preferred(&pod, attract, "preferredAffinityTerms", &mut errors),
-            preferred_anti_affinity: preferred(&pod, repel, "preferredAntiAffinityTerms", &mut errors),
-            affinity_errors: errors,
+            usage: Arc::new(PodUsage::of(&pod)),
+            required_affinity: required(&pod, attract, "requiredAffinityTerms", &mut errors).into(),
+            required_anti_affinity: required(&pod, repel, "requiredAntiAffinityTerms", &mut errors).into(),
+            preferred_affinity: preferred(&pod, attract, "preferredAffinityTerms", &mut errors).into(),
+            preferred_anti_affinity: preferred(&pod, repel, "preferredAntiAffinityTerms", &mut errors).into(),
+            affinity_errors: errors.into(),
             shape_hash: super::ShapeHash::of(&pod),
             pod,
         }
+    }
+
+    /// The same for a pod of the same template as `known`, whose results it shares; none for another pod.
+    pub fn like(pod: Arc<Pod>, known: &PodInfo) -> Option<Self> {
+        super::shape::same_but_for_the_node(&pod, &known.pod).then(|| {
+            let shape_hash = super::ShapeHash::of(&pod);
+            PodInfo { pod, shape_hash, ..known.clone() }
+        })
     }
 
     /// The pod object as it would be on a node.

@@ -207,6 +207,11 @@ impl PodInfo {
     }
 }
 
+/// Whether everything that is computed from a pod is the same for both, wherever they are.
+pub(super) fn same_but_for_the_node(a: &Pod, b: &Pod) -> bool {
+    Shape { node_name: "", ..Shape::of(a) } == Shape { node_name: "", ..Shape::of(b) }
+}
+
 /// Names one kin of placed pods; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KinId(u64);

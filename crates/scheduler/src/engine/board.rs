@@ -292,20 +292,18 @@ impl Board {
         let tallies: Vec<Tally> = self.counts.iter_mut().map(Counts::tally).collect();
         let Board { plan, counts, buckets, .. } = self;
         let width = plan.normalized.len();
-        let here = |key: &[i64]| -> Vec<Option<i64>> {
-            counts.iter().zip(&key[width..]).map(|(counts, component)| counts.here(*component)).collect()
-        };
         let mut live: Vec<(BucketId, i64)> = Vec::new();
-        let mut heres: Vec<Vec<Option<i64>>> = Vec::new();
+        // The counts of all live buckets, one after the other.
+        let mut heres: Vec<Option<i64>> = Vec::new();
         for (id, bucket) in buckets.iter() {
-            let here = here(&bucket.key);
-            if plan
-                .parts
-                .iter()
-                .all(|part| !part.filters || part.form.filter(&here[part.range()], &tallies[part.range()]))
-            {
+            let first = heres.len();
+            heres.extend(counts.iter().zip(&bucket.key[width..]).map(|(counts, component)| counts.here(*component)));
+            let here = &heres[first..];
+            let mut parts = plan.parts.iter().filter(|part| part.filters);
+            if parts.all(|part| part.form.filter(&here[part.range()], &tallies[part.range()])) {
                 live.push((id, 0));
-                heres.push(here);
+            } else {
+                heres.truncate(first);
             }
         }
         for (i, normalized) in plan.normalized.iter().enumerate() {
@@ -383,25 +381,24 @@ fn score_part(
     buckets: &Buckets,
     width: usize,
     live: &mut [(BucketId, i64)],
-    heres: &[Vec<Option<i64>>],
+    heres: &[Option<i64>],
 ) {
-    let ignored = |at: usize| part.form.ignores(&heres[at][part.range()]);
+    let here = |at: usize| &heres[at * counts.len()..][part.range()];
+    let ignored = |at: usize| part.form.ignores(here(at));
     let mut feasible = Feasible { nodes: 0, domains: vec![0; part.range().len()] };
-    let mut seen: Vec<rustc_hash::FxHashSet<i64>> = vec![Default::default(); part.range().len()];
-    for (at, (id, _)) in live.iter().enumerate().filter(|(at, _)| !ignored(*at)) {
-        let bucket = buckets.get(*id);
-        feasible.nodes += bucket.nodes;
-        for (i, count) in part.range().enumerate().filter(|(_, count)| counts[*count].is_distinct()) {
-            seen[i].insert(bucket.key[width + count]);
-        }
-        debug_assert!(at < heres.len());
+    let mut seen: Vec<i64> = Vec::new();
+    for (i, count) in part.range().enumerate().filter(|(_, count)| counts[*count].is_distinct()) {
+        seen.clear();
+        let counted = live.iter().enumerate().filter(|(at, _)| !ignored(*at));
+        seen.extend(counted.map(|(_, (id, _))| buckets.get(*id).key[width + count]));
+        seen.sort_unstable();
+        seen.dedup();
+        feasible.domains[i] = seen.len();
     }
-    for (domains, seen) in feasible.domains.iter_mut().zip(&seen) {
-        *domains = seen.len();
-    }
-    let raw: Vec<Option<i64>> = (0..live.len())
-        .map(|at| (!ignored(at)).then(|| part.form.score(&heres[at][part.range()], &feasible)))
-        .collect();
+    let counted = live.iter().enumerate().filter(|(at, _)| !ignored(*at));
+    feasible.nodes = counted.map(|(_, (id, _))| buckets.get(*id).nodes).sum();
+    let raw: Vec<Option<i64>> =
+        (0..live.len()).map(|at| (!ignored(at)).then(|| part.form.score(here(at), &feasible))).collect();
     let (lowest, highest) = (raw.iter().flatten().min().copied(), raw.iter().flatten().max().copied());
     for ((_, sum), raw) in live.iter_mut().zip(raw) {
         let Some(raw) = raw else { continue };

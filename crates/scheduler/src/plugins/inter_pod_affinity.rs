@@ -85,7 +85,7 @@ fn shift(counts: &mut Counts, node: &NodeInfo, key: &str, by: i64) {
 impl State {
     /// Accounts for one pod on a node, coming (+1) or going (-1).
     fn account(&mut self, pod: &PodInfo, other: &PodInfo, node: &NodeInfo, by: i64) {
-        for term in &other.required_anti_affinity {
+        for term in other.required_anti_affinity.iter() {
             if term.matches(pod, &self.namespace_labels) {
                 shift(&mut self.existing_anti_affinity, node, &term.topology_key, by);
             }
@@ -174,7 +174,7 @@ impl Plugin for InterPodAffinity {
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
         if !cx.pod.affinity_errors.is_empty() {
-            let errors = match cx.pod.affinity_errors.as_slice() {
+            let errors = match &*cx.pod.affinity_errors {
                 [one] => one.clone(),
                 many => format!("[{}]", many.join(", ")),
             };

@@ -91,7 +91,12 @@ impl Scheduler {
     }
 
     fn upsert_assigned(&mut self, old: Option<Arc<Pod>>, pod: Arc<Pod>, now: Timestamp) {
-        self.cluster.set_pod(Arc::new(PodInfo::new(pod.clone())));
+        let placed = self.cluster.placed(&pod.metadata.uid);
+        let info = match placed.and_then(|placed| PodInfo::like(Arc::clone(&pod), placed)) {
+            Some(info) => Arc::new(info),
+            None => self.templates.info(Arc::clone(&pod)),
+        };
+        self.cluster.set_pod(info);
         let was_assigned = old.as_ref().filter(|old| old.is_assigned());
         let (events, before) = match was_assigned {
             Some(old) => (pod_updates(old, &pod), Some(Object::Pod(old.clone()))),
@@ -109,8 +114,9 @@ impl Scheduler {
 
     fn upsert_pending(&mut self, old: Option<Arc<Pod>>, pod: Arc<Pod>, now: Timestamp) {
         let Some(old) = old else {
+            let info = self.templates.info(pod);
             let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-            return self.queue.add(Arc::new(PodInfo::new(pod)), now, &judge);
+            return self.queue.add(info, now, &judge);
         };
         if old.metadata.resource_version == pod.metadata.resource_version && !pod.metadata.resource_version.is_empty() {
             return;
@@ -121,7 +127,7 @@ impl Scheduler {
             }
             return;
         }
-        let after = Arc::new(PodInfo::new(pod.clone()));
+        let after = self.templates.info(Arc::clone(&pod));
         let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.update(&old, &after, now, &judge);
         if old.is_nominated() && old.status.nominated_node_name != pod.status.nominated_node_name {
