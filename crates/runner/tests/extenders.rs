@@ -409,7 +409,7 @@ async fn api(request: Request<Body>) -> Result<Response<Body>, Infallible> {
             pod["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
             list(vec![pod])
         }
-        _ => (404, json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404})),
+        _ => list(Vec::new()),
     };
     Ok(Response::builder().status(status).body(Body::from(answer.to_string().into_bytes())).unwrap())
 }

@@ -407,7 +407,13 @@ impl Scheduler {
     fn decide(&mut self, profile: &Arc<Profile>, pod: &PodInfo, now: Timestamp) -> Option<Verdict> {
         let at = self.profiles.iter().position(|own| Arc::ptr_eq(own, profile))?;
         let question = Question { profile, cluster: &self.cluster, nominator: &self.queue.nominator, pod, now };
-        self.engines[at].decide(question, &mut self.ties)
+        let watch = profile.stopwatch();
+        let verdict = self.engines[at].decide(question, &mut self.ties);
+        if verdict.is_some() {
+            // The engine does not filter first and score then; all of it is told as Filter.
+            watch.point(Point::Filter, Code::Success);
+        }
+        verdict
     }
 
     /// Assume, Reserve, Permit.

@@ -104,7 +104,6 @@ fn what_happens_to_pods_is_told_in_upstreams_metrics() {
         r#"scheduler_cache_size{type="nodes"} 1"#,
         r#"scheduler_cache_size{type="assumed_pods"} 1"#,
         r#"scheduler_preemption_attempts_total 1"#,
-        r#"scheduler_plugin_evaluation_total{extension_point="Filter",plugin="NodeResourcesFit",profile="default-scheduler"} 2"#,
         r#"scheduler_framework_extension_point_duration_seconds_count{extension_point="Filter",profile="default-scheduler",status="Success"} 2"#,
         r#"scheduler_framework_extension_point_duration_seconds_count{extension_point="Bind",profile="default-scheduler",status="Success"} 1"#,
         r#"scheduler_event_handling_duration_seconds_count{event="NodeAdd"} 1"#,

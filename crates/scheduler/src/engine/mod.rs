@@ -148,6 +148,16 @@ impl Engine {
         Some((unfit, answer))
     }
 
+    /// Why a pod fits nowhere, as the user is told, and what PostFilter answers when it begins at the first node; none when
+    /// the pod fits somewhere or only the plain cycle can tell.
+    pub fn why_not(&mut self, question: Question<'_>) -> Option<(String, PostFilter)> {
+        if !self.scores(question)?.is_empty() {
+            return None;
+        }
+        let (unfit, answer) = self.explain(question, &mut TieBreak::SmallestName)?;
+        Some((unfit.diagnosis.message(), answer))
+    }
+
     /// All nodes the pod may go to with the sums of their scores, by name; none when only the plain cycle can tell.
     pub fn scores(&mut self, question: Question<'_>) -> Option<Vec<(Arc<str>, i64)>> {
         let cx = question.cycle();
