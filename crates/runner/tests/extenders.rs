@@ -446,7 +446,7 @@ extenders:
         }
         service.asked()
     });
-    let asked = asked.await.expect("the extender is asked");
+    let asked = asked.await.unwrap_or_else(|_| panic!("the extender was asked only: {:?}", service.asked()));
     let pod = &asked[0].1["Pod"];
     assert_eq!(pod["spec"]["containers"][0]["env"][0]["value"], "in the manifest");
     assert_eq!(pod["metadata"].get("managedFields"), None);

@@ -328,9 +328,11 @@ impl Scheduler {
 
     fn attempt(&mut self, profile: Arc<Profile>, pod: QueuedPod, now: Timestamp) {
         let search = Search { start: self.next_start, percentage: profile.percentage.or(self.percentage) };
+        let sampled = self.measures.as_ref().is_some_and(|measures| measures.all.sample_cycle());
         if search.is_exhaustive() {
             match self.decide(&profile, &pod.info, now) {
-                Some(Verdict::Node(node, states)) => {
+                Some(Verdict::Node(node, mut states)) => {
+                    states.sampled = sampled;
                     self.tell_decided(&pod);
                     return self.place(profile, pod, node.to_string(), states, now);
                 }
@@ -344,7 +346,6 @@ impl Scheduler {
             }
         }
         let info = pod.info.clone();
-        let sampled = self.measures.as_ref().is_some_and(|measures| measures.all.sample_cycle());
         let mut attempt = Attempt::new(&profile, &self.cluster, &self.queue.nominator, &info, now).sampled(sampled);
         let (decision, evaluated) = attempt.decide(search, &mut self.ties);
         attempt.tell();

@@ -18,6 +18,8 @@ use super::*;
 
 /// A server with everything on, in front of an API server of its own.
 struct World {
+    /// Its tasks end with it.
+    _api: ApiServer,
     server: OpsServer,
     pki: Pki,
     admin: Client,
@@ -50,7 +52,8 @@ async fn world() -> World {
         endpoints,
     )
     .unwrap();
-    World { server, pki, admin: client("kubernetes-admin", &["system:masters"]), healthy }
+    let admin = client("kubernetes-admin", &["system:masters"]);
+    World { _api: api, server, pki, admin, healthy }
 }
 
 #[derive(Debug)]
