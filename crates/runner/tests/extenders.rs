@@ -389,11 +389,16 @@ async fn a_runtime_of_one_thread_is_refused_rather_than_stopped() {
 /// An API server with two nodes and one pod, which never change.
 async fn api(request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let uri = request.uri().clone();
-    if uri.query().is_some_and(|query| query.contains("watch=")) {
+    let asks_for = |what: &str| uri.query().is_some_and(|query| query.contains(what));
+    if asks_for("watch=") && !asks_for("sendInitialEvents") {
         std::future::pending::<()>().await;
     }
     let list = |items: Vec<Value>| (200, json!({"metadata": {"resourceVersion": "5"}, "items": items}));
     let (status, answer): (u16, Value) = match uri.path() {
+        // Objects are listed, not streamed.
+        _ if asks_for("sendInitialEvents") => {
+            (422, json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422}))
+        }
         "/api/v1/nodes" => list(
             ["a", "b"]
                 .map(|name| {
