@@ -69,13 +69,7 @@ impl ControlPlane {
     /// Starts this `bayplan`.
     pub(crate) fn bayplan(&self, name: &str, arguments: &[&str]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bayplan"));
-        // Several run on one machine at once: the port of one would be the port of all.
-        if !arguments.iter().any(|argument| argument.starts_with("--secure-port")) {
-            command.arg(arguments[0]).arg("--secure-port=0").args(&arguments[1..]);
-        } else {
-            command.args(arguments);
-        }
-        Process::start(name, self.folder(), command.env("HOSTNAME", name))
+        Process::start(name, self.folder(), command.args(arguments).env("HOSTNAME", name))
     }
 
     /// Starts one of upstream's binaries, if it is there.
@@ -108,6 +102,20 @@ impl ControlPlane {
         let path = self.folder().join(format!("{name}.yaml"));
         std::fs::write(&path, config.to_string()).unwrap();
         path.to_str().unwrap().to_owned()
+    }
+
+    /// A client of another server on this machine, whose certificate nobody knows.
+    pub(crate) async fn unverified_client(&self, port: u16) -> Client {
+        let server = format!("https://127.0.0.1:{port}");
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": true}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        });
+        let path = self.folder().join(format!("{port}.kubeconfig"));
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        Client::from_kubeconfig(Some(&path), None).await.unwrap()
     }
 
     async fn ask(&self, request: Request) -> Result<Value, Status> {
@@ -199,7 +207,8 @@ fn start_apiserver(assets: &Assets, folder: &Path, port: u16, etcd_port: u16) ->
     Process::start("kube-apiserver", folder, &mut apiserver)
 }
 
-fn free_ports<const N: usize>() -> [u16; N] {
+/// Ports that nobody listens on at the moment.
+pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
     // Held together, so that no two are the same.
     let listeners = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())

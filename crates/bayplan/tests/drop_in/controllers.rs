@@ -7,7 +7,6 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::assets::Process;
 use crate::control_plane::ControlPlane;
 use crate::normal::{Names, UNORDERED, differences, event, normal};
 use crate::transcript;
@@ -40,25 +39,25 @@ async fn owners_and_dependents_fare_as_with_kube_controller_manager() {
 /// Plays the transcripts with both managers; what kubectl prints and what is left must be the same.
 async fn compare(transcripts: &[&str]) {
     let Some(plane) = ControlPlane::start().await else { return };
+    let arguments = [
+        format!("--kubeconfig={}", plane.kubeconfig("admin").display()),
+        format!("--controllers={CONTROLLERS}"),
+        "--leader-elect=false".into(),
+        "--secure-port=0".into(),
+        "--kube-api-qps=1000".into(),
+        "--kube-api-burst=1000".into(),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ours = {
-        let kubeconfig = plane.kubeconfig("admin");
-        let _manager = plane.bayplan("bayplan", &["controller-manager", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+        let _manager = plane.bayplan("bayplan", &[&["controller-manager"], &arguments[..]].concat());
         played(&plane, "ours", transcripts).await
     };
-    let Some(_manager) = start_upstream(&plane) else { return };
+    let Some(_manager) = plane.upstream("kube-controller-manager", &arguments) else { return };
     let theirs = played(&plane, "theirs", transcripts).await;
     for ((what, ours), (_, theirs)) in ours.iter().zip(&theirs) {
         let differences = differences(ours, theirs);
         assert!(differences.is_empty(), "{what}\n{}", differences.join("\n"));
     }
-}
-
-fn start_upstream(plane: &ControlPlane) -> Option<Process> {
-    let kubeconfig = format!("--kubeconfig={}", plane.kubeconfig("admin").display());
-    let controllers = format!("--controllers={CONTROLLERS}");
-    let fast = ["--kube-api-qps=1000", "--kube-api-burst=1000"];
-    let rest = ["--leader-elect=false", "--secure-port=0", &kubeconfig, &controllers];
-    plane.upstream("kube-controller-manager", &[&rest[..], &fast[..]].concat())
 }
 
 /// Plays each transcript in a namespace of its own and answers what was left of each.

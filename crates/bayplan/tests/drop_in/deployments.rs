@@ -16,7 +16,7 @@ async fn deployments_are_placed_by_taints_affinity_and_spread() {
     let Some(plane) = ControlPlane::start().await else { return };
     let _manager = controller_manager(&plane);
     let config = plane.scheduler_config("bayplan", json!({}));
-    let _scheduler = plane.bayplan("bayplan", &["scheduler", "--config", &config]);
+    let _scheduler = plane.bayplan("bayplan", &["scheduler", "--secure-port=0", "--config", &config]);
     let gpu = json!([{"key": "gpu", "effect": "NoSchedule"}]);
     for index in 0..9 {
         let taints = if index >= 6 { gpu.clone() } else { json!([]) };
@@ -63,13 +63,11 @@ async fn deployments_are_placed_by_taints_affinity_and_spread() {
 
 /// Upstream's, or ours when it is not there.
 fn controller_manager(plane: &ControlPlane) -> Process {
-    let kubeconfig = plane.kubeconfig("admin");
-    let kubeconfig = kubeconfig.to_str().unwrap();
+    let kubeconfig = format!("--kubeconfig={}", plane.kubeconfig("admin").display());
     let controllers = "--controllers=deployment-controller,replicaset-controller";
-    let arguments = ["--kubeconfig", kubeconfig, "--leader-elect=false", "--secure-port=0", controllers];
-    plane
-        .upstream("kube-controller-manager", &arguments)
-        .unwrap_or_else(|| plane.bayplan("manager", &["controller-manager", "--kubeconfig", kubeconfig]))
+    let arguments = [&kubeconfig, "--leader-elect=false", "--secure-port=0", controllers];
+    let ours = || plane.bayplan("manager", &[&["controller-manager"], &arguments[..]].concat());
+    plane.upstream("kube-controller-manager", &arguments).unwrap_or_else(ours)
 }
 
 fn node(index: usize, taints: Value) -> Value {

@@ -60,7 +60,7 @@ async fn random_pods_go_where_kube_scheduler_would_send_them() {
     let theirs = ["--secure-port=0", "--vmodule=schedule_one=10", "--config", &config];
     let Some(theirs) = plane.upstream("kube-scheduler", &theirs) else { return };
     let config = plane.scheduler_config("ours", profiles("ours"));
-    let _ours = plane.bayplan("ours", &["scheduler", "--config", &config]);
+    let _ours = plane.bayplan("ours", &["scheduler", "--secure-port=0", "--config", &config]);
 
     let mut random = StdRng::seed_from_u64(seed);
     for index in 0..NODES {

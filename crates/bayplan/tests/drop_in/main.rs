@@ -11,6 +11,7 @@ mod control_plane;
 mod controllers;
 mod deployments;
 mod differential;
+mod metrics;
 mod normal;
 mod takeover;
 #[path = "../transcript/mod.rs"]

@@ -17,7 +17,7 @@ fn election() -> Value {
 async fn a_standby_takes_over_and_the_loser_stops() {
     let Some(plane) = ControlPlane::start().await else { return };
     let config = plane.scheduler_config("election", election());
-    let start = |name: &str| plane.bayplan(name, &["scheduler", "--config", &config]);
+    let start = |name: &str| plane.bayplan(name, &["scheduler", "--secure-port=0", "--config", &config]);
     prepare(&plane).await;
 
     let mut first = start("first");
@@ -58,7 +58,7 @@ async fn bayplan_and_kube_scheduler_stand_by_for_each_other() {
     let Some(upstream) = kube_scheduler() else { return };
     assert_ne!(binder(&plane, "one").await, "ours");
     let their_lease = lease(&plane).await;
-    let ours = plane.bayplan("ours", &["scheduler", "--config", &config]);
+    let ours = plane.bayplan("ours", &["scheduler", "--secure-port=0", "--config", &config]);
     assert_ne!(binder(&plane, "two").await, "ours");
     kill(upstream);
     assert_eq!(binder(&plane, "three").await, "ours");

@@ -8,7 +8,7 @@ use crate::control_plane::{ControlPlane, eventually};
 use crate::normal::{Names, differences, normal};
 
 /// Who provisions volumes of the class `made`: nobody but the test.
-const PROVISIONER: &str = "example.com/made";
+const PROVISIONER: &str = "made.example.com";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn volumes_are_chosen_and_asked_for_as_by_kube_scheduler() {
@@ -19,7 +19,7 @@ async fn volumes_are_chosen_and_asked_for_as_by_kube_scheduler() {
     let Some(_manager) = manager else { return };
     prepare(&plane).await;
     let config = plane.scheduler_config("scheduler", json!({}));
-    let ours = plane.bayplan("bayplan", &["scheduler", "--config", &config]);
+    let ours = plane.bayplan("bayplan", &["scheduler", "--secure-port=0", "--config", &config]);
     let ours = played(&plane, "ours", ours).await;
     let theirs = plane.upstream("kube-scheduler", &["--config", &config, "--secure-port=0"]);
     let Some(theirs) = theirs else { return };
@@ -89,7 +89,8 @@ async fn played(plane: &ControlPlane, namespace: &str, _scheduler: Process) -> V
         })
         .await;
         let claim = plane.find("PersistentVolumeClaim", namespace, name).await.unwrap();
-        let volume = plane.find("PersistentVolume", "", &format!("{name}-{namespace}")).await.unwrap();
+        let mut volume = plane.find("PersistentVolume", "", &format!("{name}-{namespace}")).await.unwrap();
+        volume["status"].as_object_mut().unwrap().remove("lastPhaseTransitionTime");
         assert_eq!(claim["status"]["phase"], "Bound", "{namespace}/{name}");
         left[name] = json!([normal(&pod, &names), normal(&claim, &names), normal(&volume, &names)]);
         plane.remove_pod(namespace, name).await;
