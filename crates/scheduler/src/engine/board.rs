@@ -13,7 +13,7 @@ use super::plan::{Part, Plan};
 use super::unfit::Unfit;
 use crate::cluster::{Change, Cluster, KinId, NodeId, NodeInfo, PodInfo};
 use crate::cycle::select::TieBreak;
-use crate::framework::{Cycle, CycleStates, Feasible, MAX_NODE_SCORE, Tally};
+use crate::framework::{Cycle, CycleStates, Feasible, MAX_NODE_SCORE, Tally, normalized_by_highest};
 use crate::profile::Profile;
 
 /// What is known of one node.
@@ -68,12 +68,8 @@ impl Board {
         plan.without(&skipped);
         let scopes = plan.parts.iter().flat_map(|part| part.form.scopes());
         let counts = scopes.map(|scope| {
-            let label = match scope {
-                crate::framework::Scope::Node { label } => label,
-                crate::framework::Scope::Domain { key, .. } => key,
-            };
-            let nodes = cluster.node_count();
-            Counts::new(scope, nodes, cluster.nodes().filter_map(|node| node.label(label)))
+            let labels = cluster.nodes().filter_map(|node| node.label(scope.label()));
+            Counts::new(scope, cluster.node_count(), labels)
         });
         let mut board = Board {
             pod: Arc::new(cx.pod.clone()),
@@ -310,13 +306,7 @@ impl Board {
             let raw = |id: BucketId| buckets.get(id).key[i];
             let highest = live.iter().map(|(id, _)| raw(*id)).max().unwrap_or(0).max(0);
             for (id, sum) in &mut live {
-                let score = match (highest, normalized.reverse) {
-                    (0, true) => MAX_NODE_SCORE,
-                    (0, false) => raw(*id),
-                    (_, true) => MAX_NODE_SCORE - MAX_NODE_SCORE * raw(*id) / highest,
-                    (_, false) => MAX_NODE_SCORE * raw(*id) / highest,
-                };
-                *sum += score * normalized.weight;
+                *sum += normalized_by_highest(raw(*id), highest, normalized.reverse) * normalized.weight;
             }
         }
         for part in plan.parts.iter().filter(|part| part.scores && part.form.scores()) {

@@ -83,14 +83,6 @@ impl Counts {
         }
     }
 
-    /// The label that matters.
-    pub(super) fn label(&self) -> &str {
-        match &self.scope {
-            Scope::Node { label } => label,
-            Scope::Domain { key, .. } => key,
-        }
-    }
-
     fn seat(&mut self, node: NodeId) -> &mut Seat {
         let at = node.0 as usize;
         if self.seats.len() <= at {
@@ -107,7 +99,7 @@ impl Counts {
         included: bool,
         stale: &mut dyn FnMut(NodeId),
     ) {
-        let value = object.and_then(|object| object.metadata.labels.get(self.label()));
+        let value = object.and_then(|object| object.metadata.labels.get(self.scope.label()));
         let domain = match (&self.scope, value) {
             (_, None) => NOWHERE,
             (Scope::Node { .. }, Some(_)) => {

@@ -25,6 +25,16 @@ pub enum Scope {
     },
 }
 
+impl Scope {
+    /// The label that a node must have to be counted.
+    pub fn label(&self) -> &str {
+        match self {
+            Scope::Node { label } => label,
+            Scope::Domain { key, .. } => key,
+        }
+    }
+}
+
 /// What is known of a count over all its domains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {

@@ -512,13 +512,16 @@ changed_as! {
 pub fn default_normalize(scores: &mut [NodeScore], reverse: bool) {
     let highest = scores.iter().map(|s| s.score).max().unwrap_or(0).max(0);
     for entry in scores {
-        if highest == 0 {
-            if reverse {
-                entry.score = MAX_NODE_SCORE;
-            }
-            continue;
-        }
-        let share = MAX_NODE_SCORE * entry.score / highest;
-        entry.score = if reverse { MAX_NODE_SCORE - share } else { share };
+        entry.score = normalized_by_highest(entry.score, highest, reverse);
+    }
+}
+
+/// What [`default_normalize`] makes of one score, by the highest of all (0 when none is above).
+pub(crate) fn normalized_by_highest(score: i64, highest: i64, reverse: bool) -> i64 {
+    match (highest, reverse) {
+        (0, true) => MAX_NODE_SCORE,
+        (0, false) => score,
+        (_, true) => MAX_NODE_SCORE - MAX_NODE_SCORE * score / highest,
+        (_, false) => MAX_NODE_SCORE * score / highest,
     }
 }

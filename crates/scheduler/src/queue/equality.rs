@@ -116,20 +116,7 @@ impl Plain {
     }
 
     fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, judge: &Plugins) {
-        let pod = QueuedPod {
-            info,
-            timestamp: now,
-            initial_attempt: None,
-            attempts: 0,
-            unschedulable_count: 0,
-            consecutive_errors: 0,
-            unschedulable_plugins: BTreeSet::new(),
-            pending_plugins: BTreeSet::new(),
-            gating_plugin: None,
-            flushed: None,
-            sequence: self.next_sequence,
-            taken: 0,
-        };
+        let pod = QueuedPod::new(info, now, self.next_sequence);
         self.next_sequence += 1;
         self.put(pod, At::Active, now, judge);
     }

@@ -256,20 +256,7 @@ impl Queue {
         self.nominator.add(&info, &crate::framework::Nomination::Keep);
         let slot = self.slots.claim(info.uid());
         self.leave(slot, judge);
-        let pod = QueuedPod {
-            info,
-            timestamp: now,
-            initial_attempt: None,
-            attempts: 0,
-            unschedulable_count: 0,
-            consecutive_errors: 0,
-            unschedulable_plugins: BTreeSet::new(),
-            pending_plugins: BTreeSet::new(),
-            gating_plugin: None,
-            flushed: None,
-            sequence: self.next_sequence,
-            taken: 0,
-        };
+        let pod = QueuedPod::new(info, now, self.next_sequence);
         self.next_sequence += 1;
         let cause = Cause::Event(ClusterEvent::new(EventResource::UnschedulablePod, action));
         self.activate_or_gate(slot, pod, cause, now, judge);
@@ -614,6 +601,24 @@ fn backing_off(limits: Backoff, pod: &QueuedPod, now: Timestamp) -> bool {
 }
 
 impl QueuedPod {
+    /// A pod that has just come.
+    fn new(info: Arc<PodInfo>, now: Timestamp, sequence: u64) -> Self {
+        QueuedPod {
+            info,
+            timestamp: now,
+            initial_attempt: None,
+            attempts: 0,
+            unschedulable_count: 0,
+            consecutive_errors: 0,
+            unschedulable_plugins: BTreeSet::new(),
+            pending_plugins: BTreeSet::new(),
+            gating_plugin: None,
+            flushed: None,
+            sequence,
+            taken: 0,
+        }
+    }
+
     /// Whether it is being tried only because it had waited too long.
     pub(crate) fn was_flushed(&self) -> bool {
         self.flushed.is_some()
