@@ -273,6 +273,11 @@ impl Kinships {
         }
     }
 
+    /// How many kins are placed.
+    pub(crate) fn len(&self) -> usize {
+        self.hash_of.len()
+    }
+
     /// All kins that are placed somewhere.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.by_hash.values().flatten()

@@ -60,6 +60,9 @@ pub(super) struct Board {
 /// A board is built anew when there are this many times more nodes than it was built for.
 const GROWTH: usize = 2;
 
+/// Weights of kins that may be kept beyond need: every rollout brings a kin, and looking for old ones costs a walk over all.
+const KINS_SPARE: usize = 64;
+
 impl Board {
     pub(super) fn build(profile: &Profile, cx: &Cycle<'_>, mut plan: Plan) -> Result<Self, Unsuited> {
         let cluster = cx.cluster;
@@ -180,7 +183,15 @@ impl Board {
         }
         self.stale = stale;
         self.seen = end;
+        self.forget_kins(cluster);
         Ok(true)
+    }
+
+    /// Drops the weights of kins that are placed nowhere any more; all of theirs has been taken back by now.
+    fn forget_kins(&mut self, cluster: &Cluster) {
+        if self.kins.len() > 2 * cluster.kinships().len() + KINS_SPARE {
+            self.kins.retain(|kin, _| cluster.kinships().get(*kin).is_some());
+        }
     }
 
     /// Accounts for a pod that came or went; false when it counts under a label nobody knew of.
