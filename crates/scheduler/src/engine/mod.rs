@@ -181,22 +181,21 @@ impl Engine {
         let pod = question.pod;
         self.clock += 1;
         let shapes = self.shapes.entry(pod.shape_hash.base).or_default();
-        let at = shapes.iter().position(|shape| shape.pod.same_base_shape(pod));
+        let mut at = shapes.iter().position(|shape| shape.pod.same_base_shape(pod));
         let end = question.cluster.changes().end();
-        if let Some(at) = at {
-            shapes[at].used = self.clock;
-            let usable = match &mut shapes[at].kept {
+        if let Some(known) = at {
+            shapes[known].used = self.clock;
+            let usable = match &mut shapes[known].kept {
                 Kept::Unsuited(until) if end < *until => return None,
                 Kept::Unsuited(_) => false,
                 Kept::Board(board) => survey.agrees(&board.plan) && matches!(board.catch_up(&cx), Ok(true)),
             };
             if !usable {
-                shapes.swap_remove(at);
+                shapes.swap_remove(known);
                 self.count -= 1;
+                at = None;
             }
         }
-        let shapes = self.shapes.entry(pod.shape_hash.base).or_default();
-        let at = shapes.iter().position(|shape| shape.pod.same_base_shape(pod));
         let at = match at {
             Some(at) => at,
             None => {
