@@ -84,7 +84,19 @@ impl Amounts {
             MEMORY => self.memory,
             EPHEMERAL_STORAGE => self.ephemeral_storage,
             PODS => self.pods,
-            _ => self.scalars.get(name).copied().unwrap_or(0),
+            name => self.scalars.get(name).copied().unwrap_or(0),
+        }
+    }
+
+    /// The amount of a resource that was looked up before.
+    #[inline]
+    pub fn amount(&self, resource: &Resource) -> i64 {
+        match resource {
+            Resource::Cpu => self.milli_cpu,
+            Resource::Memory => self.memory,
+            Resource::EphemeralStorage => self.ephemeral_storage,
+            Resource::Pods => self.pods,
+            Resource::Scalar(name) => self.scalars.get(name).copied().unwrap_or(0),
         }
     }
 
@@ -108,6 +120,50 @@ impl Amounts {
                 None => drop(self.scalars.insert(name.clone(), op(0, *amount))),
             }
         }
+    }
+}
+
+/// A resource by where [`Amounts`] keep it: looked up once by name, read on every node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// `cpu`
+    Cpu,
+    /// `memory`
+    Memory,
+    /// `ephemeral-storage`
+    EphemeralStorage,
+    /// `pods`
+    Pods,
+    /// All others.
+    Scalar(Arc<str>),
+}
+
+impl Resource {
+    /// The resource of a name.
+    pub fn named(name: &str) -> Self {
+        match name {
+            CPU => Resource::Cpu,
+            MEMORY => Resource::Memory,
+            EPHEMERAL_STORAGE => Resource::EphemeralStorage,
+            PODS => Resource::Pods,
+            name => Resource::Scalar(name.into()),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Resource::Cpu => CPU,
+            Resource::Memory => MEMORY,
+            Resource::EphemeralStorage => EPHEMERAL_STORAGE,
+            Resource::Pods => PODS,
+            Resource::Scalar(name) => name,
+        }
+    }
+
+    /// True for cpu, memory and node-local storage, which every pod takes some of.
+    pub fn is_basic(&self) -> bool {
+        matches!(self, Resource::Cpu | Resource::Memory | Resource::EphemeralStorage)
     }
 }
 

@@ -1,6 +1,6 @@
 //! NodeResourcesBalancedAllocation: prefers nodes whose resources are used in even proportions once the pod is there.
 
-use bayplan_model::resources::{Amounts, RequestRules};
+use bayplan_model::resources::{Amounts, RequestRules, Resource};
 use serde_json::Value;
 
 use crate::cluster::NodeInfo;
@@ -16,8 +16,8 @@ pub(super) struct NodeResourcesBalancedAllocation {
 /// What is prepared for one pod.
 #[derive(Clone, Default)]
 pub(super) struct State {
-    /// What the pod requests.
-    request: Amounts,
+    /// The resources that count, with what the pod requests of them.
+    wanted: Vec<(Resource, i64)>,
     /// Devices behind scored resources.
     census: Census,
 }
@@ -60,32 +60,39 @@ impl Plugin for NodeResourcesBalancedAllocation {
 
     fn pre_score(&self, cx: &Cycle<'_>, state: &mut State, _nodes: &[&NodeInfo]) -> Status {
         let rules = RequestRules { with_status: true, ..RequestRules::default() };
-        state.request = Amounts::of(&rules.requests(cx.pod));
-        if self.resources.iter().all(|spec| state.request.get(&spec.name) == 0) {
+        let request = Amounts::of(&rules.requests(cx.pod));
+        if self.resources.iter().all(|spec| request.get(&spec.name) == 0) {
             return Status::skip();
         }
+        let wanted = self.resources.iter().map(|spec| (Resource::named(&spec.name), request.get(&spec.name)));
+        state.wanted = wanted.filter(|(resource, wanted)| *wanted != 0 || resource.is_basic()).collect();
         let names = self.resources.iter().map(|spec| spec.name.as_str());
-        state.census = Census::new(cx.cluster, &state.request, names);
+        state.census = Census::new(cx.cluster, &request, names);
         Status::SUCCESS
     }
 
     fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
-        let (mut with, mut without) = (Vec::new(), Vec::new());
-        for spec in &self.resources {
-            let wanted = state.request.get(&spec.name);
-            let native = matches!(spec.name.as_str(), "cpu" | "memory" | "ephemeral-storage");
-            let (capacity, used) = match node.allocatable.get(&spec.name) {
-                0 => state.census.count(node.node(), &spec.name).unwrap_or((0, 0)),
-                capacity => (capacity, node.requested.get(&spec.name)),
+        // The fraction of a resource in use with the pod and without it.
+        let share = |(resource, wanted): &(Resource, i64)| {
+            let (capacity, used) = match node.allocatable.amount(resource) {
+                0 => state.census.count(node.node(), resource.name()).unwrap_or((0, 0)),
+                capacity => (capacity, node.requested.amount(resource)),
             };
-            if capacity == 0 || (wanted == 0 && !native) {
-                continue;
-            }
             let fraction = |amount: i64| (amount as f64 / capacity as f64).min(1.0);
-            with.push(fraction(used.saturating_add(wanted)));
-            without.push(fraction(used));
-        }
+            (capacity != 0).then(|| (fraction(used.saturating_add(*wanted)), fraction(used)))
+        };
+        let (with, without) = match &state.wanted[..] {
+            // Cpu and memory, unless configured otherwise: asked for every node, and worth no allocation.
+            [a, b] => match (share(a), share(b)) {
+                (Some(a), Some(b)) => (balance(&[a.0, b.0]), balance(&[a.1, b.1])),
+                _ => (balance(&[]), balance(&[])),
+            },
+            more => {
+                let (with, without): (Vec<f64>, Vec<f64>) = more.iter().filter_map(share).unzip();
+                (balance(&with), balance(&without))
+            }
+        };
         let half = MAX_NODE_SCORE / 2;
-        Ok(half + (half + balance(&with) - balance(&without)) / 2)
+        Ok(half + (half + with - without) / 2)
     }
 }

@@ -1,12 +1,13 @@
 //! NodeResourcesFit: a node must have room for what the pod requests; how much is left (or used) makes the score.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
 use bayplan_model::resource_slice::DeviceClass;
-use bayplan_model::resources::{Amounts, RequestRules, is_extended};
+use bayplan_model::resources::{Amounts, RequestRules, Resource, is_extended};
 use serde_json::Value;
 
 use crate::cluster::{Cluster, DEVICE_CLASS_PREFIX, NodeInfo};
@@ -37,10 +38,18 @@ pub(super) struct State {
     request: Amounts,
     /// Resources that devices provide where nodes do not.
     device_backed: BTreeSet<Arc<str>>,
-    /// What Score compares: the same with defaults for cpu and memory.
-    scored: Amounts,
+    /// What Score compares: the resources that count, with defaults for cpu and memory.
+    scored: Vec<Scored>,
     /// Devices behind scored resources.
     census: Census,
+}
+
+/// A resource that counts for the score of a pod.
+#[derive(Clone)]
+struct Scored {
+    resource: Resource,
+    wanted: i64,
+    weight: i64,
 }
 
 impl NodeResourcesFit {
@@ -99,22 +108,26 @@ fn is_delegated(device_backed: &BTreeSet<Arc<str>>, node: &NodeInfo, name: &str)
 }
 
 /// Why a node has no room; `true` beside a reason when the whole node is too small.
-fn shortages(request: &Amounts, node: &NodeInfo, ignored: impl Fn(&str) -> bool) -> Vec<(String, bool)> {
+fn shortages(request: &Amounts, node: &NodeInfo, ignored: impl Fn(&str) -> bool) -> Vec<(Cow<'static, str>, bool)> {
     let mut reasons = Vec::new();
     if node.pods().len() as i64 + 1 > node.allocatable.pods {
-        reasons.push(("Too many pods".to_owned(), false));
+        reasons.push(("Too many pods".into(), false));
     }
-    let (allocatable, requested) = (&node.allocatable, &node.requested);
-    let mut compare = |name: &str, wanted: i64, total: i64, used: i64| {
-        if wanted > 0 && wanted > total.saturating_sub(used) {
-            reasons.push((format!("Insufficient {name}"), wanted > total));
+    let is_short = |wanted: i64, total: i64, used: i64| wanted > 0 && wanted > total.saturating_sub(used);
+    let (total, used) = (&node.allocatable, &node.requested);
+    for (reason, wanted, total, used) in [
+        ("Insufficient cpu", request.milli_cpu, total.milli_cpu, used.milli_cpu),
+        ("Insufficient memory", request.memory, total.memory, used.memory),
+        ("Insufficient ephemeral-storage", request.ephemeral_storage, total.ephemeral_storage, used.ephemeral_storage),
+    ] {
+        if is_short(wanted, total, used) {
+            reasons.push((reason.into(), wanted > total));
         }
-    };
-    compare("cpu", request.milli_cpu, allocatable.milli_cpu, requested.milli_cpu);
-    compare("memory", request.memory, allocatable.memory, requested.memory);
-    compare("ephemeral-storage", request.ephemeral_storage, allocatable.ephemeral_storage, requested.ephemeral_storage);
+    }
     for (name, &wanted) in request.scalars.iter().filter(|(name, _)| !ignored(name)) {
-        compare(name, wanted, allocatable.get(name), requested.get(name));
+        if is_short(wanted, total.get(name), used.get(name)) {
+            reasons.push((format!("Insufficient {name}").into(), wanted > total.get(name)));
+        }
     }
     reasons
 }
@@ -133,32 +146,33 @@ fn broken_linear(points: &[(i64, i64)], x: i64) -> i64 {
     points.last().map_or(0, |&(_, value)| value)
 }
 
-impl NodeResourcesFit {
+impl State {
     /// (capacity, requested with the pod, weight) of every resource that counts on the node.
-    fn shares<'a>(&'a self, state: &'a State, node: &'a NodeInfo) -> impl Iterator<Item = (i64, i64, i64)> + 'a {
-        self.resources.iter().filter_map(move |spec| {
-            let wanted = state.scored.get(&spec.name);
-            if wanted == 0 && !matches!(spec.name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
-                return None;
-            }
-            let capacity = node.allocatable.get(&spec.name);
+    fn shares<'a>(&'a self, node: &'a NodeInfo) -> impl Iterator<Item = (i64, i64, i64)> + 'a {
+        self.scored.iter().filter_map(move |Scored { resource, wanted, weight }| {
+            let capacity = node.allocatable.amount(resource);
             if capacity == 0 {
-                let (capacity, used) = state.census.count(node.node(), &spec.name).filter(|(total, _)| *total > 0)?;
-                return Some((capacity, used.saturating_add(wanted), spec.weight));
+                let counted = self.census.count(node.node(), resource.name());
+                let (capacity, used) = counted.filter(|(total, _)| *total > 0)?;
+                return Some((capacity, used.saturating_add(*wanted), *weight));
             }
-            let used = match spec.name.as_str() {
-                "cpu" => node.non_zero_milli_cpu,
-                "memory" => node.non_zero_memory,
-                name => node.requested.get(name),
+            let used = match resource {
+                Resource::Cpu => node.non_zero_milli_cpu,
+                Resource::Memory => node.non_zero_memory,
+                other => node.requested.amount(other),
             };
-            Some((capacity, used.saturating_add(wanted), spec.weight))
+            Some((capacity, used.saturating_add(*wanted), *weight))
         })
     }
 }
 
 /// `a * 100 / b` without overflow.
 fn percent(a: i128, b: i64) -> i64 {
-    i64::try_from(a * 100 / i128::from(b)).unwrap_or(i64::MAX)
+    // Nearly always 64 bits will do, and dividing 128 takes many times as long.
+    match i64::try_from(a * 100) {
+        Ok(a) => a / b,
+        Err(_) => i64::try_from(a * 100 / i128::from(b)).unwrap_or(i64::MAX),
+    }
 }
 
 fn weighted(scores: impl Iterator<Item = (i64, i64)>) -> i64 {
@@ -229,7 +243,7 @@ impl Plugin for NodeResourcesFit {
         let hopeless = reasons.iter().any(|(_, too_small)| *too_small);
         Status {
             code: if hopeless { Code::UnschedulableAndUnresolvable } else { Code::Unschedulable },
-            reasons: reasons.into_iter().map(|(reason, _)| reason.into()).collect(),
+            reasons: reasons.into_iter().map(|(reason, _)| reason).collect(),
             plugin: "",
         }
     }
@@ -241,14 +255,20 @@ impl Plugin for NodeResourcesFit {
             defaults: RequestRules::scoring_defaults(),
             ..RequestRules::default()
         };
-        state.scored = Amounts::of(&rules.requests(cx.pod));
+        let request = Amounts::of(&rules.requests(cx.pod));
+        let scored = self.resources.iter().map(|spec| Scored {
+            resource: Resource::named(&spec.name),
+            wanted: request.get(&spec.name),
+            weight: spec.weight,
+        });
+        state.scored = scored.filter(|scored| scored.wanted != 0 || scored.resource.is_basic()).collect();
         let names = self.resources.iter().map(|spec| spec.name.as_str());
-        state.census = Census::new(cx.cluster, &state.scored, names);
+        state.census = Census::new(cx.cluster, &request, names);
         Status::SUCCESS
     }
 
     fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
-        let shares = self.shares(state, node);
+        let shares = state.shares(node);
         Ok(match &self.strategy {
             Strategy::LeastAllocated => weighted(shares.map(|(capacity, requested, weight)| {
                 (
