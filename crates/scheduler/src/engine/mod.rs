@@ -188,7 +188,9 @@ impl Engine {
             let usable = match &mut shapes[known].kept {
                 Kept::Unsuited(until) if end < *until => return None,
                 Kept::Unsuited(_) => false,
-                Kept::Board(board) => survey.agrees(&board.plan) && matches!(board.catch_up(&cx), Ok(true)),
+                Kept::Board(board) => {
+                    survey.agrees(&mut board.plan, question.profile, &cx) && matches!(board.catch_up(&cx), Ok(true))
+                }
             };
             if !usable {
                 shapes.swap_remove(known);

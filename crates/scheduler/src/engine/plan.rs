@@ -10,6 +10,7 @@ use crate::profile::Profile;
 
 /// A plugin that counts by domain.
 pub(super) struct Part {
+    plugin: usize,
     pub(super) form: Box<dyn Domains>,
     pub(super) filters: bool,
     pub(super) scores: bool,
@@ -45,6 +46,8 @@ pub(super) struct Plan {
     pub(super) node_scores: Vec<(usize, i64)>,
     pub(super) usage_scores: Vec<(usize, i64)>,
     pub(super) normalized: Vec<Normalized>,
+    /// Some of the normalised scores read usage.
+    pub(super) usage_in_keys: bool,
     pub(super) parts: Vec<Part>,
 }
 
@@ -100,9 +103,23 @@ impl Survey {
         Some(Survey { said, late, helpless_together })
     }
 
-    /// Whether a plan made earlier still holds.
-    pub(super) fn agrees(&self, plan: &Plan) -> bool {
-        self.said == plan.said
+    /// Whether a plan made earlier still holds. The plan takes over what was said, if so.
+    pub(super) fn agrees(&self, plan: &mut Plan, profile: &Profile, cx: &Cycle<'_>) -> bool {
+        if self.said == plan.said {
+            return true;
+        }
+        // Replica sets and services change all the time; what pods of this shape make of them, hardly ever.
+        let is_alike = |at: usize| {
+            let Some(part) = plan.parts.iter().find(|part| part.plugin == at) else { return false };
+            let now = profile.plugin(at).domains(cx);
+            let now = now.as_ref().and_then(|form| form.selectors());
+            self.said[at].at(0) == plan.said[at].at(0) && now.is_some() && now == part.form.selectors()
+        };
+        let agrees = (0..self.said.len()).all(|at| self.said[at] == plan.said[at] || is_alike(at));
+        if agrees {
+            plan.said.clone_from(&self.said);
+        }
+        agrees
     }
 }
 
@@ -122,7 +139,7 @@ impl Plan {
                     return Err(Unsuited);
                 }
                 let form = profile.plugin(at).domains(cx).ok_or(Unsuited)?;
-                let part = Part { form, filters, scores, weight: profile.weight(at), first: counts };
+                let part = Part { plugin: at, form, filters, scores, weight: profile.weight(at), first: counts };
                 counts = part.range().end;
                 plan.parts.push(part);
             }
@@ -189,6 +206,7 @@ impl Plan {
         self.node_scores.retain(|(at, _)| !skipped.scores.contains(at));
         self.usage_scores.retain(|(at, _)| !skipped.scores.contains(at));
         self.normalized.retain(|normalized| !skipped.scores.contains(&normalized.plugin));
+        self.usage_in_keys = self.normalized.iter().any(|normalized| normalized.usage);
     }
 }
 

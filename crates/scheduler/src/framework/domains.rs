@@ -4,6 +4,7 @@
 //! of a shape, what it counts; the engine keeps the counts as pods and nodes come and go, and asks for verdicts and
 //! scores by counts alone. Nodes with equal counts share one answer.
 
+use bayplan_model::label_selector::Selector;
 use bayplan_model::node::Node;
 
 use crate::cluster::PodInfo;
@@ -59,6 +60,11 @@ pub struct Feasible {
 pub trait Domains: Send + Sync {
     /// What is counted.
     fn scopes(&self) -> &[Scope];
+
+    /// All that this was made from beside the pod's shape, when that is selectors; two forms that agree in them are the same.
+    fn selectors(&self) -> Option<Vec<&Selector>> {
+        None
+    }
 
     /// Tells by how much a placed pod changes which counts; false when it does so under a label that is in no scope,
     /// so that this must be made anew.

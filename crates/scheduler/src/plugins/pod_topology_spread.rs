@@ -417,6 +417,10 @@ impl Domains for Spread {
         &self.scopes
     }
 
+    fn selectors(&self) -> Option<Vec<&Selector>> {
+        Some(self.hard.iter().chain(&self.soft).map(|constraint| &constraint.selector).collect())
+    }
+
     fn weigh(&self, other: &PodInfo, tell: &mut dyn FnMut(usize, i64)) -> bool {
         for (i, constraint) in self.hard.iter().chain(&self.soft).enumerate() {
             if constraint.counts(&self.pod, other) {
