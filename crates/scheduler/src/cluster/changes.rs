@@ -20,12 +20,23 @@ pub(crate) enum Change {
     },
 }
 
+impl Change {
+    /// The node that it is about.
+    pub(crate) fn node(self) -> NodeId {
+        match self {
+            Change::Node(node) | Change::Pod { node, .. } => node,
+        }
+    }
+}
+
 /// The latest changes. Whoever is further behind than it reaches must start anew.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     /// The number of changes that were dropped.
     dropped: u64,
     entries: VecDeque<Change>,
+    /// By node: the position of its latest change.
+    latest: Vec<u64>,
 }
 
 /// How many changes are kept at least; with fewer, a reader that pauses shortly would start anew.
@@ -38,6 +49,11 @@ impl Changes {
             self.entries.pop_front();
             self.dropped += 1;
         }
+        let node = change.node().0 as usize;
+        if self.latest.len() <= node {
+            self.latest.resize(node + 1, 0);
+        }
+        self.latest[node] = self.end();
         self.entries.push_back(change);
     }
 
@@ -46,10 +62,12 @@ impl Changes {
         self.dropped + self.entries.len() as u64
     }
 
-    /// The changes since a position; none when some of them were dropped.
-    pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = Change>> {
+    /// The changes since a position, and whether each is its node's latest; none when some of them were dropped.
+    pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = (Change, bool)>> {
         let from = position.checked_sub(self.dropped)?;
-        Some(self.entries.range(usize::try_from(from).ok()?..).copied())
+        let changes = self.entries.range(usize::try_from(from).ok()?..);
+        let is_latest = |(at, change): (u64, &Change)| (*change, self.latest[change.node().0 as usize] == at);
+        Some((position..).zip(changes).map(is_latest))
     }
 }
 
@@ -64,9 +82,11 @@ mod tests {
         for n in 0..10 {
             changes.push(at(n), 0);
         }
-        assert_eq!(changes.since(7).unwrap().collect::<Vec<_>>(), [at(7), at(8), at(9)]);
+        changes.push(at(8), 0);
+        let seen: Vec<_> = changes.since(7).unwrap().collect();
+        assert_eq!(seen, [(at(7), true), (at(8), false), (at(9), true), (at(8), true)]);
         assert_eq!(changes.since(changes.end()).unwrap().count(), 0);
-        for n in 10..KEPT_MIN + 3 {
+        for n in 11..KEPT_MIN + 3 {
             changes.push(at(n), 0);
         }
         assert!(changes.since(2).is_none());

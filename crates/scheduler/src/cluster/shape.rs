@@ -216,6 +216,11 @@ pub(super) fn same_but_for_the_node(a: &Pod, b: &Pod) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KinId(u64);
 
+impl KinId {
+    /// The one that the first kin gets.
+    pub(crate) const FIRST: KinId = KinId(0);
+}
+
 /// The kins that are placed, and where.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinships {
@@ -281,6 +286,20 @@ impl Kinships {
     /// All kins that are placed somewhere.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.by_hash.values().flatten()
+    }
+
+    /// The name that the next new kin gets.
+    pub(crate) fn end(&self) -> KinId {
+        KinId(self.next)
+    }
+
+    /// The kins with names from one up to another that are placed somewhere.
+    pub(crate) fn between(&self, from: KinId, end: KinId) -> impl Iterator<Item = &Entry> {
+        // Going over those that came since, or over all there are, whichever is shorter.
+        let few = end.0 - from.0 < self.hash_of.len() as u64;
+        let new = (from.0..end.0).filter(move |_| few).filter_map(|id| self.get(KinId(id)));
+        let all = self.iter().filter(move |kin| !few && (from..end).contains(&kin.id));
+        new.chain(all)
     }
 
     /// A kin by name; none once its last pod is gone.

@@ -1,7 +1,5 @@
 //! Which of the best nodes it shall be.
 
-use std::sync::Arc;
-
 use super::score::Scores;
 
 /// How ties between equally good nodes are broken.
@@ -22,23 +20,6 @@ impl TieBreak {
             TieBreak::Random(dice) => {
                 let at = dice.below(best.len());
                 best.into_iter().nth(at)
-            }
-        }
-    }
-
-    /// Chooses one node out of several lists of equally good ones; none when all are empty.
-    pub(crate) fn choose_of<'n, T: Copy>(&mut self, lists: &[&[T]], name: impl Fn(&T) -> &'n Arc<str>) -> Option<T> {
-        let all = lists.iter().flat_map(|list| list.iter());
-        match self {
-            TieBreak::SmallestName => all.min_by_key(|node| name(node)).copied(),
-            TieBreak::Random(dice) => {
-                let mut at = dice.below(lists.iter().map(|list| list.len()).sum());
-                let list = lists.iter().find(|list| {
-                    let here = at < list.len();
-                    at -= if here { 0 } else { list.len() };
-                    here
-                });
-                list.map(|list| list[at])
             }
         }
     }

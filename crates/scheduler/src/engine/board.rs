@@ -16,21 +16,6 @@ use crate::cycle::select::TieBreak;
 use crate::framework::{Cycle, CycleStates, Feasible, MAX_NODE_SCORE, Tally, normalized_by_highest};
 use crate::profile::Profile;
 
-/// What is known of one node.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cell {
-    /// The filters that read the node object let it pass.
-    node_ok: bool,
-    /// So do those that read its usage.
-    usage_ok: bool,
-    /// Scores that depend on the node object alone, weighted.
-    node_score: i64,
-    /// Scores that depend on its usage, too.
-    usage_score: i64,
-    /// The latest round in which it was looked at.
-    round: u32,
-}
-
 /// Why a board cannot be used for a pod; the plain form can.
 pub(super) struct Unsuited;
 
@@ -40,16 +25,20 @@ pub(super) struct Board {
     pub(super) plan: Plan,
     pub(super) states: CycleStates,
     counts: Vec<Counts>,
-    /// By kin: what one pod of it adds to which count.
+    /// By kin: what one pod of it adds to which count. Most kins add nothing to any, and are left out.
     kins: FxHashMap<KinId, Box<[(usize, i64)]>>,
-    cells: Vec<Cell>,
+    /// The first kin that has not been weighed.
+    kins_seen: KinId,
     /// Scores that are normalised, before that: as many per node as the plan has.
-    raw: Vec<i64>,
+    raw: Vec<i32>,
+    /// The nodes that pass all filters but those that count, by key and by the scores that are not normalised. Their bases are
+    /// the scores that depend on the node object alone, of the nodes that pass the filters which do.
     buckets: Buckets,
     seen: u64,
-    round: u32,
     key: Vec<i64>,
-    touched: Vec<NodeId>,
+    /// Nodes whose pods changed, with their bases.
+    touched: Vec<(NodeId, Option<i32>)>,
+    /// Nodes whose keys may have changed.
     stale: Vec<NodeId>,
     /// The nodes there were when it was decided how domains are told apart.
     built_for: usize,
@@ -80,11 +69,10 @@ impl Board {
             counts: counts.collect(),
             plan,
             kins: FxHashMap::default(),
-            cells: Vec::new(),
+            kins_seen: KinId::FIRST,
             raw: Vec::new(),
             buckets: Buckets::default(),
             seen: cluster.changes().end(),
-            round: 0,
             key: Vec::new(),
             touched: Vec::new(),
             stale: Vec::new(),
@@ -101,15 +89,15 @@ impl Board {
     fn fill(&mut self, cx: &Cycle<'_>) -> Result<(), Unsuited> {
         let cluster = cx.cluster;
         self.resize(cluster.places());
-        if !self.plan.parts.is_empty() {
-            for kin in cluster.kinships().iter() {
-                let weights = weigh(&self.plan.parts, &kin.pod).ok_or(Unsuited)?;
-                for (node, pods) in &kin.nodes {
-                    for (count, by) in &weights {
-                        self.counts[*count].add(*node, by * i64::from(*pods), &mut |_| {});
-                    }
+        if !self.weigh_new_kins(cluster) {
+            return Err(Unsuited);
+        }
+        for (kin, weights) in &self.kins {
+            let nodes = cluster.kinships().get(*kin).into_iter().flat_map(|kin| &kin.nodes);
+            for (node, pods) in nodes {
+                for (count, by) in weights {
+                    self.counts[*count].add(*node, by * i64::from(*pods), &mut |_| {});
                 }
-                self.kins.insert(kin.id, weights.into());
             }
         }
         for place in 0..cluster.places() {
@@ -118,19 +106,16 @@ impl Board {
         }
         self.stale.clear();
         for place in 0..cluster.places() {
-            let node = NodeId(place as u32);
-            self.judge_node(cx, node)?;
-            self.judge_usage(cx, node)?;
-            self.sort(node);
+            self.judge_node(cx, NodeId(place as u32))?;
         }
         Ok(())
     }
 
     fn resize(&mut self, places: usize) {
-        if self.cells.len() < places {
-            self.cells.resize(places, Cell::default());
-            self.raw.resize(places * self.plan.normalized.len(), 0);
-            self.buckets.reserve(places);
+        self.buckets.reserve(places);
+        let raws = places * self.plan.normalized.len();
+        if self.raw.len() < raws {
+            self.raw.resize(raws, 0);
         }
     }
 
@@ -146,45 +131,58 @@ impl Board {
         }
         let Some(changes) = cluster.changes().since(self.seen) else { return Ok(false) };
         self.resize(cluster.places());
-        self.round = self.round.wrapping_add(1);
-        let mut touched = std::mem::take(&mut self.touched);
+        if !self.weigh_new_kins(cluster) {
+            return Ok(false);
+        }
         let mut nodes_changed = Vec::new();
-        for change in changes {
-            let node = match change {
+        let mut touched = std::mem::take(&mut self.touched);
+        for (change, is_latest) in changes {
+            match change {
                 Change::Node(node) => {
                     nodes_changed.push(node);
                     self.seat(cluster, node);
-                    node
                 }
                 Change::Pod { node, kin, by } => {
-                    if !self.plan.parts.is_empty() && !self.count(cluster, node, kin, by) {
-                        return Ok(false);
+                    self.count(node, kin, by);
+                    // Nodes are far apart in memory: having them all fetched before the first is judged is one wait, not many.
+                    if is_latest {
+                        touched.push((node, self.buckets.base(node)));
                     }
-                    node
                 }
-            };
-            let cell = &mut self.cells[node.0 as usize];
-            if cell.round != self.round {
-                cell.round = self.round;
-                touched.push(node);
             }
         }
+        for (node, _) in touched.drain(..).filter(|(_, base)| base.is_some()) {
+            self.judge_usage(cx, node, false)?;
+        }
+        self.touched = touched;
         for node in nodes_changed {
             self.judge_node(cx, node)?;
         }
-        for node in touched.drain(..) {
-            self.judge_usage(cx, node)?;
-            self.sort(node);
-        }
-        self.touched = touched;
         let mut stale = std::mem::take(&mut self.stale);
-        for node in stale.drain(..) {
-            self.sort(node);
-        }
+        stale.drain(..).for_each(|node| self.show(node));
         self.stale = stale;
         self.seen = end;
         self.forget_kins(cluster);
         Ok(true)
+    }
+
+    /// Finds out what pods of kins add to the counts that came since; false when it is under a label nobody knew of.
+    ///
+    /// A kin that came and went unseen has come to nothing.
+    fn weigh_new_kins(&mut self, cluster: &Cluster) -> bool {
+        let (from, end) = (self.kins_seen, cluster.kinships().end());
+        self.kins_seen = end;
+        if self.plan.parts.is_empty() {
+            return true;
+        }
+        for kin in cluster.kinships().between(from, end) {
+            match weigh(&self.plan.parts, &kin.pod) {
+                None => return false,
+                Some(weights) if weights.is_empty() => {}
+                Some(weights) => drop(self.kins.insert(kin.id, weights.into())),
+            }
+        }
+        true
     }
 
     /// Drops the weights of kins that are placed nowhere any more; all of theirs has been taken back by now.
@@ -194,22 +192,12 @@ impl Board {
         }
     }
 
-    /// Accounts for a pod that came or went; false when it counts under a label nobody knew of.
-    fn count(&mut self, cluster: &Cluster, node: NodeId, kin: KinId, by: i64) -> bool {
-        let Board { kins, counts, stale, plan, .. } = self;
-        let weights = match kins.entry(kin) {
-            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::hash_map::Entry::Vacant(new) => {
-                // A kin that came and went unseen has come to nothing.
-                let Some(kin) = cluster.kinships().get(kin) else { return true };
-                let Some(weights) = weigh(&plan.parts, &kin.pod) else { return false };
-                new.insert(weights.into())
-            }
-        };
-        for (count, weight) in weights.iter() {
+    /// Accounts for a pod that came or went.
+    fn count(&mut self, node: NodeId, kin: KinId, by: i64) {
+        let Board { kins, counts, stale, .. } = self;
+        for (count, weight) in kins.get(&kin).into_iter().flatten() {
             counts[*count].add(node, weight * by, &mut |node| stale.push(node));
         }
-        true
     }
 
     /// Takes over where a node stands in all counts.
@@ -224,42 +212,46 @@ impl Board {
         }
     }
 
-    /// Asks the plugins that read the node object.
+    /// Asks all plugins that are asked per node.
     fn judge_node(&mut self, cx: &Cycle<'_>, id: NodeId) -> Result<(), Unsuited> {
-        let cx = &Cycle { pod: &self.pod, ..*cx };
-        let cell = &mut self.cells[id.0 as usize];
-        let Some(node) = cx.cluster.node_by_id(id) else {
-            cell.node_ok = false;
-            return Ok(());
+        let of_shape = &Cycle { pod: &self.pod, ..*cx };
+        let passing = match cx.cluster.node_by_id(id) {
+            Some(node) if passes(&self.states, &self.plan.node_filters, of_shape, node)? => node,
+            _ => {
+                self.buckets.set_base(id, None);
+                self.buckets.remove(id);
+                return Ok(());
+            }
         };
-        cell.node_ok = passes(&self.states, &self.plan.node_filters, cx, node)?;
-        if !cell.node_ok {
-            return Ok(());
-        }
-        cell.node_score = sum(&self.states, &self.plan.node_scores, cx, node)?;
+        self.buckets.set_base(id, Some(sum(&self.states, &self.plan.node_scores, of_shape, passing)?));
+        let at = id.0 as usize;
         let width = self.plan.normalized.len();
         for (i, normalized) in self.plan.normalized.iter().enumerate().filter(|(_, n)| !n.usage) {
-            self.raw[id.0 as usize * width + i] = raw(&self.states, normalized.plugin, cx, node)?;
+            self.raw[at * width + i] = raw(&self.states, normalized.plugin, of_shape, passing)?;
         }
-        Ok(())
+        self.judge_usage(cx, id, true)
     }
 
     /// Asks the plugins that read what the pods on the node take.
-    fn judge_usage(&mut self, cx: &Cycle<'_>, id: NodeId) -> Result<(), Unsuited> {
+    fn judge_usage(&mut self, cx: &Cycle<'_>, id: NodeId, is_key_new: bool) -> Result<(), Unsuited> {
+        let Some(node_score) = self.buckets.base(id) else { return Ok(()) };
         let cx = &Cycle { pod: &self.pod, ..*cx };
-        let cell = &mut self.cells[id.0 as usize];
-        let Some(node) = cx.cluster.node_by_id(id).filter(|_| cell.node_ok) else {
-            cell.usage_ok = false;
-            return Ok(());
+        let passing = match cx.cluster.node_by_id(id) {
+            Some(node) if passes(&self.states, &self.plan.usage_filters, cx, node)? => node,
+            _ => {
+                self.buckets.remove(id);
+                return Ok(());
+            }
         };
-        cell.usage_ok = passes(&self.states, &self.plan.usage_filters, cx, node)?;
-        if !cell.usage_ok {
-            return Ok(());
-        }
-        cell.usage_score = sum(&self.states, &self.plan.usage_scores, cx, node)?;
+        let usage_score = sum(&self.states, &self.plan.usage_scores, cx, passing)?;
+        let score = node_score.checked_add(usage_score).ok_or(Unsuited)?;
+        let at = id.0 as usize;
         let width = self.plan.normalized.len();
         for (i, normalized) in self.plan.normalized.iter().enumerate().filter(|(_, n)| n.usage) {
-            self.raw[id.0 as usize * width + i] = raw(&self.states, normalized.plugin, cx, node)?;
+            self.raw[at * width + i] = raw(&self.states, normalized.plugin, cx, passing)?;
+        }
+        if is_key_new || self.plan.usage_in_keys || !self.buckets.rescore(id, score) {
+            self.sort(id, score);
         }
         Ok(())
     }
@@ -270,28 +262,25 @@ impl Board {
     }
 
     /// Puts a node into the bucket it belongs to.
-    fn sort(&mut self, node: NodeId) {
+    fn sort(&mut self, node: NodeId, score: i32) {
         let at = node.0 as usize;
-        let Cell { node_ok, usage_ok, node_score, usage_score, .. } = self.cells[at];
-        if !node_ok || !usage_ok {
-            self.buckets.take(node);
-            return;
-        }
         let width = self.plan.normalized.len();
         self.key.clear();
-        self.key.extend_from_slice(&self.raw[at * width..(at + 1) * width]);
+        self.key.extend(self.raw[at * width..(at + 1) * width].iter().copied().map(i64::from));
         self.key.extend(self.counts.iter().map(|counts| counts.component(node)));
-        self.buckets.put(node, &self.key, node_score + usage_score);
+        self.buckets.put(node, &self.key, score);
     }
 
     /// Takes a node out of the choice until [`Board::show`].
     pub(super) fn hide(&mut self, node: NodeId) {
-        self.buckets.take(node);
+        self.buckets.hide(node);
     }
 
-    /// Takes a node into the choice again.
+    /// Takes a node into the choice again, or where it belongs by now.
     pub(super) fn show(&mut self, node: NodeId) {
-        self.sort(node);
+        if let Some(score) = self.buckets.score(node) {
+            self.sort(node, score);
+        }
     }
 
     /// The buckets whose nodes pass all filters, with what normalised scores add to their nodes' own.
@@ -331,18 +320,30 @@ impl Board {
         let live = self.live();
         let total = |(id, sum): &(BucketId, i64)| self.buckets.get(*id).best().map(|(score, _)| score + sum);
         let highest = live.iter().filter_map(total).max()?;
-        let best = live.iter().filter(|entry| total(entry) == Some(highest));
-        let levels: Vec<&[NodeId]> =
-            best.filter_map(|(id, _)| self.buckets.get(*id).best().map(|(_, nodes)| nodes)).collect();
-        ties.choose_of(&levels, |node| &cluster.node_by_id(*node).expect("feasible nodes are there").name)
+        let mut best = live.iter().filter(|entry| total(entry) == Some(highest)).map(|(id, _)| *id);
+        match ties {
+            TieBreak::SmallestName => {
+                let name = |node: &NodeId| &cluster.node_by_id(*node).expect("feasible nodes are there").name;
+                best.flat_map(|id| self.buckets.best(id)).min_by_key(name)
+            }
+            TieBreak::Random(dice) => {
+                let nodes = |id: BucketId| self.buckets.get(id).best().map_or(0, |(_, nodes)| nodes);
+                let mut at = dice.below(best.clone().map(nodes).sum());
+                let chosen = best.find(|id| {
+                    let is_here = at < nodes(*id);
+                    at -= if is_here { 0 } else { nodes(*id) };
+                    is_here
+                });
+                self.buckets.draw(chosen?, |n| dice.below(n))
+            }
+        }
     }
 
     /// All feasible nodes with their scores: what tests compare with the plain form.
     pub(super) fn all(&mut self) -> Vec<(NodeId, i64)> {
         let live = self.live();
-        let nodes = live
-            .iter()
-            .flat_map(|(id, sum)| self.buckets.get(*id).iter().map(move |(score, node)| (node, score + sum)));
+        let nodes =
+            live.iter().flat_map(|(id, sum)| self.buckets.nodes(*id).map(move |(score, node)| (node, score + sum)));
         nodes.collect()
     }
 
@@ -437,19 +438,25 @@ fn passes(states: &CycleStates, filters: &[usize], cx: &Cycle<'_>, node: &NodeIn
     Ok(true)
 }
 
-fn sum(states: &CycleStates, scores: &[(usize, i64)], cx: &Cycle<'_>, node: &NodeInfo) -> Result<i64, Unsuited> {
+/// The sum of weighted scores; one that is out of bounds is an error that the plain form tells.
+fn sum(states: &CycleStates, scores: &[(usize, i64)], cx: &Cycle<'_>, node: &NodeInfo) -> Result<i32, Unsuited> {
     let mut sum = 0i64;
     for &(plugin, weight) in scores {
         let score = states.get(plugin).score(cx, node).map_err(|_| Unsuited)?;
         if !(0..=MAX_NODE_SCORE).contains(&score) {
             return Err(Unsuited);
         }
-        sum = sum.saturating_add(score * weight);
+        sum = sum.saturating_add(score.saturating_mul(weight));
     }
-    Ok(sum)
+    to_small(sum)
 }
 
 /// A score before normalisation; one below 0 is an error that the plain form tells.
-fn raw(states: &CycleStates, plugin: usize, cx: &Cycle<'_>, node: &NodeInfo) -> Result<i64, Unsuited> {
-    states.get(plugin).score(cx, node).ok().filter(|score| *score >= 0).ok_or(Unsuited)
+fn raw(states: &CycleStates, plugin: usize, cx: &Cycle<'_>, node: &NodeInfo) -> Result<i32, Unsuited> {
+    to_small(states.get(plugin).score(cx, node).map_err(|_| Unsuited)?)
+}
+
+/// Scores are kept for every node of every shape, so half the bytes are worth leaving strange weights to the plain form.
+fn to_small(score: i64) -> Result<i32, Unsuited> {
+    i32::try_from(score).ok().filter(|score| *score >= 0).ok_or(Unsuited)
 }

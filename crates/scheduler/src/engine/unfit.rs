@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::Question;
 use super::board::{Board, Unsuited};
-use crate::cluster::{Change, NodeId, NodeInfo};
+use crate::cluster::{NodeId, NodeInfo};
 use crate::cycle::filter::Filters;
 use crate::cycle::fit_error::Diagnosis;
 use crate::cycle::preempt::Candidate;
@@ -83,11 +83,7 @@ impl Unfit {
                 *self = Unfit::default();
                 (0..cluster.places()).map(|place| NodeId(place as u32)).collect()
             }
-            Some(changes) => changes
-                .map(|change| match change {
-                    Change::Node(node) | Change::Pod { node, .. } => node,
-                })
-                .collect::<Vec<NodeId>>(),
+            Some(changes) => changes.map(|(change, _)| change.node()).collect::<Vec<NodeId>>(),
         };
         self.seen = end;
         self.follow_nominations(question, &mut stale);
