@@ -7,6 +7,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+use std::process::Command;
+
 use bayplan_bench::engine::{Options, run};
 use bayplan_bench::workload;
 
@@ -53,4 +55,32 @@ fn constraints_cost_a_pod_at_most_ten_plain_pods() {
     for name in ["TopologySpreading", "DefaultTopologySpreading", "PodAffinity", "PodAntiAffinity", "Mixed200"] {
         at_most(name, cost(name, 5_000, 2_000, false), plain, 10.0);
     }
+}
+
+/// Instructions that one more decision takes, with everything that is done once taken out of the account.
+fn instructions(workload: &str, nodes: usize, pods: usize) -> u64 {
+    let count = |pods: usize| -> u64 {
+        let counted = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*World*empty_queue*"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "counted", "--test-threads=1"])
+            .env("BAYPLAN_COUNTED", format!("{workload} {nodes} {pods}"))
+            .output()
+            .expect("valgrind is installed");
+        let said = String::from_utf8_lossy(&counted.stderr);
+        assert!(counted.status.success(), "{said}");
+        let figure = said.lines().find_map(|line| line.split_once("Collected : ")).expect("valgrind says how many").1;
+        figure.trim().parse().unwrap()
+    };
+    (count(2 * pods) - count(pods)) / pods as u64
+}
+
+/// What [`instructions`] counts under valgrind.
+#[test]
+#[ignore = "run by the guard of instruction counts"]
+fn counted() {
+    let Ok(asked) = std::env::var("BAYPLAN_COUNTED") else { return };
+    let [name, nodes, pods] = asked.split(' ').collect::<Vec<_>>()[..] else { panic!("{asked}") };
+    let options = Options { nodes: nodes.parse().unwrap(), pods: pods.parse().unwrap(), seed: 1, confirmations: false };
+    run(workload::find(name).unwrap(), &options, &mut |_, _, _| {}).unwrap();
 }
