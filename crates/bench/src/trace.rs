@@ -262,7 +262,7 @@ mod tests {
         let steps: Vec<(usize, bool)> = trace.steps().iter().map(|s| (s.pod, s.comes)).collect();
         assert_eq!(steps, [(1, true), (1, false), (0, true), (0, false)]);
         let pod = trace.pod(0, 1);
-        assert_eq!(pod.spec.containers[0].resources.requests[GPU_MILLI].value(), 2000);
+        assert_eq!(pod.spec.containers[0].resources.requests.get(GPU_MILLI).map(Quantity::value), Some(2000));
         let options = crate::engine::Options { nodes: 0, pods: 0, seed: 1, confirmations: false };
         let run = crate::engine::run_trace(&trace, &options, &mut |_, _, _| {}).unwrap();
         assert_eq!((run.nodes, run.pods), (2, 2));

@@ -25,6 +25,7 @@ pub mod resource_claim;
 pub mod resource_slice;
 pub mod resources;
 pub mod schema;
+pub mod sorted_map;
 pub mod status;
 pub mod storage;
 pub mod taint;

@@ -1,12 +1,12 @@
 //! Object metadata as the control loops read it: the part of `metav1.ObjectMeta` that decides something.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::sorted_map::SortedMap;
+
 /// Labels or annotations.
-pub type Map = BTreeMap<String, String>;
+pub type Map = SortedMap<String>;
 
 /// The deciding part of an object's metadata. `managedFields` and `selfLink` are never decoded.
 #[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use crate::label::key_errors;
 use crate::pod::{Container, ContainerStatus, Pod};
 use crate::quantity::{Format, Quantity};
+use crate::sorted_map::SortedMap;
 use crate::view::views;
 
 /// Quantities by resource name.
-pub type ResourceList = BTreeMap<String, Quantity>;
+pub type ResourceList = SortedMap<Quantity>;
 
 /// Processing time.
 pub const CPU: &str = "cpu";
@@ -236,7 +237,9 @@ impl RequestRules {
             _ => container.resources.requests.clone(),
         };
         for (name, quantity) in &self.defaults {
-            requests.entry(name.clone()).or_insert_with(|| quantity.clone());
+            if !requests.contains_key(name) {
+                requests.insert(name.clone(), quantity.clone());
+            }
         }
         requests
     }

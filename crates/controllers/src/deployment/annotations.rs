@@ -96,7 +96,7 @@ mod tests {
         for revision in 1..=1000 {
             remember(&mut annotations, &revision.to_string());
         }
-        let history = &annotations[REVISION_HISTORY];
+        let history = annotations.get(REVISION_HISTORY).unwrap();
         assert!(history.len() <= REVISION_HISTORY_CHARS_MAX && history.len() > REVISION_HISTORY_CHARS_MAX - 5);
         assert!(history.ends_with(",999,1000") && !history.starts_with("1,"));
     }

@@ -12,13 +12,21 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::meta::Map;
 use crate::quoted::Quoted;
+use crate::sorted_map::SortedMap;
 pub use requirement::{Operator, Requirement, RequirementError};
 
 /// Anything labels can be looked up in.
 pub trait Labels {
     /// The value of a label, if it is set.
     fn get(&self, key: &str) -> Option<&str>;
+}
+
+impl<V: AsRef<str>> Labels for SortedMap<V> {
+    fn get(&self, key: &str) -> Option<&str> {
+        SortedMap::get(self, key).map(AsRef::as_ref)
+    }
 }
 
 impl<K: Borrow<str> + Ord, V: AsRef<str>> Labels for BTreeMap<K, V> {
@@ -141,8 +149,8 @@ impl fmt::Display for Selector {
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
     /// Labels that must have exactly these values.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_default")]
-    pub match_labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Map::is_empty", deserialize_with = "null_is_default")]
+    pub match_labels: Map,
     /// Further requirements.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_default")]
     pub match_expressions: Vec<LabelSelectorRequirement>,

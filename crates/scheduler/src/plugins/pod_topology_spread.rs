@@ -188,10 +188,11 @@ impl State {
             return;
         }
         for (constraint, counts) in self.hard.iter().zip(&mut self.counts) {
-            if constraint.selector.matches(&other.metadata.labels)
+            if let Some(domain) = labels.get(&constraint.key)
+                && constraint.selector.matches(&other.metadata.labels)
                 && constraint.includes(pod, &self.required, node.node())
             {
-                *counts.entry(labels[&constraint.key].clone()).or_default() += by;
+                *counts.entry(domain.clone()).or_default() += by;
             }
         }
     }
@@ -287,8 +288,10 @@ impl Plugin for PodTopologySpread {
                 continue;
             }
             for (constraint, counts) in state.hard.iter().zip(&mut state.counts) {
-                if constraint.includes(cx.pod, &state.required, node.node()) {
-                    *counts.entry(labels[&constraint.key].clone()).or_default() += constraint.matching(cx.pod, node);
+                if let Some(domain) = labels.get(&constraint.key)
+                    && constraint.includes(cx.pod, &state.required, node.node())
+                {
+                    *counts.entry(domain.clone()).or_default() += constraint.matching(cx.pod, node);
                 }
             }
         }

@@ -84,7 +84,7 @@ fn of_pod(cluster: &Cluster, pod: &Pod) -> Result<Vec<Requirement>, Status> {
 }
 
 fn satisfied((label, allowed): &Requirement, labels: &Map) -> bool {
-    let value = labels.get(*label).or_else(|| labels.get(stable(label)));
+    let value = labels.get(label).or_else(|| labels.get(stable(label)));
     value.is_some_and(|value| allowed.contains(value))
 }
 
@@ -145,7 +145,7 @@ impl Plugin for VolumeZone {
     fn filter(&self, _cx: &Cycle<'_>, state: &Self::State, node: &NodeInfo) -> Status {
         let labels = &node.node().metadata.labels;
         // A node without any such label is in a cluster of one zone.
-        if LABELS.iter().any(|label| labels.contains_key(*label)) && !state.iter().all(|r| satisfied(r, labels)) {
+        if LABELS.iter().any(|label| labels.contains_key(label)) && !state.iter().all(|r| satisfied(r, labels)) {
             return Status::unresolvable("node(s) had no available volume zone");
         }
         Status::SUCCESS
