@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bayplan_model::node::Node;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cluster::NodeId;
 use crate::framework::{Scope, Tally};
@@ -12,13 +12,11 @@ use crate::framework::{Scope, Tally};
 pub(super) const ABSENT: i64 = i64::MIN;
 const NOWHERE: u32 = u32::MAX;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Domain {
     count: i64,
     /// Nodes whose pods count.
     nodes: u32,
-    /// All nodes of the domain; only kept where they move together.
-    members: Vec<NodeId>,
 }
 
 /// What of a node is accounted for.
@@ -46,6 +44,8 @@ pub(super) struct Counts {
     seats: Vec<Seat>,
     names: FxHashMap<Arc<str>, u32>,
     domains: Vec<Domain>,
+    /// All nodes of each domain; only kept where they move together.
+    members: Vec<Vec<NodeId>>,
     /// Domains with nodes whose pods count.
     inhabited: usize,
     /// Domains whose count is not 0.
@@ -61,21 +61,24 @@ const LARGE_DOMAIN: usize = 8;
 
 impl Counts {
     /// Counts of nothing; `labels` are the values of the scope's label over all nodes.
-    pub(super) fn new<'a>(scope: &Scope, nodes: usize, labels: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn new<'a>(scope: &Scope, nodes: usize, mut labels: impl Iterator<Item = &'a str>) -> Self {
         let by_value = match scope {
             Scope::Node { .. } => true,
             Scope::Domain { distinct: true, .. } => false,
             Scope::Domain { .. } => {
-                let domains: rustc_hash::FxHashSet<&str> = labels.collect();
-                domains.len() * LARGE_DOMAIN > nodes
+                let mut domains = FxHashSet::default();
+                labels.any(|label| domains.insert(label) && domains.len() * LARGE_DOMAIN > nodes)
             }
         };
+        // With many nodes, growing step by step would cost more than all of the counting.
+        let own_domains = if matches!(scope, Scope::Node { .. }) { nodes } else { 0 };
         Counts {
             scope: scope.clone(),
             by_value,
-            seats: Vec::new(),
+            seats: Vec::with_capacity(nodes),
             names: FxHashMap::default(),
-            domains: Vec::new(),
+            domains: Vec::with_capacity(own_domains),
+            members: Vec::new(),
             inhabited: 0,
             nonzero: 0,
             lowest: 0,
@@ -128,13 +131,14 @@ impl Counts {
                 self.shift(before.domain, -before.load, stale);
             }
             if keeps_members {
-                self.domains[before.domain as usize].members.retain(|member| *member != node);
+                self.members[before.domain as usize].retain(|member| *member != node);
             }
         }
         *self.seat(node) = Seat { domain, included, load: before.load };
         if domain != NOWHERE {
             if keeps_members {
-                self.domains[domain as usize].members.push(node);
+                self.members.resize_with(self.domains.len(), Vec::new);
+                self.members[domain as usize].push(node);
             }
             if included {
                 self.shift(domain, before.load, stale);
@@ -202,7 +206,7 @@ impl Counts {
         if self.by_value {
             match self.scope {
                 Scope::Node { .. } => stale(NodeId(domain)),
-                Scope::Domain { .. } => entry.members.iter().for_each(|member| stale(*member)),
+                Scope::Domain { .. } => self.members[domain as usize].iter().for_each(|member| stale(*member)),
             }
         }
     }
