@@ -2,6 +2,8 @@
 //!
 //! `BAYPLAN_HISTORIES` sets the number of histories; the long form has 10,000.
 
+mod stock;
+
 use std::sync::Arc;
 
 use bayplan_model::pod::Pod;
@@ -55,6 +57,8 @@ struct History {
     fast: usize,
     compared: usize,
     unfit: usize,
+    /// Answers with nodes for pods that use volumes or devices.
+    equipped: usize,
 }
 
 impl History {
@@ -76,10 +80,14 @@ impl History {
             fast: 0,
             compared: 0,
             unfit: 0,
+            equipped: 0,
         };
         for namespace in NAMESPACES {
             history.upsert(json!({"apiVersion": "v1", "kind": "Namespace",
                 "metadata": {"name": namespace, "labels": {"kind": namespace}}}));
+        }
+        for object in stock::basics(&mut history.luck) {
+            history.upsert(object);
         }
         for _ in 0..6 {
             history.add_node();
@@ -119,7 +127,7 @@ impl History {
         }
         let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": name, "resourceVersion": version, "labels": labels},
+            "metadata": {"name": name.clone(), "resourceVersion": version, "labels": labels},
             "spec": {"taints": []},
             "status": {"allocatable": {
                 "cpu": (2 + self.luck.below(6)).to_string(), "memory": format!("{}Gi", 4 + self.luck.below(8)),
@@ -129,6 +137,9 @@ impl History {
         self.vary(&mut node);
         self.nodes.push(node.clone());
         self.upsert(node);
+        for object in stock::of_node(&name, &mut self.luck) {
+            self.upsert(object);
+        }
     }
 
     fn vary(&mut self, node: &mut Value) {
@@ -158,7 +169,7 @@ impl History {
 
     /// One thing that may happen to a cluster.
     fn step(&mut self) {
-        match self.luck.below(16) {
+        match self.luck.below(18) {
             0 => self.add_node(),
             1 if self.nodes.len() > 2 => {
                 let node = self.nodes.swap_remove(self.luck.below(self.nodes.len()));
@@ -208,6 +219,12 @@ impl History {
                 let kind = self.luck.pick(&NAMESPACES);
                 self.upsert(json!({"apiVersion": "v1", "kind": "Namespace",
                     "metadata": {"name": name, "resourceVersion": version, "labels": {"kind": kind}}}));
+            }
+            11 | 12 if !self.nodes.is_empty() => {
+                let names: Vec<&str> = self.nodes.iter().filter_map(|node| node["metadata"]["name"].as_str()).collect();
+                let (mut object, gone) = stock::change(&names, &mut self.luck);
+                object["metadata"]["resourceVersion"] = self.version().into();
+                if gone { self.delete(&object) } else { self.upsert(object) }
             }
             _ => self.schedule(),
         }
@@ -293,6 +310,7 @@ impl History {
                 continue;
             }
             if found.feasible.len() > 1 {
+                self.equipped += usize::from(stock::is_equipped(&json["spec"]));
                 let scores = attempt.score(&found.feasible).expect("scores");
                 let mut plain: Vec<_> = scores.nodes.iter().cloned().zip(scores.totals.iter().copied()).collect();
                 plain.sort();
@@ -399,13 +417,14 @@ fn template(luck: &mut Luck) -> Value {
         }
     }
     spec["affinity"] = affinity;
+    stock::equip(spec, luck);
     pod
 }
 
 #[test]
 fn the_fast_engine_and_the_plain_cycle_agree_at_every_step_of_random_histories() {
     let histories = std::env::var("BAYPLAN_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(HISTORIES);
-    let (mut fast, mut compared, mut unfit) = (0, 0, 0);
+    let (mut fast, mut compared, mut unfit, mut equipped) = (0, 0, 0, 0);
     for seed in 0..histories {
         let mut history = History::new(seed);
         for step in 0..STEPS {
@@ -417,7 +436,9 @@ fn the_fast_engine_and_the_plain_cycle_agree_at_every_step_of_random_histories()
         fast += history.fast;
         compared += history.compared;
         unfit += history.unfit;
+        equipped += history.equipped;
     }
     assert!(unfit > histories as usize, "the engine said why not only {unfit} times");
+    assert!(equipped > 10 * histories as usize, "only {equipped} pods with volumes or devices found nodes");
     assert!(fast * 10 > compared * 8, "the engine answered only {fast} of {compared} questions");
 }
