@@ -80,6 +80,11 @@ impl Judge for Profiles<'_> {
         registrations.is_some_and(|(_, list)| list.iter().any(|r| r.event.covers(event)))
     }
 
+    fn waits_for_activation(&self, pod: &PodInfo, plugin: PluginName) -> bool {
+        let registrations = self.of(pod).and_then(|profile| profile.registrations(plugin));
+        registrations.is_some_and(|(plugin, _)| plugin.gate_waits_for_activation())
+    }
+
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         self.profiles.first().is_some_and(|profile| profile.queue_sort().less(a, b))
     }

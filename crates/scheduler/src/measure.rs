@@ -431,10 +431,17 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     pub(crate) fn count(&mut self, queue: Queued, cause: Cause) {
+        self.count_many(queue, cause, 1);
+    }
+
+    pub(crate) fn count_many(&mut self, queue: Queued, cause: Cause, pods: u64) {
+        if pods == 0 {
+            return;
+        }
         let family = &self.family;
         let queue_label = Queued::LABELS[queue as usize];
         let fresh = || family.get(&[queue_label, &cause.label()]);
-        self.known.entry((cause, queue as usize)).or_insert_with(fresh).inc();
+        self.known.entry((cause, queue as usize)).or_insert_with(fresh).add(pods);
     }
 }
 

@@ -56,6 +56,11 @@ impl AnyPlugin {
         self.0.pre_enqueue(cx).by(self.name())
     }
 
+    /// Asks whether pods it holds back are held back until they are activated.
+    pub fn gate_waits_for_activation(&self) -> bool {
+        self.0.gate_waits_for_activation()
+    }
+
     /// Asks which pod goes first.
     pub fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         self.0.less(a, b)
@@ -84,6 +89,7 @@ trait Hosted: Send + Sync {
     fn events(&self) -> Vec<Registration>;
     fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String>;
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status;
+    fn gate_waits_for_activation(&self) -> bool;
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
     fn hint_reads_shape(&self, event: &ClusterEvent) -> bool;
     fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey>;
@@ -113,6 +119,9 @@ impl<P: Plugin> Hosted for Host<P> {
     }
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
         self.0.pre_enqueue(cx)
+    }
+    fn gate_waits_for_activation(&self) -> bool {
+        self.0.gate_waits_for_activation()
     }
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         self.0.less(a, b)

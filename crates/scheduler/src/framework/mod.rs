@@ -375,6 +375,12 @@ pub trait Plugin: Send + Sync + 'static {
         Status::SUCCESS
     }
 
+    /// Whether a pod that [`Plugin::pre_enqueue`] holds back is held back until it is activated, whatever happens
+    /// meanwhile. Such pods are not asked for one by one at every event.
+    fn gate_waits_for_activation(&self) -> bool {
+        false
+    }
+
     /// Whether `a` is placed before `b`.
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         false

@@ -100,6 +100,10 @@ impl Plugin for DefaultPreemption {
         Status::SUCCESS
     }
 
+    fn gate_waits_for_activation(&self) -> bool {
+        true
+    }
+
     fn post_filter(&self, cx: &PostFilterContext<'_>, _state: &mut ()) -> PostFilter {
         if let Some(reason) = ineligible(cx) {
             return Status::unschedulable(format!("preemption: {reason}")).into();

@@ -1,6 +1,7 @@
 //! The queue against a plain one, which looks at every pod for everything, on random histories.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bayplan_model::node::Node;
 use serde_json::json;
@@ -21,16 +22,18 @@ impl Dice {
 }
 
 /// `Shape` hears of nodes and looks at labels; `Own` hears of pods and looks whether it is the one; `Each` hears of
-/// deleted nodes and looks at the pod's name; `Gate` holds pods with gates back and hears of their removal.
+/// deleted nodes and looks at the pod's name; `Gate` holds pods with gates back and hears of their removal; `Held` holds
+/// pods back that are named to it, and hears of other pods.
 struct Plugins {
     /// False makes the queue ask for each pod, and sort by looking at pods.
     fast: bool,
+    held: RefCell<BTreeSet<String>>,
 }
 
 fn hears(plugin: PluginName, event: &ClusterEvent) -> bool {
     match plugin {
         "Shape" => event.resource == EventResource::Node && event.action == action::ADD,
-        "Own" => event.resource == EventResource::AssignedPod,
+        "Own" | "Held" => event.resource == EventResource::AssignedPod,
         "Each" => event.resource == EventResource::Node && event.action == action::DELETE,
         _ => event.action == action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED || event.action == action::ADD,
     }
@@ -43,12 +46,16 @@ fn wants(plugin: PluginName, pod: &PodInfo, happening: &Happening) -> bool {
             other.metadata.uid == pod.metadata.uid || other.metadata.labels == pod.metadata.labels
         }
         ("Each", _, _) => pod.metadata.name.ends_with('1'),
+        ("Held", _, _) => false,
         _ => true,
     }
 }
 
 impl Judge for Plugins {
     fn pre_enqueue(&self, pod: &PodInfo, _first: Option<PluginName>) -> Status {
+        if self.held.borrow().contains(pod.uid()) {
+            return Status::unresolvable("held").by("Held");
+        }
         match pod.spec.scheduling_gates.is_empty() {
             true => Status::SUCCESS,
             false => Status::unresolvable("gated").by("Gate"),
@@ -76,6 +83,9 @@ impl Judge for Plugins {
     }
     fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
         self.fast.then(|| SortKey::new(pod.info.priority(), pod.timestamp, pod.sequence()))
+    }
+    fn waits_for_activation(&self, _pod: &PodInfo, plugin: PluginName) -> bool {
+        self.fast && plugin == "Held"
     }
     fn asks(&self, pod: &QueuedPod, event: &ClusterEvent) -> Asks {
         if !self.fast {
@@ -300,7 +310,7 @@ fn happening(dice: &mut Dice, known: &BTreeMap<&str, Arc<PodInfo>>) -> Happening
 /// One history of a few hundred steps, both queues side by side.
 fn history(seed: u64, fast: bool) {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let judge = Plugins { fast };
+    let judge = Plugins { fast, held: RefCell::default() };
     let backoff = Backoff { initial: SignedDuration::from_secs(1), max: SignedDuration::from_secs(10) };
     let mut queue = Queue::new(backoff);
     let mut plain = Plain {
@@ -340,6 +350,9 @@ fn history(seed: u64, fast: bool) {
                 let at = dice.roll(flying.len());
                 let rejected = dice.roll(8);
                 let (mut a, mut b) = flying.swap_remove(at);
+                if dice.roll(3) == 0 {
+                    judge.held.borrow_mut().insert(a.info.uid().to_owned());
+                }
                 for pod in [&mut a, &mut b] {
                     let plugins: &[&[PluginName]] = &[&[], &["Shape"], &["Own"], &["Each"], &["Shape", "Own"]];
                     pod.unschedulable_plugins = plugins.get(rejected).unwrap_or(&plugins[1]).iter().copied().collect();
@@ -360,12 +373,19 @@ fn history(seed: u64, fast: bool) {
                 queue.move_all(&happening, &|pod| pod.priority() <= priority, now, &judge);
                 plain.move_all(&happening, &|pod| pod.priority() <= priority, now, &judge);
             }
-            10 => match dice.roll(3) {
+            10 => match dice.roll(4) {
                 0 => {
                     queue.activate(&[uid.to_owned()], now, &judge);
                     plain.activate(uid, now, &judge);
                 }
                 1 => {
+                    judge.held.borrow_mut().remove(uid);
+                    if plain.place(uid) == Some(Place::Gated) {
+                        queue.activate(&[uid.to_owned()], now, &judge);
+                        plain.activate(uid, now, &judge);
+                    }
+                }
+                2 => {
                     known.remove(uid);
                     queue.delete(uid, &judge);
                     plain.pods.remove(uid);

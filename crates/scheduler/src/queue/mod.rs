@@ -119,6 +119,11 @@ pub trait Judge {
         let _ = pod;
         None
     }
+    /// Whether this plugin's gate stays shut for a pod until the pod is activated, whatever happens meanwhile.
+    fn waits_for_activation(&self, pod: &PodInfo, plugin: PluginName) -> bool {
+        let _ = (pod, plugin);
+        false
+    }
     /// Whose answer [`Judge::requeue`] needs for pods that the same plugins rejected as this one.
     fn asks(&self, pod: &QueuedPod, event: &ClusterEvent) -> Asks {
         let _ = (pod, event);
@@ -432,7 +437,8 @@ impl Queue {
         heap.push(slot, expiry, &mut self.slots, judge);
     }
 
-    /// Something happened that may let rejected pods fit.
+    /// Something happened that may let rejected pods fit, for those pods that `may` hear of it. Of pods of one shape all may
+    /// or none, but for the pod that it happened to.
     pub fn move_all(
         &mut self,
         happening: &Happening,
@@ -444,7 +450,12 @@ impl Queue {
             return;
         }
         if self.waiting.len() > 0 {
-            for (slot, requeue) in self.waiting.woken(happening, may, &self.slots, judge) {
+            let (woken, held) = self.waiting.woken(happening, may, &self.slots, judge);
+            if let Some(incoming) = &mut self.incoming {
+                // As upstream counts them, though they never left.
+                incoming.count_many(Queued::Unschedulable, Cause::Event(happening.event), held as u64);
+            }
+            for (slot, requeue) in woken {
                 let pod = self.waiting.remove(slot, &mut self.slots);
                 self.requeue(slot, pod, requeue, Cause::Event(happening.event), now, judge);
             }

@@ -149,23 +149,26 @@ impl Waiting {
         self.free.push(at);
     }
 
-    /// The pods an event brings back, of those that may be.
+    /// The pods an event brings back, of those that may be: pods of one shape all or none, but for the one the event is
+    /// about. Pods of which it is known that their gate stays shut are only counted.
     pub(super) fn woken(
         &self,
         happening: &Happening,
         may: &dyn Fn(&PodInfo) -> bool,
         slots: &Slots,
         judge: &dyn Judge,
-    ) -> Vec<(Slot, Requeue)> {
+    ) -> (Vec<(Slot, Requeue)>, usize) {
         let own = own_slot(happening, slots);
         let ask = |slot: Slot| verdict(slots.pod(slot), happening, judge);
-        let mut woken = Vec::new();
+        let (mut woken, mut held) = (Vec::new(), 0);
         for class in &self.classes {
             let Some(first) = class.groups.first() else { continue };
-            let asks = class_asks(slots.pod(self.groups[*first as usize].pods[0]), happening, judge);
+            let first = slots.pod(self.groups[*first as usize].pods[0]);
+            let asks = class_asks(first, happening, judge);
             if asks == Asks::Nobody {
                 continue;
             }
+            let shut = first.gating_plugin.is_some_and(|gating| judge.waits_for_activation(&first.info, gating));
             for group in &class.groups {
                 let pods = &self.groups[*group as usize].pods;
                 if asks == Asks::Pod {
@@ -176,14 +179,19 @@ impl Waiting {
                 let own = own.filter(|own| slots.stands[*own as usize].group == *group);
                 woken.extend(own.map(|own| (own, ask(own))));
                 let likes = || pods.iter().copied().filter(|slot| Some(*slot) != own);
-                let shared = likes().next().map_or(Requeue::Skip, ask);
-                if shared != Requeue::Skip {
-                    woken.extend(likes().map(|slot| (slot, shared)));
+                let Some(like) = likes().next() else { continue };
+                let shared = ask(like);
+                if shared == Requeue::Skip || !may(&slots.pod(like).info) {
+                    continue;
+                }
+                match shut {
+                    true => held += pods.len() - usize::from(own.is_some()),
+                    false => woken.extend(likes().map(|slot| (slot, shared))),
                 }
             }
         }
         woken.retain(|(slot, requeue)| *requeue != Requeue::Skip && may(&slots.pod(*slot).info));
-        woken
+        (woken, held)
     }
 }
 
