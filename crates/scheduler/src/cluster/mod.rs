@@ -50,6 +50,8 @@ pub enum Error {
 struct Placed {
     info: Arc<PodInfo>,
     node: NodeId,
+    /// Its place among the node's pods, of which there may be too many to search.
+    at: u32,
     kin: KinId,
     assumed: bool,
 }
@@ -314,7 +316,8 @@ impl Cluster {
         {
             placed.assumed = false;
             placed.info = pod.clone();
-            self.slot_mut(node).replace_pod(pod);
+            let at = placed.at as usize;
+            self.slot_mut(node).replace_pod_at(at, pod);
             return;
         }
         self.displace(pod.uid());
@@ -329,16 +332,19 @@ impl Cluster {
     }
 
     fn place(&mut self, info: Arc<PodInfo>, node: NodeId, assumed: bool) {
+        let at = self.slot(node).pods().len() as u32;
         self.slot_mut(node).add_pod(info.clone());
         let kin = self.kinships.join(&info, node);
         self.note(Change::Pod { node, kin, by: 1 });
-        self.placed.insert(info.uid().to_owned(), Placed { info, node, kin, assumed });
+        self.placed.insert(info.uid().to_owned(), Placed { info, node, at, kin, assumed });
     }
 
     fn displace(&mut self, uid: &str) {
-        if let Some(Placed { node, kin, .. }) = self.placed.remove(uid) {
-            let was_there = self.slot_mut(node).remove_pod(uid);
-            debug_assert!(was_there, "every placed pod is on its node");
+        if let Some(Placed { node, at, kin, .. }) = self.placed.remove(uid) {
+            let moved = self.slot_mut(node).remove_pod_at(at as usize).cloned();
+            if let Some(placed) = moved.and_then(|moved| self.placed.get_mut(moved.uid())) {
+                placed.at = at;
+            }
             self.kinships.leave(kin, node);
             self.note(Change::Pod { node, kin, by: -1 });
             self.release(node);

@@ -115,19 +115,23 @@ impl NodeInfo {
     /// Takes a pod off the node; false when it is not there.
     pub fn remove_pod(&mut self, uid: &str) -> bool {
         let Some(at) = self.pods.iter().position(|p| p.uid() == uid) else { return false };
+        self.remove_pod_at(at);
+        true
+    }
+
+    /// Takes the pod at a place in [`NodeInfo::pods`] off the node; another pod may stand there then.
+    pub(super) fn remove_pod_at(&mut self, at: usize) -> Option<&Arc<PodInfo>> {
         let pod = self.pods.swap_remove(at);
         self.account(&pod, false);
         for port in pod.host_ports() {
             self.used_ports.remove(port);
         }
-        true
+        self.pods.get(at)
     }
 
     /// Takes over a new version of a pod that takes the same of the node.
-    pub(super) fn replace_pod(&mut self, pod: Arc<PodInfo>) {
-        if let Some(own) = self.pods.iter_mut().find(|own| own.uid() == pod.uid()) {
-            *own = pod;
-        }
+    pub(super) fn replace_pod_at(&mut self, at: usize, pod: Arc<PodInfo>) {
+        self.pods[at] = pod;
     }
 
     fn account(&mut self, pod: &PodInfo, comes: bool) {
