@@ -1,4 +1,4 @@
-//! The fast engine and the plain cycle on random histories: same feasible nodes, same scores, at every step.
+//! The fast engine and the plain cycle on random histories: same feasible nodes, same scores, same victims, at every step.
 //!
 //! `BAYPLAN_HISTORIES` sets the number of histories; the long form has 10,000.
 
@@ -52,10 +52,13 @@ struct History {
     templates: Vec<Value>,
     nodes: Vec<Value>,
     pods: Vec<Value>,
+    /// Pods that wait behind a gate and are nominated to a node, there or not.
+    nominated: Vec<Value>,
     made: usize,
     now: Timestamp,
     fast: usize,
     compared: usize,
+    heeded: usize,
     unfit: usize,
     /// Answers with nodes for pods that use volumes or devices.
     equipped: usize,
@@ -75,10 +78,12 @@ impl History {
             templates,
             nodes: Vec::new(),
             pods: Vec::new(),
+            nominated: Vec::new(),
             made: 0,
             now: Timestamp::UNIX_EPOCH,
             fast: 0,
             compared: 0,
+            heeded: 0,
             unfit: 0,
             equipped: 0,
         };
@@ -169,7 +174,7 @@ impl History {
 
     /// One thing that may happen to a cluster.
     fn step(&mut self) {
-        match self.luck.below(18) {
+        match self.luck.below(21) {
             0 => self.add_node(),
             1 if self.nodes.len() > 2 => {
                 let node = self.nodes.swap_remove(self.luck.below(self.nodes.len()));
@@ -185,6 +190,9 @@ impl History {
             }
             4..=6 if !self.nodes.is_empty() => {
                 let mut pod = self.pod();
+                if self.luck.one_in(2) {
+                    pod["status"]["startTime"] = format!("1970-01-01T00:0{}:00Z", self.luck.below(3)).into();
+                }
                 pod["spec"]["nodeName"] = self.nodes[self.luck.below(self.nodes.len())]["metadata"]["name"].clone();
                 self.pods.push(pod.clone());
                 self.upsert(pod);
@@ -226,7 +234,47 @@ impl History {
                 object["metadata"]["resourceVersion"] = self.version().into();
                 if gone { self.delete(&object) } else { self.upsert(object) }
             }
+            13 | 14 => self.nominate(),
+            15 => {
+                let version = self.version();
+                let (app, namespace) = (self.luck.pick(&APPS), self.luck.pick(&NAMESPACES));
+                let allowed = self.luck.below(3);
+                self.upsert(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {
+                    "name": app, "namespace": namespace, "resourceVersion": version},
+                    "spec": {"selector": {"matchLabels": {"app": app}}},
+                    "status": {"disruptionsAllowed": allowed}}));
+            }
             _ => self.schedule(),
+        }
+    }
+
+    /// A nomination comes, goes, or becomes another one.
+    fn nominate(&mut self) {
+        let node = match self.luck.below(6) {
+            0 => "nowhere".into(),
+            _ => self.nodes[self.luck.below(self.nodes.len())]["metadata"]["name"].clone(),
+        };
+        let known = self.luck.below(self.nominated.len().max(1));
+        match self.luck.below(4) {
+            0 if !self.nominated.is_empty() => {
+                let pod = self.nominated.swap_remove(known);
+                self.delete(&pod);
+            }
+            1 if !self.nominated.is_empty() => {
+                let version = self.version();
+                let pod = &mut self.nominated[known];
+                pod["metadata"]["resourceVersion"] = version.into();
+                pod["status"]["nominatedNodeName"] = node;
+                let pod = pod.clone();
+                self.upsert(pod);
+            }
+            _ => {
+                let mut pod = self.pod();
+                pod["spec"]["schedulingGates"] = json!([{"name": "wait"}]);
+                pod["status"]["nominatedNodeName"] = node;
+                self.nominated.push(pod.clone());
+                self.upsert(pod);
+            }
         }
     }
 
@@ -276,15 +324,23 @@ impl History {
             let mut json = template;
             json["metadata"]["name"] = "asked".into();
             json["metadata"]["uid"] = "asked".into();
+            if !self.nominated.is_empty() && self.luck.one_in(3) {
+                // A pod is not in its own way.
+                let at = self.luck.below(self.nominated.len());
+                json["metadata"]["uid"] = self.nominated[at]["metadata"]["uid"].clone();
+            }
             let Object::Pod(pod) = Self::decode(&json) else { unreachable!("templates are pods") };
             let pod = PodInfo::new(pod);
             let (cluster, nominator) = (self.scheduler.cluster(), &self.scheduler.queue().nominator);
             let profile = self.scheduler.profile("default-scheduler").expect("the profile is there");
             let question = Question { profile, cluster, nominator, pod: &pod, now: self.now };
             let fast = self.engine.scores(question);
-            self.compared += 1;
+            // Where pods are nominated, those that count by domain are left to the plain cycle.
+            let alone = self.nominated.is_empty();
+            self.compared += usize::from(alone);
             let Some(fast) = fast else { continue };
-            self.fast += 1;
+            self.fast += usize::from(alone);
+            self.heeded += usize::from(!alone);
             let mut attempt = Attempt::new(profile, cluster, nominator, &pod, self.now);
             let found = attempt.find(Search::ALL);
             let found = found.unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
@@ -424,7 +480,7 @@ fn template(luck: &mut Luck) -> Value {
 #[test]
 fn the_fast_engine_and_the_plain_cycle_agree_at_every_step_of_random_histories() {
     let histories = std::env::var("BAYPLAN_HISTORIES").ok().and_then(|n| n.parse().ok()).unwrap_or(HISTORIES);
-    let (mut fast, mut compared, mut unfit, mut equipped) = (0, 0, 0, 0);
+    let (mut fast, mut compared, mut heeded, mut unfit, mut equipped) = (0, 0, 0, 0, 0);
     for seed in 0..histories {
         let mut history = History::new(seed);
         for step in 0..STEPS {
@@ -435,10 +491,12 @@ fn the_fast_engine_and_the_plain_cycle_agree_at_every_step_of_random_histories()
         }
         fast += history.fast;
         compared += history.compared;
+        heeded += history.heeded;
         unfit += history.unfit;
         equipped += history.equipped;
     }
     assert!(unfit > histories as usize, "the engine said why not only {unfit} times");
     assert!(equipped > 10 * histories as usize, "only {equipped} pods with volumes or devices found nodes");
+    assert!(heeded > 10 * histories as usize, "the engine heeded nominations only {heeded} times");
     assert!(fast * 10 > compared * 8, "the engine answered only {fast} of {compared} questions");
 }

@@ -29,43 +29,72 @@ impl Change {
     }
 }
 
-/// The latest changes. Whoever is further behind than it reaches must start anew.
+/// The latest of what happened. Whoever is further behind than it reaches must start anew.
+#[derive(Clone, Debug)]
+pub(crate) struct Log<T> {
+    /// The number of entries that were dropped.
+    dropped: u64,
+    entries: VecDeque<T>,
+}
+
+/// How many entries are kept at least; with fewer, a reader that pauses shortly would start anew.
+const KEPT_MIN: usize = 1 << 12;
+
+impl<T> Default for Log<T> {
+    fn default() -> Self {
+        Log { dropped: 0, entries: VecDeque::new() }
+    }
+}
+
+impl<T> Log<T> {
+    /// Notes an entry. More of them than things they are about are not worth keeping: starting anew is then no dearer.
+    pub(crate) fn push(&mut self, entry: T, things: usize) {
+        if self.entries.len() >= things.max(KEPT_MIN) {
+            self.entries.pop_front();
+            self.dropped += 1;
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// The position after the latest entry.
+    pub(crate) fn end(&self) -> u64 {
+        self.dropped + self.entries.len() as u64
+    }
+
+    /// The entries since a position; none when some of them were dropped.
+    pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = &T>> {
+        let from = position.checked_sub(self.dropped)?;
+        Some(self.entries.range(usize::try_from(from).ok()?..))
+    }
+}
+
+/// The latest changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
-    /// The number of changes that were dropped.
-    dropped: u64,
-    entries: VecDeque<Change>,
+    log: Log<Change>,
     /// By node: the position of its latest change.
     latest: Vec<u64>,
 }
 
-/// How many changes are kept at least; with fewer, a reader that pauses shortly would start anew.
-const KEPT_MIN: usize = 1 << 12;
-
 impl Changes {
-    /// Notes a change. More changes than nodes are not worth keeping: starting anew is then no dearer.
+    /// Notes a change.
     pub(super) fn push(&mut self, change: Change, nodes: usize) {
-        if self.entries.len() >= nodes.max(KEPT_MIN) {
-            self.entries.pop_front();
-            self.dropped += 1;
-        }
         let node = change.node().0 as usize;
         if self.latest.len() <= node {
             self.latest.resize(node + 1, 0);
         }
         self.latest[node] = self.end();
-        self.entries.push_back(change);
+        self.log.push(change, nodes);
     }
 
     /// The position after the latest change.
     pub(crate) fn end(&self) -> u64 {
-        self.dropped + self.entries.len() as u64
+        self.log.end()
     }
 
     /// The changes since a position, and whether each is its node's latest; none when some of them were dropped.
     pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = (Change, bool)>> {
-        let from = position.checked_sub(self.dropped)?;
-        let changes = self.entries.range(usize::try_from(from).ok()?..);
+        let changes = self.log.since(position)?;
         let is_latest = |(at, change): (u64, &Change)| (*change, self.latest[change.node().0 as usize] == at);
         Some((position..).zip(changes).map(is_latest))
     }

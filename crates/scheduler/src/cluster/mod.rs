@@ -21,7 +21,7 @@ use bayplan_model::meta::Map;
 use bayplan_model::node::Node;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub(crate) use changes::{Change, Changes};
+pub(crate) use changes::{Change, Changes, Log};
 pub use claims::{ClaimKey, DEVICE_CLASS_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION};
 pub use node_info::{HostPorts, NodeId, NodeInfo};
 use node_tree::NodeTree;

@@ -281,6 +281,7 @@ impl<'a> Filters<'a> {
         let nominated: Vec<&Arc<PodInfo>> = self
             .nominator
             .on_node(&node.name)
+            .iter()
             .filter(|other| other.priority() >= pod.priority() && other.uid() != pod.uid())
             .collect();
         if !nominated.is_empty() {

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::buckets::{BucketId, Buckets};
 use super::counts::Counts;
+use super::expected::Expected;
 use super::plan::{Part, Plan};
 use super::unfit::Unfit;
 use crate::cluster::{Change, Cluster, KinId, NodeId, NodeInfo, PodInfo};
@@ -42,6 +43,10 @@ pub(super) struct Board {
     stale: Vec<NodeId>,
     /// The nodes there were when it was decided how domains are told apart.
     built_for: usize,
+    /// Nodes that are out of the choice whether they fit or not.
+    hidden: FxHashSet<NodeId>,
+    /// Where nominated pods are in the way.
+    pub(super) expected: Expected,
     /// Why pods of this shape fit nowhere, if that was ever asked.
     pub(super) unfit: Option<Box<Unfit>>,
 }
@@ -77,6 +82,8 @@ impl Board {
             touched: Vec::new(),
             stale: Vec::new(),
             built_for: cluster.node_count(),
+            hidden: FxHashSet::default(),
+            expected: Expected::default(),
             unfit: None,
         };
         for (at, skip) in board.states.skip_filter.iter_mut().enumerate() {
@@ -159,7 +166,7 @@ impl Board {
             self.judge_node(cx, node)?;
         }
         let mut stale = std::mem::take(&mut self.stale);
-        stale.drain(..).for_each(|node| self.show(node));
+        stale.drain(..).for_each(|node| self.resort(node));
         self.stale = stale;
         self.seen = end;
         self.forget_kins(cluster);
@@ -269,15 +276,25 @@ impl Board {
         self.key.extend(self.raw[at * width..(at + 1) * width].iter().copied().map(i64::from));
         self.key.extend(self.counts.iter().map(|counts| counts.component(node)));
         self.buckets.put(node, &self.key, score);
+        if self.hidden.contains(&node) {
+            self.buckets.hide(node);
+        }
     }
 
     /// Takes a node out of the choice until [`Board::show`].
     pub(super) fn hide(&mut self, node: NodeId) {
+        self.hidden.insert(node);
         self.buckets.hide(node);
     }
 
-    /// Takes a node into the choice again, or where it belongs by now.
+    /// Takes a node into the choice again.
     pub(super) fn show(&mut self, node: NodeId) {
+        self.hidden.remove(&node);
+        self.resort(node);
+    }
+
+    /// Puts a node where it belongs by now, if it fits.
+    fn resort(&mut self, node: NodeId) {
         if let Some(score) = self.buckets.score(node) {
             self.sort(node, score);
         }

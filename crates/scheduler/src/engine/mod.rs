@@ -16,7 +16,9 @@
 mod board;
 mod buckets;
 mod counts;
+mod expected;
 mod plan;
+mod stale;
 mod unfit;
 
 use std::sync::Arc;
@@ -98,19 +100,17 @@ impl Engine {
         let survey = Survey::of(profile, &cx)?;
         let late = Late::prepare(&question, &survey.late)?;
         let board = self.board(&question, survey)?;
-        let hidden = board.hide_where_nominated_pods_are_in_the_way(&question, &late)?;
+        board.heed_nominated(&question, &late)?;
         let own = cluster.node(&pod.status.nominated_node_name).map(|node| node.id);
         let chosen = match own.filter(|node| board.is_feasible(*node)) {
             Some(own) if late.pass(&cx, cluster.node_by_id(own)?) == Some(true) => Some(Some(own)),
             _ => choose(board, &cx, &late, ties),
         };
         let states = |board: &Board| late.states_for_reserve(profile, board);
-        let verdict = chosen.map(|chosen| match chosen.and_then(|node| cluster.node_by_id(node)) {
+        chosen.map(|chosen| match chosen.and_then(|node| cluster.node_by_id(node)) {
             Some(node) => Verdict::Node(node.name.clone(), states(board)),
             None => Verdict::Nowhere,
-        });
-        hidden.into_iter().for_each(|node| board.show(node));
-        verdict
+        })
     }
 
     /// Why a pod that fits nowhere does not, and what PostFilter makes of it; none when only the plain cycle can tell.
@@ -164,10 +164,8 @@ impl Engine {
         let survey = Survey::of(question.profile, &cx)?;
         let late = Late::prepare(&question, &survey.late)?;
         let board = self.board(&question, survey)?;
-        let mut hidden = board.hide_where_nominated_pods_are_in_the_way(&question, &late)?;
-        if !late.is_empty() {
-            hidden.extend(hide_failing(board, &cx, &late)?);
-        }
+        board.heed_nominated(&question, &late)?;
+        let hidden = if late.is_empty() { Vec::new() } else { hide_failing(board, &cx, &late)? };
         let name = |id: NodeId| question.cluster.node_by_id(id).map(|node| node.name.clone());
         let mut all: Vec<_> = board.all().into_iter().filter_map(|(id, score)| Some((name(id)?, score))).collect();
         hidden.into_iter().for_each(|node| board.show(node));
@@ -274,43 +272,6 @@ fn hide_failing(board: &mut Board, cx: &Cycle<'_>, late: &Late) -> Option<Vec<No
     }
     failing.iter().for_each(|node| board.hide(*node));
     Some(failing)
-}
-
-impl Board {
-    /// Judges the nodes to which others are nominated with them on it, and hides those that do not do then.
-    ///
-    /// None when only the plain cycle can tell.
-    fn hide_where_nominated_pods_are_in_the_way(
-        &mut self,
-        question: &Question<'_>,
-        late: &Late,
-    ) -> Option<Vec<NodeId>> {
-        let Question { cluster, nominator, pod, .. } = *question;
-        let mut hidden = Vec::new();
-        for (name, nominated) in nominator.iter() {
-            let others = nominated.iter().filter(|o| o.priority() >= pod.priority() && o.uid() != pod.uid());
-            let mut others = others.peekable();
-            let Some(node) = cluster.node(name).filter(|_| others.peek().is_some()) else { continue };
-            if !late.is_empty() || self.plan.counts_in_filters() {
-                hidden.into_iter().for_each(|node| self.show(node));
-                return None;
-            }
-            let mut copy = NodeInfo::clone(node);
-            others.for_each(|other| copy.add_pod(other.clone()));
-            match self.passes_usage(&question.cycle(), &copy) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.hide(node.id);
-                    hidden.push(node.id);
-                }
-                Err(Unsuited) => {
-                    hidden.into_iter().for_each(|node| self.show(node));
-                    return None;
-                }
-            }
-        }
-        Some(hidden)
-    }
 }
 
 /// Plugins that read anything: prepared for this pod, and asked node by node.

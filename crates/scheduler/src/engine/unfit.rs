@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::Question;
 use super::board::{Board, Unsuited};
+use super::stale::{Reader, Stale};
 use crate::cluster::{NodeId, NodeInfo};
 use crate::cycle::filter::Filters;
 use crate::cycle::fit_error::Diagnosis;
@@ -21,7 +22,7 @@ use crate::framework::{Code, PluginName, PostFilter, Status};
 /// What is known of pods of one shape that fit nowhere.
 #[derive(Default)]
 pub(crate) struct Unfit {
-    seen: u64,
+    reader: Reader,
     /// The version of the disruption budgets that the candidates are for.
     budgets: u64,
     /// What the filters said.
@@ -31,8 +32,6 @@ pub(crate) struct Unfit {
     /// How many nodes each plugin rejected, and for how many it waits.
     blamed: BTreeMap<PluginName, [usize; 2]>,
     names: FxHashMap<NodeId, Arc<str>>,
-    /// The nodes to which pods are nominated, with the version of their list.
-    nominated: FxHashMap<NodeId, u64>,
     pub(crate) known: Known,
     /// What PostFilter said when it could do nothing and nothing has changed since.
     pub(crate) helpless: Option<PostFilter>,
@@ -76,19 +75,14 @@ impl Unfit {
     /// Takes in what happened since it was last looked at.
     pub(super) fn catch_up(&mut self, board: &Board, question: &Question<'_>) -> Result<(), Unsuited> {
         let cluster = question.cluster;
-        let end = cluster.changes().end();
         let budgets = cluster.objects.disruption_budgets.version();
-        let mut stale = match cluster.changes().since(self.seen).filter(|_| !self.known.codes.is_empty()) {
-            None => {
-                *self = Unfit::default();
+        let stale = match self.reader.read(cluster, question.nominator) {
+            Stale::Some { nodes, .. } => nodes,
+            Stale::All => {
+                *self = Unfit { reader: self.reader, ..Unfit::default() };
                 (0..cluster.places()).map(|place| NodeId(place as u32)).collect()
             }
-            Some(changes) => changes.map(|(change, _)| change.node()).collect::<Vec<NodeId>>(),
         };
-        self.seen = end;
-        self.follow_nominations(question, &mut stale);
-        stale.sort_unstable();
-        stale.dedup();
         if budgets != self.budgets {
             self.budgets = budgets;
             self.known.candidates.get_mut().clear();
@@ -113,16 +107,6 @@ impl Unfit {
         self.diagnosis.unschedulable_plugins = blamed(0).collect();
         self.diagnosis.pending_plugins = blamed(1).collect();
         self.diagnosis.reasons = Some(self.reasons.clone());
-    }
-
-    /// Finds the nodes whose nominated pods are not those of the last time.
-    fn follow_nominations(&mut self, question: &Question<'_>, stale: &mut Vec<NodeId>) {
-        let node = |name: &str| question.cluster.node(name).map(|node| node.id);
-        let now: FxHashMap<NodeId, u64> =
-            question.nominator.versions().filter_map(|(name, version)| Some((node(name)?, version))).collect();
-        stale.extend(now.iter().filter(|(node, version)| self.nominated.get(node) != Some(version)).map(|(n, _)| *n));
-        stale.extend(self.nominated.keys().filter(|node| !now.contains_key(node)));
-        self.nominated = now;
     }
 
     fn judge(&mut self, board: &Board, question: &Question<'_>, id: NodeId) -> Result<(), Unsuited> {

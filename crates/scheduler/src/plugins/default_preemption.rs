@@ -124,7 +124,7 @@ impl Plugin for DefaultPreemption {
         };
         let pod = cx.cycle.pod;
         let nominated = cx.filters.nominator.on_node(&chosen.node);
-        let demoted = nominated.filter(|other| other.priority() < pod.priority()).cloned().collect();
+        let demoted = nominated.iter().filter(|other| other.priority() < pod.priority()).cloned().collect();
         PostFilter {
             status: Status::SUCCESS,
             nomination: Nomination::Override(chosen.node.to_string()),

@@ -5,39 +5,31 @@ use std::sync::Arc;
 use bayplan_model::pod::Pod;
 use rustc_hash::FxHashMap;
 
-use crate::cluster::PodInfo;
+use crate::cluster::{Log, PodInfo};
 use crate::framework::Nomination;
 
 /// Pods by the node they are nominated to.
 #[derive(Clone, Debug, Default)]
 pub struct Nominator {
-    by_node: FxHashMap<String, Nominated>,
-    node_of: FxHashMap<String, String>,
-    version: u64,
-}
-
-/// The pods nominated to one node.
-#[derive(Clone, Debug, Default)]
-struct Nominated {
-    pods: Vec<Arc<PodInfo>>,
-    /// Another one after each change.
-    version: u64,
+    by_node: FxHashMap<Arc<str>, Vec<Arc<PodInfo>>>,
+    node_of: FxHashMap<String, Arc<str>>,
+    changes: Log<Arc<str>>,
 }
 
 impl Nominator {
     /// The pods nominated to a node, oldest first.
-    pub fn on_node(&self, node: &str) -> impl Iterator<Item = &Arc<PodInfo>> {
-        self.by_node.get(node).into_iter().flat_map(|nominated| &nominated.pods)
+    pub fn on_node(&self, node: &str) -> &[Arc<PodInfo>] {
+        self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// All nodes with nominated pods.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[Arc<PodInfo>])> {
-        self.by_node.iter().map(|(node, nominated)| (node.as_str(), nominated.pods.as_slice()))
+    /// All nodes with nominated pods, whether there are such nodes or not.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_node.keys()
     }
 
-    /// All nodes with nominated pods, with the version of their list.
-    pub(crate) fn versions(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.by_node.iter().map(|(node, nominated)| (node.as_str(), nominated.version))
+    /// The nodes to which other pods are nominated than before.
+    pub(crate) fn changes(&self) -> &Log<Arc<str>> {
+        &self.changes
     }
 
     /// True when no pod is nominated anywhere.
@@ -47,7 +39,7 @@ impl Nominator {
 
     /// The node a pod is nominated to.
     pub fn node_of(&self, uid: &str) -> Option<&str> {
-        self.node_of.get(uid).map(String::as_str)
+        self.node_of.get(uid).map(|node| &**node)
     }
 
     /// Nominates a pod: to the node a preemption chose, or to the one its status names.
@@ -60,18 +52,17 @@ impl Nominator {
         if node.is_empty() || pod.is_assigned() {
             return;
         }
+        let node: Arc<str> = node.as_str().into();
         self.node_of.insert(pod.uid().to_owned(), node.clone());
-        self.version += 1;
-        let nominated = self.by_node.entry(node.clone()).or_default();
-        nominated.version = self.version;
-        nominated.pods.push(pod.clone());
+        self.by_node.entry(node.clone()).or_default().push(pod.clone());
+        self.note(node);
     }
 
     /// Takes over a new version of a pod; a nomination only this process knows of survives.
     pub fn update(&mut self, old: &Pod, new: &Arc<PodInfo>) {
         let uid = &old.metadata.uid;
         let kept = match (old.is_nominated(), new.is_nominated()) {
-            (false, false) => self.node_of.get(uid).cloned(),
+            (false, false) => self.node_of.get(uid).map(|node| node.to_string()),
             _ => None,
         };
         self.remove(uid);
@@ -81,13 +72,16 @@ impl Nominator {
     /// Withdraws a nomination.
     pub fn remove(&mut self, uid: &str) {
         let Some(node) = self.node_of.remove(uid) else { return };
-        if let Some(nominated) = self.by_node.get_mut(&node) {
-            self.version += 1;
-            nominated.version = self.version;
-            nominated.pods.retain(|pod| pod.uid() != uid);
-            if nominated.pods.is_empty() {
+        if let Some(pods) = self.by_node.get_mut(&node) {
+            pods.retain(|pod| pod.uid() != uid);
+            if pods.is_empty() {
                 self.by_node.remove(&node);
             }
         }
+        self.note(node);
+    }
+
+    fn note(&mut self, node: Arc<str>) {
+        self.changes.push(node, self.by_node.len());
     }
 }
