@@ -99,7 +99,8 @@ impl Cluster {
         self.order().iter().map(|id| self.slot(*id))
     }
 
-    fn order(&self) -> &[NodeId] {
+    /// All nodes, in the order of [`Cluster::nodes`].
+    pub(crate) fn order(&self) -> &[NodeId] {
         self.order.get_or_init(|| self.tree.list())
     }
 
@@ -168,7 +169,8 @@ impl Cluster {
         self.placed.values().filter(|pod| pod.assumed).count()
     }
 
-    fn slot(&self, id: NodeId) -> &NodeInfo {
+    /// A node by its place, which is that of a node or of a ghost.
+    pub(crate) fn slot(&self, id: NodeId) -> &NodeInfo {
         self.slots[id.0 as usize].as_ref().expect("names, order and pods refer to occupied slots only")
     }
 

@@ -1,15 +1,18 @@
 //! Preemption: which pods would have to go from which node so that a more important pod fits.
 
-use std::cmp::Reverse;
+use std::borrow::Cow;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bayplan_model::label_selector::Selector;
 use bayplan_model::pod::Pod;
 use jiff::Timestamp;
 
-use crate::cluster::{NodeInfo, PodInfo};
-use crate::framework::{NodeStatuses, PostFilterContext, Status};
+use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
+use crate::engine::Known;
+use crate::framework::{Code, NodeStatuses, PostFilterContext, Status};
 
 /// Pods that go so that another fits.
 #[derive(Clone, Debug)]
@@ -35,36 +38,124 @@ pub struct Candidate {
     pub pdb_violations: usize,
 }
 
+/// A candidate with what it is compared by.
+#[derive(Clone, Debug)]
+pub struct Ranked {
+    candidate: Candidate,
+    /// The priority of the first victim.
+    highest: i32,
+    /// The sum of the victims' priorities, each above the lowest there is.
+    sum: i64,
+    /// When the first of the most important victims started, and whether one of them has not.
+    started: Option<Timestamp>,
+    not_all_started: bool,
+}
+
+impl Deref for Ranked {
+    type Target = Candidate;
+    fn deref(&self) -> &Candidate {
+        &self.candidate
+    }
+}
+
+impl From<Candidate> for Ranked {
+    fn from(candidate: Candidate) -> Self {
+        let priorities = candidate.victims.iter().map(|victim| victim.priority());
+        let highest = priorities.clone().max();
+        let important = candidate.victims.iter().filter(|victim| Some(victim.priority()) == highest);
+        let starts = important.map(|victim| victim.status.start_time);
+        Ranked {
+            highest: priorities.clone().next().unwrap_or(0),
+            sum: priorities.map(|priority| i64::from(priority) - i64::from(i32::MIN)).sum(),
+            started: starts.clone().flatten().min(),
+            not_all_started: starts.clone().any(|start| start.is_none()),
+            candidate,
+        }
+    }
+}
+
+impl Ranked {
+    /// Sorts the candidate first that costs least: fewest budget violations, then the least important victims, the lowest
+    /// sum of priorities, the fewest victims, and the latest start of the most important ones.
+    fn cost(&self, now: Timestamp) -> impl Ord + use<> {
+        let unstarted = self.not_all_started.then_some(now);
+        let started = self.started.into_iter().chain(unstarted).min();
+        let late = Reverse(started.unwrap_or(Timestamp::UNIX_EPOCH));
+        (self.pdb_violations, self.highest, self.sum, self.victims.len(), late)
+    }
+}
+
+/// The nodes on which preemption may help, and what is known of it.
+pub struct Potential<'a> {
+    cluster: &'a Cluster,
+    known: Cow<'a, Known>,
+}
+
+impl<'a> Potential<'a> {
+    pub(crate) fn of(cx: &PostFilterContext<'a>) -> Self {
+        let cluster = cx.cycle.cluster;
+        let known = cx.known.map_or_else(
+            || {
+                let resolvable = cluster.nodes().filter(|node| cx.code(node) == Code::Unschedulable);
+                Cow::Owned(Known::only(cluster.places(), resolvable.map(|node| node.id).collect()))
+            },
+            Cow::Borrowed,
+        );
+        Potential { cluster, known }
+    }
+
+    fn ids(&self) -> &[NodeId] {
+        self.known.potential(self.cluster)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ids().len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ids().is_empty()
+    }
+
+    /// The nodes.
+    pub fn iter(&self) -> impl Iterator<Item = &'a NodeInfo> {
+        self.ids().iter().map(|id| self.cluster.slot(*id))
+    }
+}
+
 /// Tries preemption on nodes without doing it.
-pub struct DryRun {
+pub struct DryRun<'a> {
     /// Where it would help.
-    pub candidates: Vec<Candidate>,
-    /// Why it would not help elsewhere.
+    pub candidates: Vec<&'a Ranked>,
+    /// Why it would not help elsewhere; left out where it is known anyhow and there are candidates.
     pub statuses: NodeStatuses,
 }
 
 /// Tries the nodes in order until enough candidates are found, at least one of them without a budget violated.
-pub fn dry_run(cx: &PostFilterContext<'_>, nodes: &[&NodeInfo], start: usize, wanted: usize) -> DryRun {
-    let mut result = DryRun { candidates: Vec::new(), statuses: NodeStatuses::default() };
+pub fn dry_run<'a>(cx: &PostFilterContext<'_>, nodes: &'a Potential<'_>, start: usize, wanted: usize) -> DryRun<'a> {
+    let mut candidates = Vec::new();
+    let mut elsewhere = Vec::new();
     let mut harmless = 0;
-    for i in 0..nodes.len() {
-        if harmless > 0 && result.candidates.len() >= wanted {
+    let (before, from_start) = nodes.ids().split_at(start.min(nodes.len()));
+    for &id in from_start.iter().chain(before) {
+        if harmless > 0 && candidates.len() >= wanted {
             break;
         }
-        let node = nodes[(start + i) % nodes.len()];
-        let tried = match cx.known {
-            Some(known) => known.candidate(node, || victims_on(cx, node)),
-            None => victims_on(cx, node),
-        };
-        match tried {
+        match nodes.known.tried(id, || victims_on(cx, nodes.cluster.slot(id))) {
             Ok(candidate) => {
                 harmless += usize::from(candidate.pdb_violations == 0);
-                result.candidates.push(candidate);
+                candidates.push(&**candidate);
             }
-            Err(status) => drop(result.statuses.nodes.insert(node.name.clone(), status)),
+            Err(status) => elsewhere.push((id, &**status)),
         }
     }
-    result
+    if cx.known.is_some() && !candidates.is_empty() {
+        elsewhere.clear();
+    }
+    let named = |(id, status): (NodeId, &Status)| (nodes.cluster.slot(id).name.clone(), status.clone());
+    let statuses = NodeStatuses { nodes: elsewhere.into_iter().map(named).collect(), ..NodeStatuses::default() };
+    DryRun { candidates, statuses }
 }
 
 /// The fewest, least important pods that would have to leave a node.
@@ -138,24 +229,15 @@ fn split_by_budgets(cx: &PostFilterContext<'_>, pods: Vec<Arc<PodInfo>>) -> (Vec
     })
 }
 
-/// The candidates among which upstream's choice is arbitrary: fewest budget violations, then the least important
-/// victims, the lowest sum of priorities, the fewest victims, and the latest start of the most important ones.
-pub fn best(candidates: &[Candidate], now: Timestamp) -> Vec<&Candidate> {
-    let mut left: Vec<&Candidate> = candidates.iter().collect();
-    let keys: [&dyn Fn(&Candidate) -> i128; 5] = [
-        &|c| c.pdb_violations as i128,
-        &|c| c.victims.first().map_or(0, |v| i128::from(v.priority())),
-        &|c| c.victims.iter().map(|v| i128::from(v.priority()) + (1i128 << 31)).sum(),
-        &|c| c.victims.len() as i128,
-        &|c| {
-            let highest = c.victims.iter().map(|v| v.priority()).max();
-            let important = c.victims.iter().filter(|v| Some(v.priority()) == highest);
-            -important.map(|v| started(v, now)).min().map_or(0, Timestamp::as_nanosecond)
-        },
-    ];
-    for key in keys {
-        let lowest = left.iter().map(|c| key(c)).min();
-        left.retain(|c| Some(key(c)) == lowest);
+/// The candidates among which upstream's choice is arbitrary.
+pub fn best<'a>(candidates: &[&'a Ranked], now: Timestamp) -> Vec<&'a Ranked> {
+    let mut best: Vec<&Ranked> = Vec::new();
+    for &candidate in candidates {
+        match best.first().map_or(Ordering::Less, |other| candidate.cost(now).cmp(&other.cost(now))) {
+            Ordering::Less => best = vec![candidate],
+            Ordering::Equal => best.push(candidate),
+            Ordering::Greater => {}
+        }
     }
-    left
+    best
 }

@@ -3,8 +3,7 @@
 //! The verdicts are those of the plain filters, first failing plugin and all, and the candidates those of the plain dry
 //! run. Only nodes that changed, or to which other pods are nominated now, are asked again.
 
-use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,10 +12,10 @@ use rustc_hash::FxHashMap;
 use super::Question;
 use super::board::{Board, Unsuited};
 use super::stale::{Reader, Stale};
-use crate::cluster::{NodeId, NodeInfo};
+use crate::cluster::{Cluster, NodeId};
 use crate::cycle::filter::Filters;
 use crate::cycle::fit_error::Diagnosis;
-use crate::cycle::preempt::Candidate;
+use crate::cycle::preempt::{Candidate, Ranked};
 use crate::framework::{Code, PluginName, PostFilter, Status};
 
 /// What is known of pods of one shape that fit nowhere.
@@ -27,8 +26,6 @@ pub(crate) struct Unfit {
     budgets: u64,
     /// What the filters said.
     pub(crate) diagnosis: Diagnosis,
-    /// Its reasons and how many nodes each is for.
-    reasons: BTreeMap<Cow<'static, str>, usize>,
     /// How many nodes each plugin rejected, and for how many it waits.
     blamed: BTreeMap<PluginName, [usize; 2]>,
     names: FxHashMap<NodeId, Arc<str>>,
@@ -38,36 +35,39 @@ pub(crate) struct Unfit {
 }
 
 /// What PostFilter need not find out again.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Known {
     codes: Vec<Option<Code>>,
+    /// The nodes whose rejection preemption may resolve, in the cluster's order.
+    potential: OnceCell<Vec<NodeId>>,
     /// Who would have to leave which node, as far as it was asked for.
-    candidates: RefCell<Vec<Option<Result<Candidate, Status>>>>,
+    tried: Vec<OnceCell<Result<Box<Ranked>, Box<Status>>>>,
 }
 
 impl Known {
+    /// Nothing but where preemption may help, of so many places.
+    pub(crate) fn only(places: usize, potential: Vec<NodeId>) -> Self {
+        Known { codes: Vec::new(), potential: potential.into(), tried: vec![OnceCell::new(); places] }
+    }
+
     /// The code of the rejection of a node.
-    pub(crate) fn code(&self, node: &NodeInfo) -> Code {
-        self.codes.get(node.id.0 as usize).copied().flatten().unwrap_or(Code::UnschedulableAndUnresolvable)
+    pub(crate) fn code(&self, node: NodeId) -> Code {
+        self.codes.get(node.0 as usize).copied().flatten().unwrap_or(Code::UnschedulableAndUnresolvable)
+    }
+
+    /// The nodes whose rejection preemption may resolve.
+    pub(crate) fn potential(&self, cluster: &Cluster) -> &[NodeId] {
+        let resolvable = |node: &NodeId| self.code(*node) == Code::Unschedulable;
+        self.potential.get_or_init(|| cluster.order().iter().copied().filter(resolvable).collect())
     }
 
     /// What the dry run says of a node, which is made unless it is known.
-    pub(crate) fn candidate(
+    pub(crate) fn tried(
         &self,
-        node: &NodeInfo,
+        node: NodeId,
         dry_run: impl FnOnce() -> Result<Candidate, Status>,
-    ) -> Result<Candidate, Status> {
-        let at = node.id.0 as usize;
-        if let Some(Some(known)) = self.candidates.borrow().get(at) {
-            return known.clone();
-        }
-        let made = dry_run();
-        let mut all = self.candidates.borrow_mut();
-        if all.len() <= at {
-            all.resize_with(at + 1, || None);
-        }
-        all[at] = Some(made.clone());
-        made
+    ) -> &Result<Box<Ranked>, Box<Status>> {
+        self.tried[node.0 as usize].get_or_init(|| dry_run().map(|made| Box::new(made.into())).map_err(Box::new))
     }
 }
 
@@ -77,23 +77,34 @@ impl Unfit {
         let cluster = question.cluster;
         let budgets = cluster.objects.disruption_budgets.version();
         let stale = match self.reader.read(cluster, question.nominator) {
-            Stale::Some { nodes, .. } => nodes,
+            Stale::Some { nodes, objects } => {
+                if objects {
+                    self.known.potential.take();
+                }
+                nodes
+            }
             Stale::All => {
                 *self = Unfit { reader: self.reader, ..Unfit::default() };
                 (0..cluster.places()).map(|place| NodeId(place as u32)).collect()
             }
         };
+        self.known.codes.resize(cluster.places(), None);
+        self.known.tried.resize_with(cluster.places(), OnceCell::new);
         if budgets != self.budgets {
             self.budgets = budgets;
-            self.known.candidates.get_mut().clear();
+            self.known.tried.fill_with(OnceCell::new);
             self.helpless = None;
         }
         if !stale.is_empty() {
             self.helpless = None;
             // A place may have passed from one node to another, and a name from one place to another.
+            let before: Vec<Code> = stale.iter().map(|node| self.known.code(*node)).collect();
             stale.iter().for_each(|node| self.forget(*node));
             for node in &stale {
                 self.judge(board, question, *node)?;
+            }
+            if stale.iter().zip(before).any(|(node, before)| self.known.code(*node) != before) {
+                self.known.potential.take();
             }
             self.sum_up();
         }
@@ -106,7 +117,6 @@ impl Unfit {
         let blamed = |at: usize| self.blamed.iter().filter(move |(_, n)| n[at] > 0).map(|(plugin, _)| *plugin);
         self.diagnosis.unschedulable_plugins = blamed(0).collect();
         self.diagnosis.pending_plugins = blamed(1).collect();
-        self.diagnosis.reasons = Some(self.reasons.clone());
     }
 
     fn judge(&mut self, board: &Board, question: &Question<'_>, id: NodeId) -> Result<(), Unsuited> {
@@ -125,13 +135,8 @@ impl Unfit {
 
     fn forget(&mut self, id: NodeId) {
         let at = id.0 as usize;
-        if self.known.codes.len() <= at {
-            self.known.codes.resize(at + 1, None);
-        }
         self.known.codes[at] = None;
-        if let Some(known) = self.known.candidates.get_mut().get_mut(at) {
-            *known = None;
-        }
+        self.known.tried[at].take();
         let Some(name) = self.names.remove(&id) else { return };
         if let Some(status) = self.diagnosis.statuses.nodes.remove(&name) {
             self.count(&status, -1);
@@ -139,11 +144,12 @@ impl Unfit {
     }
 
     fn count(&mut self, status: &Status, by: isize) {
+        let reasons = self.diagnosis.reasons.get_or_insert_default();
         for reason in &status.reasons {
-            let count = self.reasons.entry(reason.clone()).or_default();
+            let count = reasons.entry(reason.clone()).or_default();
             *count = count.saturating_add_signed(by);
             if *count == 0 {
-                self.reasons.remove(reason);
+                reasons.remove(reason);
             }
         }
         if !status.plugin.is_empty() {

@@ -207,7 +207,7 @@ impl PostFilterContext<'_> {
     /// The code of the rejection of a node.
     pub fn code(&self, node: &NodeInfo) -> Code {
         match self.known {
-            Some(known) => known.code(node),
+            Some(known) => known.code(node.id),
             None => self.statuses.get(&node.name).code,
         }
     }

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use bayplan_model::pod::Pod;
 use serde_json::Value;
 
-use crate::cluster::NodeInfo;
 use crate::config::aggregate;
 use crate::config::args::{DefaultPreemptionArgs, read};
 use crate::cycle::fit_error::Diagnosis;
-use crate::cycle::preempt::{Preemption, best, dry_run};
+use crate::cycle::preempt::{Candidate, Potential, Preemption, Ranked, best, dry_run};
 use crate::cycle::process_preemption;
 use crate::framework::*;
 
@@ -39,9 +38,8 @@ impl DefaultPreemption {
 }
 
 /// The nodes whose rejection preemption may resolve.
-pub fn potential_nodes<'a>(cx: &PostFilterContext<'a>) -> Vec<&'a NodeInfo> {
-    let nodes = cx.cycle.cluster.nodes();
-    nodes.filter(|node| cx.code(node) == Code::Unschedulable).collect()
+pub fn potential_nodes<'a>(cx: &PostFilterContext<'a>) -> Potential<'a> {
+    Potential::of(cx)
 }
 
 /// Why the pod may not preempt, if it may not.
@@ -114,10 +112,17 @@ impl Plugin for DefaultPreemption {
         if result.candidates.is_empty() {
             return unhelpful(cx, result.statuses);
         }
-        let candidates = match process_preemption(cx.filters.profile.extenders(), &cx.cycle, result.candidates) {
-            Ok(candidates) => candidates,
-            Err(error) => return Status::error(format!("preemption: {error}")).into(),
-        };
+        let extenders = cx.filters.profile.extenders();
+        let mut candidates = result.candidates;
+        let changed: Vec<Ranked>;
+        if !extenders.is_empty() {
+            let all = candidates.iter().map(|candidate| Candidate::clone(candidate)).collect();
+            changed = match process_preemption(extenders, &cx.cycle, all) {
+                Ok(left) => left.into_iter().map(Ranked::from).collect(),
+                Err(error) => return Status::error(format!("preemption: {error}")).into(),
+            };
+            candidates = changed.iter().collect();
+        }
         let best = best(&candidates, cx.cycle.now);
         let Some(chosen) = best.iter().min_by_key(|candidate| &candidate.node) else {
             return Status::unschedulable("preemption: no candidate node for preemption").into();
