@@ -216,10 +216,16 @@ impl History {
             9 => {
                 let version = self.version();
                 let app = self.luck.pick(&APPS);
-                let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {
+                let labels = json!({"app": self.luck.pick(&APPS)});
+                let (api, kind, selector) = match self.luck.below(4) {
+                    0 => ("apps/v1", "ReplicaSet", json!({"matchLabels": labels})),
+                    1 => ("v1", "ReplicationController", labels),
+                    _ => ("v1", "Service", labels),
+                };
+                let object = json!({"apiVersion": api, "kind": kind, "metadata": {
                     "name": app, "namespace": self.luck.pick(&NAMESPACES), "resourceVersion": version},
-                    "spec": {"selector": {"app": self.luck.pick(&APPS)}}});
-                if self.luck.one_in(3) { self.delete(&service) } else { self.upsert(service) }
+                    "spec": {"selector": selector}});
+                if self.luck.one_in(3) { self.delete(&object) } else { self.upsert(object) }
             }
             10 => {
                 let version = self.version();
@@ -413,6 +419,11 @@ fn template(luck: &mut Luck) -> Value {
             "resources": {"requests": {"cpu": format!("{}m", 100 * luck.below(9)), "memory": format!("{}Mi", 128 * luck.below(9))}},
         }]},
     });
+    if luck.one_in(3) {
+        let (api, kind) = if luck.one_in(3) { ("v1", "ReplicationController") } else { ("apps/v1", "ReplicaSet") };
+        let owner = json!({"apiVersion": api, "kind": kind, "name": luck.pick(&APPS), "uid": "o", "controller": true});
+        pod["metadata"]["ownerReferences"] = json!([owner]);
+    }
     let spec = &mut pod["spec"];
     if luck.one_in(4) {
         spec["tolerations"] = json!([{"key": luck.pick(&["a", "b"]), "operator": "Exists"}]);
