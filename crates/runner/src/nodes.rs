@@ -43,8 +43,18 @@ pub async fn run_nodes(client: &Client, config: FleetConfig, shutdown: impl Futu
     let _running = (pods.spawn(), nodes.spawn());
 
     let mut outgoing = Outgoing::new(client);
-    outgoing.add(fleet.start(Timestamp::now()));
     tokio::pin!(shutdown);
+    // Nodes know what runs on them already before they let in any other pod.
+    let listed = async {
+        while let Some(event) = pod_changes.recv().await.and_then(pod_event) {
+            fleet.handle(event, Timestamp::now());
+        }
+    };
+    tokio::select! {
+        () = &mut shutdown => return Ok(()),
+        () = listed => {}
+    }
+    outgoing.add(fleet.start(Timestamp::now()));
     loop {
         outgoing.send();
         let effects = tokio::select! {

@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use bayplan_model::api::{DeleteOptions, PatchKind, Preconditions, Request, Resource, Verb, encode};
 use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::resources::{Amounts, ResourceList};
 use bayplan_model::status::{Status, reason};
 use bayplan_model::timestamp;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
-use crate::pod::{Condition, Delays, Outcome, Pod, PodView, Report, Stage, later};
+use crate::admission::rejection;
+use crate::pod::{Admission, Condition, Delays, Outcome, Pod, PodView, Report, Stage, later};
 use crate::pod_addresses::PodAddresses;
 use crate::pod_status;
 use crate::template::{self, NodeIdentity, NodeTemplate};
@@ -54,6 +56,13 @@ pub struct NodeView {
 pub struct NodeStatus {
     /// Conditions, by type and status.
     pub conditions: Vec<Condition>,
+    /// What pods may use.
+    #[serde(deserialize_with = "amounts")]
+    pub allocatable: Amounts,
+}
+
+fn amounts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amounts, D::Error> {
+    Ok(Amounts::of(&ResourceList::deserialize(deserializer)?))
 }
 
 impl HasMeta for NodeView {
@@ -162,6 +171,8 @@ pub(crate) struct Kubelet {
     node_uid: String,
     asked_to_fail: bool,
     ready_since: Timestamp,
+    /// What pods may use; unknown until the Node has been seen.
+    allocatable: Option<Amounts>,
     lease: Lease,
     reporting: bool,
     addresses: PodAddresses,
@@ -181,6 +192,7 @@ impl Kubelet {
             node_uid: String::new(),
             asked_to_fail: false,
             ready_since: Timestamp::UNIX_EPOCH,
+            allocatable: None,
             lease: Lease::Unknown,
             reporting: false,
             pods: FxHashMap::default(),
@@ -208,6 +220,7 @@ impl Kubelet {
         let first = self.node_uid != node.metadata.uid;
         self.node_uid.clone_from(&node.metadata.uid);
         self.asked_to_fail = node.asks_to_fail();
+        let known = self.allocatable.replace(node.status.allocatable.clone()).is_some();
         if self.standing == Standing::New {
             return; // The rest waits for the answer to the registration.
         }
@@ -232,7 +245,7 @@ impl Kubelet {
             }
             self.report_node(now, out);
         }
-        if back {
+        if back || !known {
             self.catch_up(now, out);
         }
     }
@@ -252,17 +265,17 @@ impl Kubelet {
     }
 
     /// A pod of this node is there, or has changed.
-    pub(crate) fn pod_changed(&mut self, view: &PodView, now: Timestamp, out: &mut Outbox) {
+    pub(crate) fn pod_changed(&mut self, view: &Arc<PodView>, now: Timestamp, out: &mut Outbox) {
         let uid: Arc<str> = view.metadata.uid.as_str().into();
         if !self.pods.contains_key(&uid) {
-            let pod = Pod::new(view.clone(), self.delays, now);
+            let pod = Pod::new(Arc::clone(view), self.delays, now);
             if let Some(address) = pod.address {
                 self.addresses.keep(address);
             }
             self.pods.insert(Arc::clone(&uid), pod);
         }
         if let Some(pod) = self.pods.get_mut(&uid) {
-            pod.update(view.clone(), self.delays, now);
+            pod.update(Arc::clone(view), self.delays, now);
         }
         self.tend(&uid, now, out);
     }
@@ -345,11 +358,12 @@ impl Kubelet {
         self.catch_up(now, out);
     }
 
-    /// Looks after every pod: their time went on while the node could not speak.
+    /// Looks after every pod, the oldest first: their time went on while the node could not speak.
     fn catch_up(&mut self, now: Timestamp, out: &mut Outbox) {
-        let mut uids: Vec<Arc<str>> = self.pods.keys().cloned().collect();
+        let age = |(uid, pod): (&Arc<str>, &Pod)| (pod.view.metadata.creation_timestamp, Arc::clone(uid));
+        let mut uids: Vec<_> = self.pods.iter().map(age).collect();
         uids.sort();
-        for uid in uids {
+        for (_, uid) in uids {
             self.tend(&uid, now, out);
         }
     }
@@ -394,7 +408,7 @@ impl Kubelet {
 
     /// Lets a pod's time pass, tells what changed, and asks to be woken when it goes on.
     fn tend(&mut self, uid: &Arc<str>, now: Timestamp, out: &mut Outbox) {
-        if self.standing != Standing::Up {
+        if self.standing != Standing::Up || !self.admit(uid) {
             return;
         }
         let Some(pod) = self.pods.get_mut(uid) else { return };
@@ -417,6 +431,23 @@ impl Kubelet {
             Report::Told if pod.stage == Stage::Stopped => self.remove_pod(uid, out),
             _ => {}
         }
+    }
+
+    /// Decides whether the node takes a pod, if that is open; false while it cannot be decided.
+    fn admit(&mut self, uid: &Arc<str>) -> bool {
+        let Some(pod) = self.pods.get(uid).filter(|pod| pod.admission == Admission::Open && !pod.stopping) else {
+            return true;
+        };
+        let Some(allocatable) = &self.allocatable else { return false };
+        let others = self.pods.values().filter(|other| other.counts()).map(|other| &other.view.spec);
+        let rejection = rejection(&pod.view.spec, others, allocatable);
+        if let Some(pod) = self.pods.get_mut(uid) {
+            match rejection {
+                Some(rejection) => pod.reject(rejection),
+                None => pod.admission = Admission::Admitted,
+            }
+        }
+        true
     }
 
     fn report_pod(&mut self, uid: &Arc<str>, now: Timestamp, out: &mut Outbox) {

@@ -9,6 +9,7 @@
 //! Invariant: nothing in this crate reads a clock, owns randomness or does IO; the same fleet runs against a real API
 //! server and under virtual time.
 
+mod admission;
 pub mod fleet;
 pub mod kubelet;
 pub mod pod;

@@ -4,11 +4,16 @@
 //! code of `bayplan.dev/exit-code` (0 when absent), and the restart policy decides what follows.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::pod::ContainerPort;
+use bayplan_model::resources::Amounts;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
+
+use crate::admission::Rejection;
 
 /// Ends the containers of a pod after a time such as `5s`, `500ms` or `2m`.
 pub const RUN_FOR: &str = "bayplan.dev/run-for";
@@ -37,7 +42,7 @@ pub struct PodView {
 
 /// What a simulated kubelet reads of a Pod's spec.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(from = "wire::PodSpec")]
 pub struct PodSpec {
     /// The node the pod is bound to.
     pub node_name: String,
@@ -49,25 +54,21 @@ pub struct PodSpec {
     pub containers: Vec<ContainerView>,
     /// The init containers, sidecars among them.
     pub init_containers: Vec<ContainerView>,
+    /// What it asks of the node.
+    pub request: Amounts,
+    /// The ports of the node that it opens.
+    pub host_ports: Vec<ContainerPort>,
 }
 
 /// What a simulated kubelet reads of a container.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default)]
 pub struct ContainerView {
     /// Name.
     pub name: String,
     /// Image.
     pub image: String,
-    /// `Always` makes an init container a sidecar.
-    pub restart_policy: String,
-}
-
-impl ContainerView {
     /// True for init containers that run beside the others instead of before them.
-    pub fn is_sidecar(&self) -> bool {
-        self.restart_policy == "Always"
-    }
+    pub is_sidecar: bool,
 }
 
 /// What a simulated kubelet reads of a Pod's status: what an earlier run of it has written.
@@ -132,7 +133,7 @@ pub(crate) enum Stage {
 /// A pod and what has happened to it.
 #[derive(Debug)]
 pub(crate) struct Pod {
-    pub(crate) view: PodView,
+    pub(crate) view: Arc<PodView>,
     pub(crate) stage: Stage,
     pub(crate) address: Option<Ipv4Addr>,
     /// When the kubelet first saw the pod.
@@ -145,6 +146,8 @@ pub(crate) struct Pod {
     pub(crate) deadline: Option<Timestamp>,
     /// The last deadline a timer was set for.
     pub(crate) armed: Option<Timestamp>,
+    /// Whether its node takes it.
+    pub(crate) admission: Admission,
     /// True while the containers are being stopped.
     pub(crate) stopping: bool,
     /// What the API server has been told of, and what it has yet to be told.
@@ -153,6 +156,17 @@ pub(crate) struct Pod {
     pub(crate) told: bool,
     /// True once the removal of the object has been asked for.
     pub(crate) removed: bool,
+}
+
+/// Whether a node takes a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Not decided.
+    Open,
+    /// It does.
+    Admitted,
+    /// It does not.
+    Rejected(Rejection),
 }
 
 /// How far the API server has been told. One write at a time, so that none can overtake another.
@@ -179,7 +193,7 @@ pub(crate) enum Outcome {
 
 impl Pod {
     /// A pod the kubelet sees for the first time; one that ran before the kubelet was restarted goes on running.
-    pub(crate) fn new(view: PodView, delays: Delays, now: Timestamp) -> Self {
+    pub(crate) fn new(view: Arc<PodView>, delays: Delays, now: Timestamp) -> Self {
         let mut pod = Pod {
             stage: Stage::Creating,
             address: view.status.pod_ip.parse().ok(),
@@ -190,6 +204,7 @@ impl Pod {
             restarts: 0,
             deadline: None,
             armed: None,
+            admission: Admission::Admitted,
             stopping: false,
             report: Report::Due,
             told: false,
@@ -206,13 +221,29 @@ impl Pod {
                 pod.run(pod.started_at);
                 pod.report = Report::Told;
             }
-            _ => pod.deadline = Some(later(now, delays.start)),
+            _ => {
+                pod.admission = Admission::Open;
+                pod.deadline = Some(later(now, delays.start));
+            }
         }
         pod
     }
 
+    /// Whether it takes part of the node.
+    pub(crate) fn counts(&self) -> bool {
+        self.admission == Admission::Admitted && !matches!(self.stage, Stage::Finished | Stage::Stopped)
+    }
+
+    /// The node does not take it: it has failed before it began.
+    pub(crate) fn reject(&mut self, rejection: Rejection) {
+        self.admission = Admission::Rejected(rejection);
+        self.stage = Stage::Finished;
+        self.deadline = None;
+        self.report = Report::Due;
+    }
+
     /// A pod's object has changed: only its deletion matters here, and a readiness that somebody else took away.
-    pub(crate) fn update(&mut self, view: PodView, delays: Delays, now: Timestamp) {
+    pub(crate) fn update(&mut self, view: Arc<PodView>, delays: Delays, now: Timestamp) {
         self.view = view;
         // While a node is silent its pods are marked as not ready, without the reason a kubelet would give.
         let doubted = |c: &Condition| c.r#type == "Ready" && c.status == "False" && c.reason.is_none();
@@ -269,7 +300,7 @@ impl Pod {
     /// Starts the init containers from `index` on: sidecars are passed at once, others take the start delay each.
     fn initialize(&mut self, index: usize, at: Timestamp, delays: Delays) {
         let rest = self.view.spec.init_containers.iter().enumerate().skip(index);
-        match rest.into_iter().find(|(_, container)| !container.is_sidecar()) {
+        match rest.into_iter().find(|(_, container)| !container.is_sidecar) {
             Some((index, _)) => {
                 self.stage = Stage::Initializing(index);
                 self.deadline = Some(later(at, delays.start));
@@ -339,6 +370,48 @@ fn parse_duration(text: &str) -> Option<Duration> {
     let (number, factor) =
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor))).unwrap_or((text, 1.0));
     Duration::try_from_secs_f64(number.trim().parse::<f64>().ok()? * factor).ok()
+}
+
+mod wire {
+    //! The JSON form of what is read of a spec: resources are summed up at once, their maps are large.
+
+    use bayplan_model::pod::{self, Container, Pod};
+    use bayplan_model::resources::{Amounts, RequestRules, ResourceList, ResourceRequirements};
+    use serde::Deserialize;
+
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    pub(super) struct PodSpec {
+        node_name: String,
+        restart_policy: String,
+        host_network: bool,
+        containers: Vec<Container>,
+        init_containers: Vec<Container>,
+        overhead: ResourceList,
+        resources: Option<ResourceRequirements>,
+    }
+
+    impl From<PodSpec> for super::PodSpec {
+        fn from(spec: PodSpec) -> Self {
+            let PodSpec { containers, init_containers, overhead, resources, .. } = spec;
+            let whole = pod::PodSpec { containers, init_containers, overhead, resources, ..pod::PodSpec::default() };
+            let pod = Pod { spec: whole, ..Pod::default() };
+            let view = |container: Container| super::ContainerView {
+                is_sidecar: container.is_sidecar(),
+                name: container.name,
+                image: container.image,
+            };
+            super::PodSpec {
+                node_name: spec.node_name,
+                restart_policy: spec.restart_policy,
+                host_network: spec.host_network,
+                request: Amounts::of(&RequestRules::default().requests(&pod)),
+                host_ports: pod.host_ports().cloned().collect(),
+                containers: pod.spec.containers.into_iter().map(view).collect(),
+                init_containers: pod.spec.init_containers.into_iter().map(view).collect(),
+            }
+        }
+    }
 }
 
 #[cfg(test)]

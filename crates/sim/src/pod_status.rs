@@ -6,11 +6,19 @@ use bayplan_model::timestamp;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::pod::{ContainerView, Pod, Stage};
+use crate::admission::Rejection;
+use crate::pod::{Admission, ContainerView, Pod, Stage};
+
+/// The conditions that are a kubelet's to write.
+const KUBELETS_CONDITIONS: [&str; 5] =
+    ["PodScheduled", "Ready", "Initialized", "ContainersReady", "PodReadyToStartContainers"];
 
 /// The strategic merge patch of `pods/status`; the uid makes sure that it is still the same pod.
 pub(crate) fn patch(pod: &Pod, host: Ipv4Addr, now: Timestamp) -> Value {
     let spec = &pod.view.spec;
+    if let Admission::Rejected(rejection) = &pod.admission {
+        return rejected(pod, rejection);
+    }
     let mut status = json!({
         "phase": phase(pod),
         "conditions": conditions(pod, now),
@@ -29,6 +37,26 @@ pub(crate) fn patch(pod: &Pod, host: Ipv4Addr, now: Timestamp) -> Value {
     if !spec.init_containers.is_empty() {
         let init = spec.init_containers.iter().enumerate();
         status["initContainerStatuses"] = init.map(|(i, c)| container(pod, c, state_of_init(pod, i, c))).collect();
+    }
+    json!({ "metadata": { "uid": pod.view.metadata.uid }, "status": status })
+}
+
+/// A pod that was not taken says why and nothing else: conditions a kubelet has to keep up go, PodScheduled among them.
+fn rejected(pod: &Pod, rejection: &Rejection) -> Value {
+    let mut status = json!({
+        "phase": "Failed",
+        "reason": rejection.reason,
+        "message": format!("Pod was rejected: {}", rejection.message),
+        "startTime": timestamp::seconds(pod.seen_at),
+    });
+    if pod.view.metadata.generation > 0 {
+        status["observedGeneration"] = pod.view.metadata.generation.into();
+    }
+    let known = pod.view.status.conditions.iter().map(|condition| condition.r#type.as_str());
+    let gone = |name: &str| json!({ "type": name, "$patch": "delete" });
+    let conditions: Vec<Value> = known.filter(|name| KUBELETS_CONDITIONS.contains(name)).map(gone).collect();
+    if !conditions.is_empty() {
+        status["conditions"] = conditions.into();
     }
     json!({ "metadata": { "uid": pod.view.metadata.uid }, "status": status })
 }
@@ -68,7 +96,7 @@ fn state_of_init(pod: &Pod, index: usize, container: &ContainerView) -> State {
         Stage::Creating => State::Waiting("PodInitializing"),
         Stage::Initializing(current) if index > current => State::Waiting("PodInitializing"),
         Stage::Initializing(current) if index == current => State::Running,
-        _ if container.is_sidecar() && !over => State::Running,
+        _ if container.is_sidecar && !over => State::Running,
         _ => State::Ended(0),
     }
 }
@@ -85,7 +113,7 @@ fn container(pod: &Pod, container: &ContainerView, state: State) -> Value {
             "containerID": id,
         }})
     };
-    let is_sidecar = container.is_sidecar();
+    let is_sidecar = container.is_sidecar;
     let (state_value, last, ready) = match state {
         State::Waiting(reason) => (json!({ "waiting": { "reason": reason } }), json!({}), false),
         State::Running => (json!({ "running": { "startedAt": started } }), json!({}), true),

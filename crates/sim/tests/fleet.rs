@@ -196,6 +196,10 @@ fn merge(into: &mut Value, patch: &Value) {
         match (&mut into[field], value) {
             (Value::Array(old), Value::Array(new)) if field == "conditions" => {
                 for condition in new {
+                    if condition["$patch"] == "delete" {
+                        old.retain(|known| known["type"] != condition["type"]);
+                        continue;
+                    }
                     match old.iter_mut().find(|c| c["type"] == condition["type"]) {
                         Some(known) => merge(known, condition),
                         None => old.push(condition.clone()),
@@ -513,7 +517,8 @@ fn a_status_never_overtakes_another() {
 
 #[test]
 fn a_node_without_addresses_makes_pods_wait_for_one() {
-    let mut world = World::new(FleetConfig { nodes: 1, ..Default::default() });
+    let template = NodeTemplate { pods: 300, ..NodeTemplate::default() };
+    let mut world = World::new(FleetConfig { nodes: 1, template, ..Default::default() });
     for number in 0..254 {
         world.bind(&format!("pod-{number}"), "node-0001", json!({}));
     }
@@ -561,4 +566,69 @@ fn five_thousand_nodes_start_ten_thousand_pods_with_two_writes_each() {
 #[test]
 fn a_fleet_without_end_is_refused() {
     assert!(Fleet::new(FleetConfig { nodes: 100_000, ..Default::default() }).is_err());
+}
+
+fn asking(cpu: &str) -> Value {
+    let container = json!({ "name": "main", "image": "nginx", "resources": { "requests": { "cpu": cpu } } });
+    json!({ "spec": { "containers": [container] } })
+}
+
+#[test]
+fn a_pod_that_does_not_fit_any_more_is_rejected_and_the_next_one_that_does_is_taken() {
+    let mut world = World::small();
+    world.bind("first", "node-0001", asking("5"));
+    world.bind("second", "node-0001", asking("4"));
+    world.bind("third", "node-0001", asking("3"));
+    world.bind("elsewhere", "node-0002", asking("4"));
+    world.run(seconds(5));
+    let rejected = json!({
+        "phase": "Failed", "reason": "OutOfcpu", "startTime": "2026-01-01T00:00:00Z", "observedGeneration": 1,
+        "message": "Pod was rejected: Node didn't have enough resource: cpu, requested: 4000, used: 5000, capacity: 8000",
+        "conditions": [],
+    });
+    assert_eq!(*world.pod("second"), rejected);
+    for running in ["first", "third", "elsewhere"] {
+        assert_eq!(world.pod(running)["phase"], "Running", "{running}");
+    }
+    assert_eq!(world.log.iter().filter(|(_, request)| request.name == "second").count(), 1);
+
+    // It stays as it is when there is room again, and goes when it is deleted.
+    world.delete("first", 30);
+    world.run(seconds(5));
+    assert_eq!(*world.pod("second"), rejected);
+    world.delete("second", 30);
+    assert!(!world.has_pod("second"));
+    world.bind("fourth", "node-0001", asking("5"));
+    world.run(seconds(5));
+    assert_eq!(world.pod("fourth")["phase"], "Running");
+}
+
+#[test]
+fn a_pod_holds_its_place_until_it_has_stopped() {
+    let mut world = World::small();
+    world.bind("old", "node-0001", asking("8"));
+    world.run(seconds(5));
+    world.delete("old", 30);
+    world.bind("early", "node-0001", asking("8"));
+    assert_eq!(world.pod("early")["reason"], "OutOfcpu");
+    world.run(seconds(1));
+    assert!(!world.has_pod("old"));
+    world.bind("late", "node-0001", asking("8"));
+    world.run(seconds(5));
+    assert_eq!(world.pod("late")["phase"], "Running");
+}
+
+#[test]
+fn restarted_nodes_keep_what_runs_and_judge_the_rest_then() {
+    let mut world = World::small();
+    world.bind("running", "node-0001", asking("8"));
+    world.run(seconds(5));
+    world.fleet = Fleet::new(FleetConfig { nodes: 2, ..Default::default() }).unwrap();
+    world.bind("a-new-one", "node-0001", asking("1"));
+    world.change("shop/pods/running", json!({}));
+    assert_eq!(world.pod("a-new-one")["phase"], "Pending");
+    let effects = world.fleet.start(world.now);
+    world.serve(effects);
+    assert_eq!(world.pod("a-new-one")["reason"], "OutOfcpu");
+    assert_eq!(world.pod("running")["phase"], "Running");
 }
