@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use bayplan_bench::e2e::{self, Embedded};
+use bayplan_bench::e2e::{self, Deployments, Embedded};
 use bayplan_bench::report::{Run, grouped, table};
 use bayplan_bench::trace::Trace;
 use bayplan_bench::workload::{self, Workload};
@@ -17,7 +17,7 @@ use crate::args::{Bench, BenchMode, BenchOutput};
 /// How often progress is told: on a terminal the line is written over, elsewhere every line stays.
 const TOLD_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Nodes and pods of the Deployment unless told otherwise.
+/// Nodes and pods of Deployments unless told otherwise.
 const DEPLOYMENT_SIZE: (usize, usize) = (5_000, 10_000);
 
 /// Measures what was asked for, and prints it.
@@ -65,24 +65,24 @@ fn list(out: &mut impl Write) -> Result<()> {
 #[derive(Clone, Copy)]
 enum What {
     Workload(&'static Workload),
-    /// A Deployment until all its pods run; end to end only.
-    Deployment,
+    /// Deployments until all their pods run; end to end only.
+    Deployments(Deployments),
     Trace,
 }
 
 impl What {
     fn named(name: &str, mode: BenchMode) -> Result<Self> {
-        match name.eq_ignore_ascii_case(e2e::DEPLOYMENT) {
-            true if mode == BenchMode::E2e => Ok(What::Deployment),
-            true => bail!("a Deployment is measured with --mode e2e"),
-            false => Ok(What::Workload(workload::find(name)?)),
+        match Deployments::named(name) {
+            Some(deployments) if mode == BenchMode::E2e => Ok(What::Deployments(deployments)),
+            Some(deployments) => bail!("{} is measured with --mode e2e", deployments.name()),
+            None => Ok(What::Workload(workload::find(name)?)),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
             What::Workload(workload) => &workload.name,
-            What::Deployment => e2e::DEPLOYMENT,
+            What::Deployments(deployments) => deployments.name(),
             What::Trace => "Trace",
         }
     }
@@ -111,10 +111,10 @@ fn jobs(args: &Bench) -> Result<Vec<Job>> {
         return Ok(seeds().map(|seed| Job { what: What::Trace, nodes: 0, pods: 0, seed }).collect());
     }
     let whats: Vec<What> = match args.workloads.as_slice() {
-        [] if args.mode == BenchMode::E2e => ["SchedulingBasic", e2e::DEPLOYMENT]
-            .iter()
-            .map(|name| What::named(name, args.mode))
-            .collect::<Result<_>>()?,
+        [] if args.mode == BenchMode::E2e => {
+            let deployments = Deployments::ALL.map(What::Deployments);
+            [What::named("SchedulingBasic", args.mode)?].into_iter().chain(deployments).collect()
+        }
         [] => workload::all().iter().map(What::Workload).collect(),
         names => names.iter().map(|name| What::named(name, args.mode)).collect::<Result<_>>()?,
     };
@@ -149,18 +149,21 @@ impl Job {
         let options = e2e::Options { nodes, pods, rate: args.rate, external_scheduler: args.external_scheduler, seed };
         let run = match (self.what, &args.kubeconfig) {
             (What::Trace, _) => bail!("a trace is replayed in engine mode only"),
+            (What::Deployments(_), Some(_)) => bail!("Deployments are measured on the embedded cluster only"),
             (What::Workload(workload), Some(path)) => {
                 let client = Client::from_kubeconfig(Some(path), None).await?;
                 let cluster = e2e::Cluster { admin: client.clone(), scheduler: client };
                 e2e::run(workload, &options, &cluster, &mut tell).await
             }
-            (What::Deployment, Some(_)) => bail!("the Deployment is measured on the embedded cluster only"),
-            (what, None) => {
+            (What::Workload(workload), None) => {
                 let embedded = Embedded::start().await?;
-                let run = match what {
-                    What::Workload(workload) => e2e::run(workload, &options, &embedded.cluster(), &mut tell).await,
-                    _ => e2e::run_deployment(&options, &embedded, &mut tell).await,
-                };
+                let run = e2e::run(workload, &options, &embedded.cluster(), &mut tell).await;
+                embedded.stop().await;
+                run
+            }
+            (What::Deployments(what), None) => {
+                let embedded = Embedded::start().await?;
+                let run = e2e::run_deployments(what, &options, &embedded, &mut tell).await;
                 embedded.stop().await;
                 run
             }

@@ -10,7 +10,7 @@
 //! The time runs from the first create of a measured pod to the last binding that a watch shows.
 
 mod creators;
-mod deployment;
+mod deployments;
 mod embedded;
 mod observer;
 
@@ -21,17 +21,15 @@ use bayplan_model::status::Status;
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
 use tokio::sync::watch;
 
-pub use deployment::run as run_deployment;
+pub use deployments::{Deployments, run as run_deployments};
 pub use embedded::Embedded;
 
 use crate::measurement::{Latencies, peak_rss_bytes, process_cpu_seconds};
 use crate::report::Run;
 use crate::workload::{self, Workload};
 use creators::Creators;
-use observer::{Observer, Seen};
+use observer::{Observer, Pod, pods};
 
-/// The name under which the Deployment workload is found.
-pub const DEPLOYMENT: &str = "Deployment";
 /// Without any further pod in this time the rest is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -106,7 +104,7 @@ pub async fn run(
     cluster: &Cluster,
     progress: &mut Progress<'_>,
 ) -> Result<Run, Error> {
-    let observer = Observer::start(&cluster.admin, Seen::Bound).await;
+    let observer = Observer::start(&cluster.admin, pods(), |pod: &Pod| !pod.spec.node_name.is_empty()).await;
     let mut creators = Creators::new(workload, options, &cluster.admin)?;
     let (stop, scheduler) = start_scheduler(cluster, options);
     let mut scheduler = std::pin::pin!(scheduler);
@@ -186,7 +184,7 @@ async fn measure(
     })
 }
 
-/// Waits until so many pods were seen where they belong.
+/// Waits until so many were seen as they should be.
 async fn wait(
     workload: &str,
     observer: &Observer,

@@ -1,4 +1,4 @@
-//! Who watches the pods: when each was first seen where it belongs.
+//! Who watches: when each object was first seen as it should be.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -8,51 +8,40 @@ use bayplan_model::api::Resource;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 const PODS: Resource = Resource::new("", "v1", "pods");
 
-/// What a pod must be to count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// On a node.
-    Bound,
-    /// Running there.
-    Running,
+/// All pods.
+pub(super) fn pods() -> Scope {
+    Scope::all(&PODS)
 }
 
+/// What is read of a pod.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct View {
+pub(super) struct Pod {
     metadata: ObjectMeta,
-    spec: SpecView,
-    status: StatusView,
+    pub(super) spec: PodSpec,
+    pub(super) status: PodStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct SpecView {
-    node_name: String,
+pub(super) struct PodSpec {
+    pub(super) node_name: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct StatusView {
-    phase: String,
+pub(super) struct PodStatus {
+    pub(super) phase: String,
 }
 
-impl HasMeta for View {
+impl HasMeta for Pod {
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
-    }
-}
-
-impl View {
-    fn is(&self, wanted: Seen) -> bool {
-        match wanted {
-            Seen::Bound => !self.spec.node_name.is_empty(),
-            Seen::Running => self.status.phase == "Running",
-        }
     }
 }
 
@@ -64,18 +53,23 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    pub(super) async fn start(client: &Client, wanted: Seen) -> Self {
+    /// Watches for objects that are as they should be.
+    pub(super) async fn start<V: HasMeta + DeserializeOwned + Send + Sync + 'static>(
+        client: &Client,
+        scope: Scope,
+        wanted: impl Fn(&V) -> bool + Send + 'static,
+    ) -> Self {
         let seen: Arc<Mutex<FxHashMap<String, Instant>>> = Arc::default();
         let (counted, count) = watch::channel(0);
-        let mut informer = Informer::<View>::new(client, Scope::all(&PODS));
+        let mut informer = Informer::<V>::new(client, scope);
         informer.on_change({
             let seen = Arc::clone(&seen);
             move |change| {
-                let (Change::Added(pod) | Change::Updated { new: pod, .. }) = change else { return };
-                if pod.is(wanted) {
+                let (Change::Added(object) | Change::Updated { new: object, .. }) = change else { return };
+                if wanted(object) {
                     // The map is whole after every single insertion.
                     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                    seen.entry(pod.metadata.key()).or_insert_with(Instant::now);
+                    seen.entry(object.meta().key()).or_insert_with(Instant::now);
                     let count = seen.len();
                     drop(seen);
                     counted.send_if_modified(|known| std::mem::replace(known, count) != count);
@@ -99,7 +93,7 @@ impl Observer {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 
-    /// When the pods were seen, in no order.
+    /// When they were seen, in no order.
     pub(super) fn times(&self) -> Vec<Instant> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
     }
