@@ -129,6 +129,26 @@ async fn a_dead_connection_is_given_up_and_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn everything_is_told_again_at_the_period_that_was_asked_for() {
+    let script = Script::default()
+        .then(200, true, &[&event("ADDED", "b", 1), &event("ADDED", "a", 2), &complete(3)])
+        .then(200, true, &[&event("DELETED", "b", 4)]);
+    let mut informer = Informer::<Partial>::new(&script.client(), Scope::all(&PODS));
+    informer.jitter(|| 0.5);
+    informer.resync(Duration::from_secs(200));
+    let mut changes = informer.subscribe(16);
+    let _handle = informer.spawn();
+    let begin = tokio::time::Instant::now();
+    let mut told = Vec::new();
+    while told.len() < 8 {
+        let change = name(&changes.recv().await.unwrap());
+        told.push(format!("{}s {change}", begin.elapsed().as_secs()));
+    }
+    // The first watch lasts 450 s, and 15 more until it is given up.
+    assert_eq!(told, ["0s +b", "0s +a", "0s synced", "300s ~a", "300s ~b", "465s -b", "600s ~a", "900s ~a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_carry_identity_and_come_back_as_bytes_or_status() {
     let script = Script::default().then(200, false, &["{\"a\":", "1}"]).then(
         404,

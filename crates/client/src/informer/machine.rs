@@ -107,6 +107,16 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
         }
     }
 
+    /// Every object as updated to what it is, by key; nothing while the whole state is still being read.
+    pub(crate) fn resync(&self) -> Vec<Change<V>> {
+        if !self.is_watching() {
+            return Vec::new();
+        }
+        let mut objects: Vec<(&String, &Arc<V>)> = self.objects.iter().collect();
+        objects.sort_by_key(|(key, _)| *key);
+        objects.into_iter().map(|(_, o)| Change::Updated { old: Arc::clone(o), new: Arc::clone(o) }).collect()
+    }
+
     /// One line of a watch; the error ends the watch.
     pub(crate) fn line(&mut self, line: &[u8], changes: &mut Vec<Change<V>>) -> Result<(), Step> {
         let Line { kind, object } = serde_json::from_slice(line).map_err(|e| Step::Unreadable("watch event", e))?;

@@ -171,6 +171,7 @@ pub struct Informer<V> {
     subscribers: Vec<Subscriber<V>>,
     versions: Vec<VersionSubscriber>,
     channels: Vec<mpsc::Sender<Change<V>>>,
+    resync_min: Option<Duration>,
     jitter: Box<dyn FnMut() -> f64 + Send>,
 }
 
@@ -184,6 +185,7 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
             subscribers: Vec::new(),
             versions: Vec::new(),
             channels: Vec::new(),
+            resync_min: None,
             jitter: Box::new(rand::random::<f64>),
         }
     }
@@ -213,7 +215,13 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
         receiver
     }
 
-    /// Takes the randomness of back-off and timeouts (in `0.0..1.0`) from elsewhere, for repeatable runs.
+    /// Tells every object again as updated to what it is, at a period of at least this and less than twice this: what a
+    /// subscriber missed by a mistake of its own does not stay missed for ever.
+    pub fn resync(&mut self, period_min: Duration) {
+        self.resync_min = Some(period_min).filter(|period| !period.is_zero());
+    }
+
+    /// Takes the randomness of back-off, timeouts and resyncs (in `0.0..1.0`) from elsewhere, for repeatable runs.
     pub fn jitter(&mut self, jitter: impl FnMut() -> f64 + Send + 'static) {
         self.jitter = Box::new(jitter);
     }
@@ -226,16 +234,19 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
     }
 
     async fn run(self, synced: watch::Sender<bool>) {
-        let Informer { client, scope, cache, subscribers, versions, channels, mut jitter } = self;
+        let Informer { client, scope, cache, subscribers, versions, channels, resync_min, mut jitter } = self;
         let mut out = Output { cache, subscribers, versions, channels, synced };
         let mut machine = Machine::<V>::new();
+        let mut resync = resync_min.map(|min| Resync::every(min.mul_f64(1.0 + jitter())));
         loop {
             let ask = machine.ask();
             let timeout = WATCH_TIMEOUT_MIN.mul_f64(1.0 + jitter());
             let request = scope.parts(&ask, timeout);
             let step = match ask {
                 Ask::List { .. } => list(&client, request, &mut machine, &mut out).await,
-                Ask::Stream | Ask::Watch { .. } => watch(&client, request, timeout, &mut machine, &mut out).await,
+                Ask::Stream | Ask::Watch { .. } => {
+                    watch(&client, request, timeout, &mut machine, &mut resync, &mut out).await
+                }
             };
             let (delay, trouble) = machine.end(step, &mut jitter);
             if let Some(trouble) = trouble {
@@ -275,6 +286,7 @@ async fn watch<V: DeserializeOwned + HasMeta>(
     request: Parts,
     timeout: Duration,
     machine: &mut Machine<V>,
+    resync: &mut Option<Resync>,
     out: &mut Output<V>,
 ) -> Step {
     let opening = tokio::time::timeout(timeout, client.send(request)).await;
@@ -287,8 +299,14 @@ async fn watch<V: DeserializeOwned + HasMeta>(
     let deadline = opened + timeout + WATCH_OVERTIME;
     let mut lines = Lines::default();
     loop {
-        let frame = match tokio::time::timeout_at(deadline, body.frame()).await {
+        let wake = resync.as_ref().map_or(deadline, |resync| resync.due.min(deadline));
+        let frame = match tokio::time::timeout_at(wake, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
+            Err(_) if wake < deadline => {
+                resync.as_mut().map(Resync::again);
+                out.tell(machine.resync(), machine.version()).await;
+                continue;
+            }
             Ok(Some(Err(error))) => return Step::Broken(request::unreachable(&error)),
             Ok(None) | Err(_) => return Step::Closed { lived: opened.elapsed() },
         };
@@ -305,6 +323,22 @@ async fn watch<V: DeserializeOwned + HasMeta>(
         if let Some(step) = ended {
             return step;
         }
+    }
+}
+
+/// When everything is told again.
+struct Resync {
+    period: Duration,
+    due: Instant,
+}
+
+impl Resync {
+    fn every(period: Duration) -> Self {
+        Resync { period, due: Instant::now() + period }
+    }
+
+    fn again(&mut self) {
+        self.due = Instant::now() + self.period;
     }
 }
 
