@@ -96,29 +96,37 @@ impl ReplicaSetController {
     /// The active pods that belong to the ReplicaSet, after adoption and release, and the number of its terminating
     /// ones.
     async fn pods(&self, key: &str, rs: &ReplicaSet, context: Context<'_>) -> Result<(Vec<Arc<Pod>>, usize), Error> {
-        let (candidates, terminating) = {
+        let by_name = |a: &Arc<Pod>, b: &Arc<Pod>| a.metadata.name.cmp(&b.metadata.name);
+        let (mut active, others, terminating) = {
             let pods = self.cache.pods();
-            let own = |pod: &&Arc<Pod>| rs.spec.selector.matches(&pod.metadata.labels);
-            let uid = &rs.metadata.uid;
-            let terminating = pods.controlled_by(uid).filter(own).filter(|pod| pod.is_terminating()).count();
-            let mut candidates: Vec<_> = pods.controlled_by(uid).filter(|pod| pod.is_active()).cloned().collect();
-            let owned = candidates.len();
-            let orphans = pods.orphans(&rs.metadata.namespace).filter(own);
-            candidates.extend(orphans.filter(|pod| pod.is_active()).cloned());
-            // Both parts come in the order of names; with orphans among them the whole does not.
-            if candidates.len() > owned {
-                candidates.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+            let selected = |pod: &Arc<Pod>| rs.spec.selector.matches(&pod.metadata.labels);
+            let (mut active, mut others, mut terminating) = (Vec::new(), Vec::new(), 0);
+            // Thousands of pods are looked at for each that changes: once, and those that need no write go straight in.
+            for pod in pods.controlled_by(&rs.metadata.uid) {
+                match pod.is_active() {
+                    true if selected(pod) => active.push(pod.clone()),
+                    true => others.push(pod.clone()),
+                    false if pod.is_terminating() && selected(pod) => terminating += 1,
+                    false => {}
+                }
             }
-            (candidates, terminating)
+            let orphans = pods.orphans(&rs.metadata.namespace).filter(|pod| pod.is_active() && selected(pod));
+            others.extend(orphans.cloned());
+            others.sort_by(by_name);
+            (active, others, terminating)
         };
-        let claims = self.owner.claimant(rs).claim(context.api, candidates).await;
+        let claims = self.owner.claimant(rs).claim(context.api, others).await;
         let mut consistency = lock(&self.consistency);
         for pod in claims.written.iter().filter(|pod| pod.controller().is_some_and(|o| o.uid == rs.metadata.uid)) {
             consistency.wrote_pod(key, &rs.metadata.uid, &pod.resource_version);
         }
         drop(consistency);
         Error::collect(claims.errors)?;
-        Ok((claims.claimed, terminating))
+        if !claims.claimed.is_empty() {
+            active.extend(claims.claimed);
+            active.sort_by(by_name);
+        }
+        Ok((active, terminating))
     }
 }
 

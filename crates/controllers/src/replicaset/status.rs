@@ -24,9 +24,14 @@ pub fn calculate(
     second: Timestamp,
 ) -> ReplicaSetStatus {
     let template_labels = template_map(&rs.spec.template, "/metadata/labels");
-    let count = |wanted: &dyn Fn(&Pod) -> bool| saturate(active.iter().filter(|pod| wanted(pod)).count());
     let replicas = saturate(active.len());
     let labelled = |pod: &Pod| template_labels.iter().all(|(key, value)| pod.metadata.labels.get(key) == Some(value));
+    let [mut fully_labeled, mut ready, mut available] = [0; 3];
+    for pod in active {
+        fully_labeled += usize::from(labelled(pod));
+        ready += usize::from(pod.ready);
+        available += usize::from(pod.is_available(rs.spec.min_ready_seconds, now));
+    }
     let mut conditions = rs.status.conditions.clone();
     let failing = conditions.iter().any(|c| c.condition_type == REPLICA_FAILURE);
     match failure {
@@ -46,9 +51,9 @@ pub fn calculate(
     }
     ReplicaSetStatus {
         replicas,
-        fully_labeled_replicas: count(&labelled),
-        ready_replicas: count(&|pod| pod.ready),
-        available_replicas: count(&|pod| pod.is_available(rs.spec.min_ready_seconds, now)),
+        fully_labeled_replicas: saturate(fully_labeled),
+        ready_replicas: saturate(ready),
+        available_replicas: saturate(available),
         terminating_replicas: terminating.map(saturate),
         observed_generation: rs.status.observed_generation,
         conditions,
