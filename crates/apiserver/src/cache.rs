@@ -22,6 +22,7 @@ use bayplan_store::{Change, Entry, ReadError, Revision, Store};
 use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 
+pub(crate) use event::labels_of;
 pub use event::{Event, EventType, Item, line};
 use narrow::Narrow;
 pub use narrow::Subscription;

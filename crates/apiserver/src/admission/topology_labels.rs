@@ -22,13 +22,13 @@ pub(super) async fn admit(context: &AdmissionContext<'_>, object: &mut Value) ->
         return Ok(());
     }
     // A node nobody knows has no topology; whether it may be bound to is not decided here.
-    let Some(node) = context.objects.get(row("", "nodes")?, "", node).await? else { return Ok(()) };
+    let Some(topology) = context.objects.labels(row("", "nodes")?, "", node).await? else { return Ok(()) };
     for label in LABELS {
-        if let Some(value) = node["metadata"]["labels"].get(label)
+        if let Some(value) = topology.get(label)
             && map_mut(object, "metadata").is_some()
             && let Some(labels) = map_mut(&mut object["metadata"], "labels")
         {
-            labels.insert(label.to_owned(), value.clone());
+            labels.insert(label.to_owned(), value.clone().into());
         }
     }
     Ok(())

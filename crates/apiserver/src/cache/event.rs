@@ -90,7 +90,8 @@ impl Item {
     }
 }
 
-fn labels_of(metadata: &Value) -> BTreeMap<String, String> {
+/// The labels in an object's metadata.
+pub(crate) fn labels_of(metadata: &Value) -> BTreeMap<String, String> {
     metadata["labels"]
         .as_object()
         .map(|labels| labels.iter().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned())).collect())

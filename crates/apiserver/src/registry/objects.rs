@@ -1,5 +1,6 @@
 //! Objects as the server's own parts (rights, admission, bootstrap, subresources) read and write them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bayplan_model::status::Status;
@@ -8,6 +9,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Registry, metadata};
+use crate::cache::labels_of;
 use crate::resources::Resource;
 use crate::{status_errors, strategy};
 
@@ -20,6 +22,17 @@ pub trait Objects: Send + Sync {
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<Value>>, Status>>;
+
+    /// The labels of one object; cheaper than the whole of it, which would be kept decoded.
+    fn labels<'a>(
+        &'a self,
+        resource: &'static Resource,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<BTreeMap<String, String>>, Status>> {
+        let labels = |object: Arc<Value>| labels_of(&object["metadata"]);
+        Box::pin(async move { Ok(self.get(resource, namespace, name).await?.map(labels)) })
+    }
 
     /// All objects of a namespace, or with an empty `namespace` of the cluster, in storage order.
     fn list<'a>(
@@ -62,6 +75,18 @@ impl Objects for Registry {
                 Some(entry) => self.converted(resource, &self.cache(resource).item(&entry)?)?.decoded().map(Some),
                 None => Ok(None),
             }
+        })
+    }
+
+    fn labels<'a>(
+        &'a self,
+        resource: &'static Resource,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<BTreeMap<String, String>>, Status>> {
+        Box::pin(async move {
+            let entry = self.entry(&Self::key(resource, namespace, name)).await?;
+            entry.map(|entry| Ok(self.cache(resource).item(&entry)?.labels.clone())).transpose()
         })
     }
 
