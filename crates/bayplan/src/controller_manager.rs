@@ -81,6 +81,7 @@ fn config(args: &ControllerManager) -> Result<ControllersConfig> {
         ("garbage-collector-controller", flags.concurrent_gc_syncs),
         ("namespace-controller", flags.concurrent_namespace_syncs),
         ("resourceclaim-controller", flags.concurrent_resource_claim_syncs),
+        ("ephemeral-volume-controller", flags.concurrent_ephemeralvolume_syncs),
     ];
     let given = workers.into_iter().filter_map(|(name, many)| Some((name.to_owned(), many? as usize)));
     let mut config = ControllersConfig {
@@ -98,6 +99,7 @@ fn config(args: &ControllerManager) -> Result<ControllersConfig> {
     set(&mut nodes.secondary_eviction_rate, flags.secondary_node_eviction_rate);
     set(&mut nodes.large_cluster_size_threshold, flags.large_cluster_size_threshold);
     set(&mut nodes.unhealthy_zone_threshold, flags.unhealthy_zone_threshold);
+    set_duration(&mut config.resync_min, flags.min_resync_period);
     set(&mut config.terminated_pods_max, flags.terminated_pod_gc_threshold);
     Ok(config)
 }

@@ -20,6 +20,7 @@ pub mod controller;
 pub mod deployment;
 pub mod discovery;
 pub mod disruption;
+pub mod ephemeral_volume;
 pub mod error;
 pub mod expectations;
 pub mod garbage_collector;
@@ -38,6 +39,7 @@ pub mod resource_claim;
 #[cfg(test)]
 mod script;
 pub mod service_account;
+pub mod storage_protection;
 pub mod taint_eviction;
 pub mod workload;
 

@@ -8,6 +8,8 @@ use bayplan_model::taint::Toleration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::resource_claim::ClaimTemplate;
+
 /// The part of a pod that decides something in a control loop.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "wire::Pod")]
@@ -35,14 +37,27 @@ pub struct Pod {
     pub tolerations: Arc<[Toleration]>,
     /// Whether its kubelet evicted it.
     pub evicted: bool,
-    /// The volume claims it uses, by name.
+    /// The volume claims it names.
     pub volume_claims: Vec<String>,
+    /// The volumes for which claims are made with it.
+    pub ephemeral_volumes: Vec<EphemeralVolume>,
     /// The device claims it asks for.
     pub resource_claims: Vec<PodResourceClaim>,
     /// The device claims that were made for it.
     pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
     /// The device claim that stands for its extended resources.
     pub extended_resource_claim: Option<String>,
+}
+
+/// A volume of a pod for which a claim is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EphemeralVolume {
+    /// Its name in the pod.
+    pub name: String,
+    /// The name of the claim.
+    pub claim: String,
+    /// What the claim looks like.
+    pub template: Arc<ClaimTemplate>,
 }
 
 /// The tolerations that nearly every pod gets at admission, kept once for all of them.
@@ -96,6 +111,12 @@ impl Pod {
         !self.is_terminal() && self.metadata.deletion_timestamp.is_some()
     }
 
+    /// The volume claims it uses: those it names, and those that are made for it.
+    pub fn claim_names(&self) -> impl Iterator<Item = &str> {
+        let made = self.ephemeral_volumes.iter().map(|volume| volume.claim.as_str());
+        self.volume_claims.iter().map(String::as_str).chain(made)
+    }
+
     /// None of its containers runs, and none ever will.
     pub fn is_done(&self) -> bool {
         self.is_terminal() || (self.metadata.deletion_timestamp.is_some() && self.node_name.is_empty())
@@ -128,6 +149,8 @@ mod wire {
     use jiff::Timestamp;
     use serde::Deserialize;
 
+    use crate::resource_claim::ClaimTemplate;
+
     #[derive(Deserialize, Default)]
     #[serde(default)]
     pub(super) struct Pod {
@@ -150,7 +173,15 @@ mod wire {
     #[derive(Deserialize, Default)]
     #[serde(default, rename_all = "camelCase")]
     struct Volume {
+        name: String,
         persistent_volume_claim: Option<VolumeClaim>,
+        ephemeral: Option<Ephemeral>,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Ephemeral {
+        volume_claim_template: Option<ClaimTemplate>,
     }
 
     #[derive(Deserialize, Default)]
@@ -198,7 +229,18 @@ mod wire {
     impl From<Pod> for super::Pod {
         fn from(pod: Pod) -> Self {
             let Status { phase, conditions, container_statuses, init_container_statuses, .. } = pod.status;
-            let volumes = pod.spec.volumes.unwrap_or_default().into_iter();
+            let (mut volume_claims, mut ephemeral_volumes) = (Vec::new(), Vec::new());
+            for volume in pod.spec.volumes.unwrap_or_default() {
+                volume_claims.extend(volume.persistent_volume_claim.map(|claim| claim.claim_name));
+                if let Some(template) = volume.ephemeral.and_then(|ephemeral| ephemeral.volume_claim_template) {
+                    let claim = format!("{}-{}", pod.metadata.name, volume.name);
+                    ephemeral_volumes.push(super::EphemeralVolume {
+                        name: volume.name,
+                        claim,
+                        template: template.into(),
+                    });
+                }
+            }
             let conditions = conditions.unwrap_or_default();
             let ready = conditions.iter().find(|c| c.condition_type == "Ready");
             let disrupted = |c: &&Condition| {
@@ -226,7 +268,8 @@ mod wire {
                 termination_grace_period_seconds: pod.spec.termination_grace_period_seconds.unwrap_or(0),
                 tolerations: super::share(pod.spec.tolerations.unwrap_or_default()),
                 evicted: phase == super::Phase::Failed && pod.status.reason == "Evicted",
-                volume_claims: volumes.filter_map(|v| Some(v.persistent_volume_claim?.claim_name)).collect(),
+                volume_claims,
+                ephemeral_volumes,
                 resource_claims: pod.spec.resource_claims.unwrap_or_default(),
                 resource_claim_statuses: pod.status.resource_claim_statuses.unwrap_or_default(),
                 extended_resource_claim: pod.status.extended_resource_claim_status.map(|c| c.resource_claim_name),

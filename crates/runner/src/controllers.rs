@@ -24,6 +24,7 @@ use bayplan_controllers::cache::{Cache, Change, Feed, Kind, Sighting, Visitor};
 use bayplan_controllers::deployment::DeploymentController;
 use bayplan_controllers::discovery::Resources;
 use bayplan_controllers::disruption::DisruptionController;
+use bayplan_controllers::ephemeral_volume::EphemeralVolumeController;
 use bayplan_controllers::garbage_collector::GarbageCollector;
 use bayplan_controllers::namespace::NamespaceController;
 use bayplan_controllers::node_lifecycle::{NodeLifecycleConfig, NodeLifecycleController};
@@ -32,6 +33,7 @@ use bayplan_controllers::pod_gc::{PodGcController, TERMINATED_PODS_MAX};
 use bayplan_controllers::replicaset::ReplicaSetController;
 use bayplan_controllers::resource_claim::ResourceClaimController;
 use bayplan_controllers::service_account::{RootCaPublisher, ServiceAccountController};
+use bayplan_controllers::storage_protection::{ClaimProtectionController, VolumeProtectionController};
 use bayplan_controllers::taint_eviction::TaintEvictionController;
 use bayplan_metrics::Gauge;
 use bayplan_model::meta::HasMeta;
@@ -60,9 +62,15 @@ pub struct ControllersConfig {
     pub simulated_volumes: bool,
     /// How many keys a loop reconciles at the same time, where that is not its own number.
     pub workers: BTreeMap<String, usize>,
+    /// Upstream's `--min-resync-period`: every loop is shown all objects again at a period between this and twice this;
+    /// 0 for never.
+    pub resync_min: Duration,
     /// Requests per second and burst of each loop; nothing is throttled when absent.
     pub limit: Option<(f64, u32)>,
 }
+
+/// Upstream's `--min-resync-period`.
+pub const RESYNC_MIN: Duration = Duration::from_secs(12 * 3600);
 
 impl Default for ControllersConfig {
     fn default() -> Self {
@@ -74,6 +82,7 @@ impl Default for ControllersConfig {
             terminated_pods_max: TERMINATED_PODS_MAX,
             simulated_volumes: false,
             workers: BTreeMap::new(),
+            resync_min: RESYNC_MIN,
             limit: None,
         }
     }
@@ -137,7 +146,7 @@ async fn run_controllers_told(
     let collector = Arc::new(GarbageCollector::new(resources.clone()));
     let loops = assemble(&cache, &resources, &collector, &config);
     let scrapes = telemetry.map(|telemetry| tell(telemetry, &loops));
-    let informers = start_informers(&client, &cache, &loops);
+    let informers = start_informers(&client, &cache, &loops, config.resync_min);
     let synced = async {
         for informer in &informers {
             informer.synced().await;
@@ -259,6 +268,9 @@ fn assemble(
         Arc::new(TaintEvictionController::new(cache.clone())),
         Arc::new(PodGcController::new(cache.clone(), config.terminated_pods_max)),
         Arc::new(PersistentVolumeController::new(cache.clone())),
+        Arc::new(ClaimProtectionController::new(cache.clone())),
+        Arc::new(VolumeProtectionController::new(cache.clone())),
+        Arc::new(EphemeralVolumeController::new(cache.clone())),
         Arc::new(ResourceClaimController::new(cache.clone())),
         collector.clone(),
     ];
@@ -272,9 +284,9 @@ fn assemble(
 }
 
 /// One watch for each kind that some loop wants.
-fn start_informers(client: &Client, cache: &Arc<Cache>, loops: &[Loop]) -> Vec<informer::Handle> {
+fn start_informers(client: &Client, cache: &Arc<Cache>, loops: &[Loop], resync_min: Duration) -> Vec<informer::Handle> {
     let kinds: BTreeSet<Kind> = loops.iter().flat_map(|each| each.controller.watches()).copied().collect();
-    let mut starter = Starter { client, cache, loops, handles: Vec::new() };
+    let mut starter = Starter { client, cache, loops, resync_min, handles: Vec::new() };
     for kind in kinds {
         kind.visit(&mut starter);
     }
@@ -285,6 +297,7 @@ struct Starter<'a> {
     client: &'a Client,
     cache: &'a Arc<Cache>,
     loops: &'a [Loop],
+    resync_min: Duration,
     handles: Vec<informer::Handle>,
 }
 
@@ -309,6 +322,7 @@ impl Visitor for Starter<'_> {
         // while the watch was down.
         let cache = self.cache.clone();
         informer.on_version(move |version| cache.bookmark(kind, version));
+        informer.resync(self.resync_min);
         self.handles.push(informer.spawn());
     }
 }

@@ -68,9 +68,9 @@ pub struct Plugins {
 }
 
 impl Default for Plugins {
-    /// What can work without controllers that do not exist yet.
+    /// All that work with simulated nodes, which register as ready.
     fn default() -> Self {
-        Plugins { service_account: true, taint_nodes_by_condition: false, storage_object_in_use_protection: false }
+        Plugins { service_account: true, taint_nodes_by_condition: false, storage_object_in_use_protection: true }
     }
 }
 

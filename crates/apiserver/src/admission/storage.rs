@@ -12,11 +12,9 @@ const DEFAULT_ANNOTATIONS: [&str; 2] = [
     "/metadata/annotations/storageclass.kubernetes.io~1is-default-class",
     "/metadata/annotations/storageclass.beta.kubernetes.io~1is-default-class",
 ];
-const FINALIZERS: [(&str, &str, &str); 3] = [
-    ("", "persistentvolumeclaims", "kubernetes.io/pvc-protection"),
-    ("", "persistentvolumes", "kubernetes.io/pv-protection"),
-    (GROUP, "volumeattributesclasses", "kubernetes.io/vac-protection"),
-];
+/// Upstream protects VolumeAttributesClasses too; the controller that would let them go is not here.
+const FINALIZERS: [(&str, &str); 2] =
+    [("persistentvolumeclaims", "kubernetes.io/pvc-protection"), ("persistentvolumes", "kubernetes.io/pv-protection")];
 
 /// DefaultStorageClass: a claim that says nothing gets the default class; the newest when there are several.
 pub(super) async fn admit_class(context: &AdmissionContext<'_>, claim: &mut Value) -> Result<(), Status> {
@@ -44,7 +42,7 @@ fn class_of(claim: &Value) -> Option<&str> {
 
 /// StorageObjectInUseProtection.
 pub(super) fn admit_finalizer(context: &AdmissionContext<'_>, object: &mut Value) {
-    let Some((.., finalizer)) = FINALIZERS.iter().find(|(group, plural, _)| context.is_new(group, plural)) else {
+    let Some((_, finalizer)) = FINALIZERS.iter().find(|(plural, _)| context.is_new("", plural)) else {
         return;
     };
     if let Some(finalizers) = list_mut(&mut object["metadata"], "finalizers")

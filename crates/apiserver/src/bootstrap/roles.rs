@@ -250,6 +250,23 @@ const CONTROLLERS: &[ClusterRole] = &[
         ],
     },
     ClusterRole {
+        name: "ephemeral-volume-controller",
+        rows: &[
+            (READ, "", "pods"),
+            ("update", "", "pods/finalizers"),
+            ("create,get,list,watch", "", "persistentvolumeclaims"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "pvc-protection-controller",
+        rows: &[("get,list,patch,update,watch", "", "persistentvolumeclaims"), (READ, "", "pods"), EVENTS],
+    },
+    ClusterRole {
+        name: "pv-protection-controller",
+        rows: &[("get,list,patch,update,watch", "", "persistentvolumes"), EVENTS],
+    },
+    ClusterRole {
         name: "resource-claim-controller",
         rows: &[
             (READ, "", "pods"),

@@ -32,6 +32,12 @@ pub(crate) struct Controllers {
     /// Pods whose ResourceClaims are made at once.
     #[arg(long, value_name = "NUMBER", value_parser = workers())]
     pub(crate) concurrent_resource_claim_syncs: Option<u32>,
+    /// Pods whose volume claims are made at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_ephemeralvolume_syncs: Option<u32>,
+    /// All objects are looked at again at a period between this and twice this [default: 12h0m0s].
+    #[arg(long, value_name = "DURATION", value_parser = go::duration)]
+    pub(crate) min_resync_period: Option<GoDuration>,
     /// Run the garbage collector.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", value_parser = go::boolean)]
     pub(crate) enable_garbage_collector: bool,
@@ -108,7 +114,6 @@ elsewhere! {
     concurrent_cron_job_syncs,
     concurrent_daemonset_syncs,
     concurrent_endpoint_syncs,
-    concurrent_ephemeralvolume_syncs,
     concurrent_horizontal_pod_autoscaler_syncs,
     concurrent_job_syncs,
     concurrent_resource_quota_syncs,
@@ -124,7 +129,6 @@ elsewhere! {
     enable_dynamic_provisioning,
     flex_volume_plugin_dir,
     horizontal_pod_autoscaler_sync_period,
-    min_resync_period,
     namespace_sync_period,
     node_cidr_mask_size,
     pvclaimbinder_sync_period,

@@ -74,7 +74,7 @@ impl PersistentVolumeController {
             let pods = self.cache.pods();
             let uses = pods
                 .namespace(&meta.namespace)
-                .filter(|pod| !pod.is_terminal() && pod.volume_claims.contains(&meta.name));
+                .filter(|pod| !pod.is_terminal() && pod.claim_names().any(|name| name == meta.name));
             uses.map(|pod| pod.metadata.name.clone()).collect()
         };
         pods.sort();

@@ -40,13 +40,13 @@ pub struct ResourceClaimTemplate {
     /// Metadata.
     pub metadata: ObjectMeta,
     /// What claims made from it look like.
-    pub spec: ResourceClaimTemplateSpec,
+    pub spec: ClaimTemplate,
 }
 
-/// `ResourceClaimTemplate.spec`.
+/// What claims are made from: `ResourceClaimTemplate.spec`, and the `volumeClaimTemplate` of an ephemeral volume.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct ResourceClaimTemplateSpec {
+pub struct ClaimTemplate {
     /// Their labels and annotations.
     pub metadata: TemplateMeta,
     /// Their spec: nobody here reads inside it, and what is not decoded cannot be lost in a write.

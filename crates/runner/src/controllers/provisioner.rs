@@ -168,3 +168,157 @@ impl Controller for SimulatedProvisioner {
         Box::pin(self.reconcile(key, context))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bayplan_model::api::{Event, Recorder, Request, Verb};
+    use bayplan_model::status::Status;
+    use bytes::Bytes;
+    use futures::FutureExt;
+    use jiff::Timestamp;
+
+    use super::*;
+
+    /// Takes everything that is written, and says that it is there already when told so.
+    #[derive(Default)]
+    struct Server {
+        exists: bool,
+        written: Mutex<Vec<String>>,
+        volumes: Mutex<Vec<Value>>,
+        events: Mutex<Vec<String>>,
+    }
+
+    impl Api for Server {
+        fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
+            let verb = match &request.verb {
+                Verb::Create(body) => {
+                    self.volumes.lock().unwrap().push(serde_json::from_slice(body).unwrap());
+                    "create"
+                }
+                Verb::Delete(_) => "delete",
+                other => panic!("{other:?}"),
+            };
+            self.written.lock().unwrap().push(format!("{verb} {} {}", request.resource.plural, request.name));
+            let answer = match self.exists {
+                true => Err(Status::failure(409, reason::ALREADY_EXISTS, "there")),
+                false => Ok(Bytes::from_static(b"{}")),
+            };
+            futures::future::ready(answer).boxed()
+        }
+    }
+
+    impl Recorder for Server {
+        fn record(&self, event: Event) {
+            self.events.lock().unwrap().push(format!("{}: {}", event.reason, event.note));
+        }
+    }
+
+    fn claim(annotations: &Value, volume: &str) -> Value {
+        json!({
+            "metadata": {"name": "data", "namespace": "shop", "uid": "u", "resourceVersion": "7", "annotations": annotations},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "3Gi"}},
+                "storageClassName": "fast", "volumeName": volume},
+        })
+    }
+
+    fn class(mode: &str) -> Value {
+        json!({"metadata": {"name": "fast"}, "provisioner": "csi.example.com", "volumeBindingMode": mode})
+    }
+
+    fn volume(policy: &str, phase: &str, handle: &str) -> Value {
+        json!({
+            "metadata": {"name": "pvc-u", "annotations": {PROVISIONED_BY_ANNOTATION: "csi.example.com"}},
+            "spec": {"csi": {"driver": "csi.example.com", "volumeHandle": handle},
+                "persistentVolumeReclaimPolicy": policy},
+            "status": {"phase": phase},
+        })
+    }
+
+    /// Reconciles all that the last of these objects wakes.
+    fn play(server: &Server, objects: &[(Kind, Value)]) {
+        let cache = Arc::new(Cache::default());
+        let provisioner = SimulatedProvisioner::new(Arc::clone(&cache));
+        let mut keys = Vec::new();
+        for (kind, object) in objects {
+            keys = provisioner.observe(&cache.set(*kind, object.to_string().as_bytes()).unwrap());
+        }
+        let context = Context { now: Timestamp::UNIX_EPOCH, api: server, recorder: server };
+        for wakeup in keys {
+            provisioner.sync(&wakeup.key, context).now_or_never().unwrap().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_claim_gets_a_volume_when_its_class_says_so() {
+        let asked = json!({STORAGE_PROVISIONER_ANNOTATION: "csi.example.com"});
+        let mut placed = asked.clone();
+        placed[SELECTED_NODE_ANNOTATION] = "n".into();
+        let of_another = json!({STORAGE_PROVISIONER_ANNOTATION: "other.example.com"});
+        for (what, annotations, volume, mode, made) in [
+            ("at once", &asked, "", "Immediate", true),
+            ("not before it has a node", &asked, "", WAIT_FOR_FIRST_CONSUMER, false),
+            ("once it has one", &placed, "", WAIT_FOR_FIRST_CONSUMER, true),
+            ("not twice", &asked, "there", "Immediate", false),
+            ("not before it is asked for", &json!({}), "", "Immediate", false),
+            ("not in another's place", &of_another, "", "Immediate", false),
+        ] {
+            let server = Server::default();
+            let objects = [(Kind::StorageClass, class(mode)), (Kind::VolumeClaim, claim(annotations, volume))];
+            play(&server, &objects);
+            assert_eq!(!server.written.lock().unwrap().is_empty(), made, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_volume_is_what_the_claim_asks_for_in_the_zone_of_its_node() {
+        let node = json!({"metadata": {"name": "n", "labels": {LABEL_ZONE: "zone-2"}}});
+        let annotations = json!({STORAGE_PROVISIONER_ANNOTATION: "csi.example.com", SELECTED_NODE_ANNOTATION: "n"});
+        let server = Server::default();
+        let class = class(WAIT_FOR_FIRST_CONSUMER);
+        let claim = claim(&annotations, "");
+        play(&server, &[(Kind::Node, node), (Kind::StorageClass, class.clone()), (Kind::VolumeClaim, claim.clone())]);
+        let here = json!({"key": LABEL_ZONE, "operator": "In", "values": ["zone-2"]});
+        let expected = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": "pvc-u", "annotations": {PROVISIONED_BY_ANNOTATION: "csi.example.com"}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "3Gi"}, "storageClassName": "fast",
+                "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "shop", "name": "data",
+                    "uid": "u", "resourceVersion": "7"},
+                "csi": {"driver": "csi.example.com", "volumeHandle": "pvc-u"},
+                "persistentVolumeReclaimPolicy": "Delete", "volumeMode": "Filesystem",
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            },
+        });
+        assert_eq!(server.volumes.lock().unwrap()[0], expected);
+        let events = [
+            "Provisioning: External provisioner is provisioning volume for claim \"shop/data\"",
+            "ProvisioningSucceeded: Successfully provisioned volume pvc-u",
+        ];
+        assert_eq!(*server.events.lock().unwrap(), events);
+
+        let again = Server { exists: true, ..Server::default() };
+        play(&again, &[(Kind::StorageClass, class), (Kind::VolumeClaim, claim)]);
+        assert_eq!(again.written.lock().unwrap().len(), 1, "one that is there already is as good");
+    }
+
+    #[test]
+    fn only_released_volumes_of_our_own_go_and_only_when_their_class_says_so() {
+        let mut leaving = volume("Delete", "Released", "pvc-u");
+        leaving["metadata"]["deletionTimestamp"] = "2026-05-28T00:00:00Z".into();
+        for (what, volume, goes) in [
+            ("released", volume("Delete", "Released", "pvc-u"), true),
+            ("kept", volume("Retain", "Released", "pvc-u"), false),
+            ("bound", volume("Delete", "Bound", "pvc-u"), false),
+            ("another's", volume("Delete", "Released", "vol-123"), false),
+            ("going", leaving, false),
+        ] {
+            let server = Server::default();
+            play(&server, &[(Kind::Volume, volume)]);
+            let expected: &[&str] = if goes { &["delete persistentvolumes pvc-u"] } else { &[] };
+            assert_eq!(*server.written.lock().unwrap(), expected, "{what}");
+        }
+    }
+}
