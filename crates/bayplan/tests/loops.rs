@@ -167,8 +167,11 @@ async fn a_pod_whose_claim_waits_for_it_gets_a_volume_and_runs() {
     let volume = cluster.wait(&VOLUMES, name, |volume| volume["status"]["phase"] == "Bound").await;
     assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
 
-    cluster.delete(&PODS, "default", "db").await;
+    // The claim stays while the pod uses it.
     cluster.delete(&VOLUME_CLAIMS, "default", "data").await;
+    let claim = cluster.wait(&VOLUME_CLAIMS, "data", |claim| claim["metadata"]["deletionTimestamp"].is_string()).await;
+    assert_eq!(claim["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
+    cluster.delete(&PODS, "default", "db").await;
     let gone = eventually(async || cluster.get(&VOLUMES, "", name).await.is_none().then_some(())).await;
     assert!(gone.is_some(), "the volume goes with its claim");
     cluster.stop().await;
@@ -279,5 +282,51 @@ async fn a_node_whose_kubelet_stops_is_tainted_and_its_pods_are_replaced_elsewhe
     cluster.wait(&NODES, &dead, |node| !has_taint(node, "NoExecute") && !has_taint(node, "NoSchedule")).await;
     let gone = eventually(async || cluster.get(&PODS, "default", &lost).await.is_none().then_some(())).await;
     assert!(gone.is_some(), "the kubelet stops the pod when it is back");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_with_an_ephemeral_volume_gets_its_claim_which_goes_with_it() {
+    let cluster = Cluster::start(1, ControllersConfig::default()).await;
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let volume = json!({"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}});
+    let pod = json!({"metadata": {"name": "job"}, "spec": {
+        "containers": [{"name": "c", "image": "job", "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}]}],
+        "volumes": [volume],
+    }});
+    cluster.create(&PODS, "default", pod).await;
+    let pod = cluster.wait(&PODS, "job", is_running).await;
+    let claim = cluster.get(&VOLUME_CLAIMS, "default", "job-scratch").await.unwrap();
+    assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], pod["metadata"]["uid"]);
+    assert_eq!(claim["status"]["phase"], "Bound");
+    cluster.delete(&PODS, "default", "job").await;
+    let gone =
+        eventually(async || cluster.get(&VOLUME_CLAIMS, "default", "job-scratch").await.is_none().then_some(())).await;
+    assert!(gone.is_some(), "the claim goes with its pod");
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_that_nobody_else_removes_are_collected() {
+    let config = ControllersConfig { terminated_pods_max: 1, ..ControllersConfig::default() };
+    let cluster = Cluster::start(1, config).await;
+    let container = json!([{"name": "c", "image": "job"}]);
+    let ended = |name: &str| {
+        let annotations = json!({"bayplan.dev/run-for": "10ms"});
+        json!({"metadata": {"name": name, "annotations": annotations},
+            "spec": {"restartPolicy": "Never", "containers": container}})
+    };
+    for name in ["first", "second", "third"] {
+        cluster.create(&PODS, "default", ended(name)).await;
+        cluster.wait(&PODS, name, |pod| pod["status"]["phase"] == "Succeeded").await;
+    }
+    // No kubelet will ever start or stop it.
+    let lost = json!({"metadata": {"name": "lost"}, "spec": {"nodeName": "no-such-node", "containers": container}});
+    cluster.create(&PODS, "default", lost).await;
+    let left = eventually(async || {
+        let names: Vec<Value> = cluster.list(&PODS).await.iter().map(|pod| pod["metadata"]["name"].clone()).collect();
+        (names == ["third"]).then_some(())
+    });
+    assert!(left.await.is_some(), "{:#?}", cluster.list(&PODS).await);
     cluster.stop().await;
 }
