@@ -198,7 +198,7 @@ async fn whole_nodes_are_sent_and_come_back_to_be_filtered() {
     let (nodes, extender) = (nodes(), service.extender(json!({})));
     let answer = extender.filter(&pod("p"), &nodes.iter().collect::<Vec<_>>()).unwrap();
     let Passed::Nodes(passed) = answer.passed else { panic!("whole nodes") };
-    assert_eq!(passed[0].metadata.labels["new"], "label");
+    assert_eq!(passed[0].metadata.labels.get("new").map(String::as_str), Some("label"));
     let kept: Value = serde_json::from_str(passed[0].manifest.as_deref().unwrap()).unwrap();
     assert_eq!(kept["spec"]["x"], 1, "the next extender sees what this one answered");
     assert_eq!((&answer.failed["a"], &answer.failed_and_unresolvable["c"]), (&"full".into(), &"broken".into()));

@@ -58,8 +58,8 @@ pub(super) fn former_labels(node: &Node) -> BTreeMap<&'static str, String> {
     FORMER_LABELS
         .iter()
         .filter_map(|(present, former)| {
-            let value = labels.get(*present)?;
-            (labels.get(*former) != Some(value)).then(|| (*former, value.clone()))
+            let value = labels.get(present)?;
+            (labels.get(former) != Some(value)).then(|| (*former, value.clone()))
         })
         .collect()
 }

@@ -105,7 +105,7 @@ impl PersistentVolumeController {
             return Err(Error::Invalid(error));
         }
         let asked = [BETA_STORAGE_PROVISIONER_ANNOTATION, STORAGE_PROVISIONER_ANNOTATION];
-        let says = |name: &&str| claim.metadata.annotations.get(*name).is_some_and(|value| value == provisioner);
+        let says = |name: &&str| claim.metadata.annotations.get(name).is_some_and(|value| value == provisioner);
         let claim = if asked.iter().all(says) {
             claim.clone()
         } else {

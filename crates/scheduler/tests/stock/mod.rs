@@ -12,7 +12,7 @@ const CLASSES: [&str; 3] = ["at-once", "later", "local"];
 const MODES: [&str; 3] = ["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"];
 
 /// What is there from the beginning: classes, and a claim of each name in each namespace.
-pub fn basics(luck: &mut Luck) -> Vec<Value> {
+pub(crate) fn basics(luck: &mut Luck) -> Vec<Value> {
     let mut all: Vec<Value> = CLASSES.iter().map(|name| storage_class(name, luck)).collect();
     all.extend(VOLUMES.iter().map(|name| volume(name, &[], luck)));
     all.push(json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": DRIVER},
@@ -26,7 +26,7 @@ pub fn basics(luck: &mut Luck) -> Vec<Value> {
 }
 
 /// What comes with a node.
-pub fn of_node(node: &str, luck: &mut Luck) -> Vec<Value> {
+pub(crate) fn of_node(node: &str, luck: &mut Luck) -> Vec<Value> {
     let mut all = Vec::new();
     if !luck.one_in(4) {
         all.push(csi_node(node, luck));
@@ -38,7 +38,7 @@ pub fn of_node(node: &str, luck: &mut Luck) -> Vec<Value> {
 }
 
 /// Gives a pod volumes or devices, if it is to have some.
-pub fn equip(spec: &mut Value, luck: &mut Luck) {
+pub(crate) fn equip(spec: &mut Value, luck: &mut Luck) {
     match luck.below(14) {
         0 | 1 => spec["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": luck.pick(&CLAIMS)}}]),
         2 => {
@@ -54,12 +54,12 @@ pub fn equip(spec: &mut Value, luck: &mut Luck) {
 }
 
 /// Whether a pod uses volumes or devices.
-pub fn is_equipped(spec: &Value) -> bool {
+pub(crate) fn is_equipped(spec: &Value) -> bool {
     spec["volumes"].is_array() || spec["resourceClaims"].is_array()
 }
 
 /// The next version of something, and whether it is gone with it.
-pub fn change(nodes: &[&str], luck: &mut Luck) -> (Value, bool) {
+pub(crate) fn change(nodes: &[&str], luck: &mut Luck) -> (Value, bool) {
     let namespace = luck.pick(&NAMESPACES);
     let object = match luck.below(11) {
         0..=2 => volume_claim(namespace, luck.pick(&CLAIMS), luck),
