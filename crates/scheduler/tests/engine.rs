@@ -507,7 +507,7 @@ fn the_fast_engine_and_the_plain_cycle_agree_at_every_step_of_random_histories()
         equipped += history.equipped;
     }
     assert!(unfit > histories as usize, "the engine said why not only {unfit} times");
-    assert!(equipped > 10 * histories as usize, "only {equipped} pods with volumes or devices found nodes");
+    assert!(equipped > 4 * histories as usize, "only {equipped} pods with volumes or devices found nodes");
     assert!(heeded > 10 * histories as usize, "the engine heeded nominations only {heeded} times");
     assert!(fast * 10 > compared * 8, "the engine answered only {fast} of {compared} questions");
 }
