@@ -277,14 +277,8 @@ impl<'a> Filters<'a> {
     ///
     /// With them, because they will be there; without them, because they may not be, and affinity may count on them.
     pub(crate) fn run_with_nominated(&self, states: &CycleStates, node: &NodeInfo) -> Status {
-        let pod = self.cycle.pod;
-        let nominated: Vec<&Arc<PodInfo>> = self
-            .nominator
-            .on_node(&node.name)
-            .iter()
-            .filter(|other| other.priority() >= pod.priority() && other.uid() != pod.uid())
-            .collect();
-        if !nominated.is_empty() {
+        let mut nominated = self.nominator.ahead_of(self.cycle.pod, &node.name).peekable();
+        if nominated.peek().is_some() {
             let mut node = node.clone();
             let mut states = states.clone();
             for other in nominated {

@@ -56,9 +56,7 @@ impl Expected {
     fn judge(&mut self, board: &mut Board, question: &Question<'_>, id: NodeId) -> Result<(), Unsuited> {
         let Question { cluster, nominator, pod, .. } = *question;
         let node = cluster.node_by_id(id);
-        let nominated = node.map_or(&[][..], |node| nominator.on_node(&node.name));
-        let in_the_way = nominated.iter().filter(|o| o.priority() >= pod.priority() && o.uid() != pod.uid());
-        let mut in_the_way = in_the_way.peekable();
+        let mut in_the_way = node.into_iter().flat_map(|node| nominator.ahead_of(pod, &node.name)).peekable();
         let Some(node) = node.filter(|_| in_the_way.peek().is_some()) else {
             if self.nodes.remove(&id) {
                 board.show(id);

@@ -22,6 +22,12 @@ impl Nominator {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
+    /// The pods nominated to a node that another pod has to leave room for: as important or more, and not itself.
+    pub(crate) fn ahead_of<'a>(&'a self, pod: &'a PodInfo, node: &str) -> impl Iterator<Item = &'a Arc<PodInfo>> {
+        let is_ahead = |other: &&Arc<PodInfo>| other.priority() >= pod.priority() && other.uid() != pod.uid();
+        self.on_node(node).iter().filter(is_ahead)
+    }
+
     /// All nodes with nominated pods, whether there are such nodes or not.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_node.keys()
