@@ -1,5 +1,6 @@
 //! ImageLocality: prefers nodes that have the pod's images, large and widespread ones above all.
 
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 
 use bayplan_model::pod::Pod;
@@ -18,14 +19,14 @@ const MIN_BYTES: i64 = 23 * MIB;
 const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MIB;
 
 /// The name under which kubelets report an image: with `:latest` when no tag is given.
-fn normalized(image: &str) -> String {
+fn normalized(image: &str) -> Cow<'_, str> {
     let (colon, slash) = (image.rfind(':'), image.rfind('/'));
     let tagged = match (colon, slash) {
         (None, _) => false,
         (Some(_), None) => true,
         (Some(colon), Some(slash)) => colon > slash,
     };
-    if tagged { image.to_owned() } else { format!("{image}:latest") }
+    if tagged { image.into() } else { format!("{image}:latest").into() }
 }
 
 /// The images of a pod: of containers, and those mounted as volumes.
@@ -53,10 +54,15 @@ impl Plugin for ImageLocality {
         }
         // How widespread an image is depends on all nodes.
         let mut version = FxHasher::default();
+        let mut is_known = false;
         for image in images(cx.pod) {
             if let Some(known) = cx.cluster.image(&normalized(image)) {
+                is_known = true;
                 (known.size_bytes, known.nodes, cx.cluster.node_count()).hash(&mut version);
             }
+        }
+        if !is_known {
+            return Dependencies::NOTHING;
         }
         Dependencies::score(Reads::Node, Normalization::None).at(version.finish())
     }
@@ -67,7 +73,7 @@ impl Plugin for ImageLocality {
         let mut sum: i64 = 0;
         for image in images(cx.pod) {
             let name = normalized(image);
-            let here = node.node().status.images.iter().any(|i| i.names.contains(&name));
+            let here = node.node().status.images.iter().any(|i| i.names.iter().any(|n| *n == name));
             if let Some(known) = cx.cluster.image(&name).filter(|_| here) {
                 sum = sum.saturating_add((known.size_bytes as f64 * (known.nodes as f64 / total)) as i64);
             }
