@@ -9,6 +9,7 @@ mod node_info;
 mod node_tree;
 mod objects;
 mod pod_info;
+mod room;
 mod shape;
 pub(crate) mod storage;
 mod templates;
@@ -27,6 +28,7 @@ pub use node_info::{HostPorts, NodeId, NodeInfo};
 use node_tree::NodeTree;
 pub use objects::{Object, Objects, Table};
 pub use pod_info::{AffinityTerm, PodInfo};
+pub use room::{Room, Share};
 pub(crate) use shape::Kinships;
 pub use shape::{KinId, ShapeHash};
 pub(crate) use templates::Templates;
@@ -69,6 +71,8 @@ pub struct Image {
 #[derive(Clone, Default)]
 pub struct Cluster {
     slots: Vec<Option<NodeInfo>>,
+    /// By slot: apart from the nodes, so that looking at many of them waits for little memory.
+    rooms: Vec<Room>,
     free: Vec<NodeId>,
     by_name: FxHashMap<Arc<str>, NodeId>,
     tree: NodeTree,
@@ -107,6 +111,11 @@ impl Cluster {
     /// A node by its place, unless it is a ghost or the place is empty.
     pub(crate) fn node_by_id(&self, id: NodeId) -> Option<&NodeInfo> {
         self.slots.get(id.0 as usize)?.as_ref().filter(|node| !node.is_ghost())
+    }
+
+    /// What is left of the node at a place; of no meaning when there is no node.
+    pub(crate) fn room(&self, id: NodeId) -> &Room {
+        &self.rooms[id.0 as usize]
     }
 
     /// One more than the highest place of any node.
@@ -231,6 +240,7 @@ impl Cluster {
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
+            self.rooms.push(Room::default());
             NodeId(u32::try_from(self.slots.len() - 1).expect("a cluster has fewer than 2^32 nodes"))
         });
         let name: Arc<str> = name.into();
@@ -354,6 +364,8 @@ impl Cluster {
     }
 
     fn note(&mut self, change: Change) {
+        let node = change.node();
+        self.rooms[node.0 as usize] = Room::of(self.slot(node));
         self.changes.push(change, self.slots.len());
     }
 }

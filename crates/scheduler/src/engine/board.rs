@@ -10,8 +10,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::buckets::{BucketId, Buckets};
 use super::counts::Counts;
 use super::expected::Expected;
+use super::places::{Column, UNFIT};
 use super::plan::{Part, Plan};
+use super::topology::Topologies;
 use super::unfit::Unfit;
+use super::usage::Usage;
 use crate::cluster::{Change, Cluster, KinId, NodeId, NodeInfo, PodInfo};
 use crate::cycle::select::TieBreak;
 use crate::framework::{Cycle, CycleStates, Feasible, MAX_NODE_SCORE, Tally, normalized_by_highest};
@@ -32,13 +35,13 @@ pub(super) struct Board {
     kins_seen: KinId,
     /// Scores that are normalised, before that: as many per node as the plan has.
     raw: Vec<i32>,
-    /// The nodes that pass all filters but those that count, by key and by the scores that are not normalised. Their bases are
-    /// the scores that depend on the node object alone, of the nodes that pass the filters which do.
+    /// The nodes that pass all filters but those that count, by key and by the scores that are not normalised.
     buckets: Buckets,
     seen: u64,
     key: Vec<i64>,
-    /// Nodes whose pods changed, with their bases.
-    touched: Vec<(NodeId, Option<i32>)>,
+    usage: Usage,
+    /// Nodes whose pods changed.
+    touched: Vec<NodeId>,
     /// Nodes whose keys may have changed.
     stale: Vec<NodeId>,
     /// The nodes there were when it was decided how domains are told apart.
@@ -54,20 +57,26 @@ pub(super) struct Board {
 /// A board is built anew when there are this many times more nodes than it was built for.
 const GROWTH: usize = 2;
 
+/// How many nodes are judged at once when a board is built: what is asked of them stays in the cache.
+const TOGETHER: usize = 256;
+
 /// Weights of kins that may be kept beyond need: every rollout brings a kin, and looking for old ones costs a walk over all.
 const KINS_SPARE: usize = 64;
 
 impl Board {
-    pub(super) fn build(profile: &Profile, cx: &Cycle<'_>, mut plan: Plan) -> Result<Self, Unsuited> {
+    pub(super) fn build(
+        profile: &Profile,
+        cx: &Cycle<'_>,
+        mut plan: Plan,
+        topologies: &mut Topologies,
+        places: &mut Column<'_>,
+    ) -> Result<Self, Unsuited> {
         let cluster = cx.cluster;
         let mut states = CycleStates::new(profile.plugins());
         let skipped = plan.prepare(profile, cx, &mut states)?;
         plan.without(&skipped);
         let scopes = plan.parts.iter().flat_map(|part| part.form.scopes());
-        let counts = scopes.map(|scope| {
-            let labels = cluster.nodes().filter_map(|node| node.label(scope.label()));
-            Counts::new(scope, cluster.node_count(), labels)
-        });
+        let counts = scopes.map(|scope| Counts::new(scope, cluster, topologies));
         let mut board = Board {
             pod: Arc::new(cx.pod.clone()),
             states,
@@ -79,6 +88,7 @@ impl Board {
             buckets: Buckets::default(),
             seen: cluster.changes().end(),
             key: Vec::new(),
+            usage: Usage::default(),
             touched: Vec::new(),
             stale: Vec::new(),
             built_for: cluster.node_count(),
@@ -89,13 +99,14 @@ impl Board {
         for (at, skip) in board.states.skip_filter.iter_mut().enumerate() {
             *skip = !board.plan.node_filters.contains(&at) && !board.plan.usage_filters.contains(&at);
         }
-        board.fill(cx)?;
+        board.usage = Usage::new(&board.plan, &board.states);
+        board.fill(cx, topologies, places)?;
         Ok(board)
     }
 
-    fn fill(&mut self, cx: &Cycle<'_>) -> Result<(), Unsuited> {
+    fn fill(&mut self, cx: &Cycle<'_>, topologies: &Topologies, places: &mut Column<'_>) -> Result<(), Unsuited> {
         let cluster = cx.cluster;
-        self.resize(cluster.places());
+        self.resize(cluster.places(), topologies);
         if !self.weigh_new_kins(cluster) {
             return Err(Unsuited);
         }
@@ -103,23 +114,31 @@ impl Board {
             let nodes = cluster.kinships().get(*kin).into_iter().flat_map(|kin| &kin.nodes);
             for (node, pods) in nodes {
                 for (count, by) in weights {
-                    self.counts[*count].add(*node, by * i64::from(*pods), &mut |_| {});
+                    self.counts[*count].add(*node, by * i64::from(*pods), topologies, &mut |_| {});
                 }
             }
         }
         for place in 0..cluster.places() {
             let node = NodeId(place as u32);
-            self.seat(cluster, node);
+            self.seat(cluster, node, topologies);
         }
         self.stale.clear();
+        let mut fitting = Vec::with_capacity(TOGETHER);
         for place in 0..cluster.places() {
-            self.judge_node(cx, NodeId(place as u32))?;
+            let node = NodeId(place as u32);
+            if self.judge_object(cx, places, node)? {
+                fitting.push(node);
+            }
+            if fitting.len() == TOGETHER || place + 1 == cluster.places() {
+                self.judge_usage(cx, places, &fitting, true)?;
+                fitting.clear();
+            }
         }
         Ok(())
     }
 
-    fn resize(&mut self, places: usize) {
-        self.buckets.reserve(places);
+    fn resize(&mut self, places: usize, topologies: &Topologies) {
+        self.counts.iter_mut().for_each(|counts| counts.reserve(places, topologies));
         let raws = places * self.plan.normalized.len();
         if self.raw.len() < raws {
             self.raw.resize(raws, 0);
@@ -127,7 +146,12 @@ impl Board {
     }
 
     /// Takes in what happened since the board was last looked at; false when it must be built anew.
-    pub(super) fn catch_up(&mut self, cx: &Cycle<'_>) -> Result<bool, Unsuited> {
+    pub(super) fn catch_up(
+        &mut self,
+        cx: &Cycle<'_>,
+        topologies: &Topologies,
+        places: &mut Column<'_>,
+    ) -> Result<bool, Unsuited> {
         let cluster = cx.cluster;
         if cluster.node_count() > self.built_for.max(1) * GROWTH && !self.counts.is_empty() {
             return Ok(false);
@@ -137,36 +161,39 @@ impl Board {
             return Ok(true);
         }
         let Some(changes) = cluster.changes().since(self.seen) else { return Ok(false) };
-        self.resize(cluster.places());
+        self.resize(cluster.places(), topologies);
         if !self.weigh_new_kins(cluster) {
             return Ok(false);
         }
-        let mut nodes_changed = Vec::new();
+        let mut changed = Vec::new();
         let mut touched = std::mem::take(&mut self.touched);
         for (change, is_latest) in changes {
             match change {
                 Change::Node(node) => {
-                    nodes_changed.push(node);
-                    self.seat(cluster, node);
+                    changed.push(node);
+                    self.seat(cluster, node, topologies);
                 }
                 Change::Pod { node, kin, by } => {
-                    self.count(node, kin, by);
-                    // Nodes are far apart in memory: having them all fetched before the first is judged is one wait, not many.
+                    self.count(node, kin, by, topologies);
                     if is_latest {
-                        touched.push((node, self.buckets.base(node)));
+                        touched.push(node);
                     }
                 }
             }
         }
-        for (node, _) in touched.drain(..).filter(|(_, base)| base.is_some()) {
-            self.judge_usage(cx, node, false)?;
+        let mut fitting = Vec::with_capacity(changed.len());
+        for node in changed {
+            if self.judge_object(cx, places, node)? {
+                fitting.push(node);
+            }
         }
+        touched.retain(|node| places.base(*node).is_some());
+        self.judge_usage(cx, places, &touched, false)?;
+        self.judge_usage(cx, places, &fitting, true)?;
+        touched.clear();
         self.touched = touched;
-        for node in nodes_changed {
-            self.judge_node(cx, node)?;
-        }
         let mut stale = std::mem::take(&mut self.stale);
-        stale.drain(..).for_each(|node| self.resort(node));
+        stale.drain(..).for_each(|node| self.resort(places, node));
         self.stale = stale;
         self.seen = end;
         self.forget_kins(cluster);
@@ -200,65 +227,79 @@ impl Board {
     }
 
     /// Accounts for a pod that came or went.
-    fn count(&mut self, node: NodeId, kin: KinId, by: i64) {
+    fn count(&mut self, node: NodeId, kin: KinId, by: i64, topologies: &Topologies) {
         let Board { kins, counts, stale, .. } = self;
         for (count, weight) in kins.get(&kin).into_iter().flatten() {
-            counts[*count].add(node, weight * by, &mut |node| stale.push(node));
+            counts[*count].add(node, weight * by, topologies, &mut |node| stale.push(node));
         }
     }
 
     /// Takes over where a node stands in all counts.
-    fn seat(&mut self, cluster: &Cluster, node: NodeId) {
+    fn seat(&mut self, cluster: &Cluster, node: NodeId, topologies: &Topologies) {
         let Board { counts, stale, plan, .. } = self;
         let object = cluster.node_by_id(node).map(NodeInfo::node);
         for part in &plan.parts {
             for i in 0..part.form.scopes().len() {
                 let included = object.is_some_and(|object| part.form.includes(i, object));
-                counts[part.first + i].set_node(node, object, included, &mut |node| stale.push(node));
+                counts[part.first + i].set_node(node, included, topologies, &mut |node| stale.push(node));
             }
         }
     }
 
-    /// Asks all plugins that are asked per node.
-    fn judge_node(&mut self, cx: &Cycle<'_>, id: NodeId) -> Result<(), Unsuited> {
+    /// Asks the plugins that read the node object alone; false when the node is out of the question.
+    fn judge_object(&mut self, cx: &Cycle<'_>, places: &mut Column<'_>, id: NodeId) -> Result<bool, Unsuited> {
         let of_shape = &Cycle { pod: &self.pod, ..*cx };
         let passing = match cx.cluster.node_by_id(id) {
             Some(node) if passes(&self.states, &self.plan.node_filters, of_shape, node)? => node,
             _ => {
-                self.buckets.set_base(id, None);
-                self.buckets.remove(id);
-                return Ok(());
+                places.get_mut(id).base = UNFIT;
+                self.buckets.remove(places, id);
+                return Ok(false);
             }
         };
-        self.buckets.set_base(id, Some(sum(&self.states, &self.plan.node_scores, of_shape, passing)?));
+        places.get_mut(id).base = to_small(sum(&self.states, &self.plan.node_scores, of_shape, passing)?)?;
         let at = id.0 as usize;
         let width = self.plan.normalized.len();
         for (i, normalized) in self.plan.normalized.iter().enumerate().filter(|(_, n)| !n.usage) {
             self.raw[at * width + i] = raw(&self.states, normalized.plugin, of_shape, passing)?;
         }
-        self.judge_usage(cx, id, true)
+        Ok(true)
     }
 
-    /// Asks the plugins that read what the pods on the node take.
-    fn judge_usage(&mut self, cx: &Cycle<'_>, id: NodeId, is_key_new: bool) -> Result<(), Unsuited> {
-        let Some(node_score) = self.buckets.base(id) else { return Ok(()) };
-        let cx = &Cycle { pod: &self.pod, ..*cx };
-        let passing = match cx.cluster.node_by_id(id) {
-            Some(node) if passes(&self.states, &self.plan.usage_filters, cx, node)? => node,
-            _ => {
-                self.buckets.remove(id);
-                return Ok(());
+    /// Asks the plugins that read what the pods on the nodes take, and puts the nodes where they belong.
+    fn judge_usage(
+        &mut self,
+        cx: &Cycle<'_>,
+        places: &mut Column<'_>,
+        nodes: &[NodeId],
+        are_keys_new: bool,
+    ) -> Result<(), Unsuited> {
+        let pod = self.pod.clone();
+        let cx = &Cycle { pod: &pod, ..*cx };
+        let mut usage = std::mem::take(&mut self.usage);
+        for (&node, score) in nodes.iter().zip(usage.judge(cx, &self.states, nodes)?) {
+            let Some(score) = score? else {
+                self.buckets.remove(places, node);
+                continue;
+            };
+            let score = places.get(node).base.checked_add(score).ok_or(Unsuited)?;
+            if self.plan.usage_in_keys {
+                self.judge_raw_usage(cx, node)?;
             }
-        };
-        let usage_score = sum(&self.states, &self.plan.usage_scores, cx, passing)?;
-        let score = node_score.checked_add(usage_score).ok_or(Unsuited)?;
-        let at = id.0 as usize;
+            if are_keys_new || self.plan.usage_in_keys || !self.buckets.rescore(places, node, score) {
+                self.sort(places, node, score);
+            }
+        }
+        self.usage = usage;
+        Ok(())
+    }
+
+    /// Asks the plugins that read usage and whose scores are normalised.
+    fn judge_raw_usage(&mut self, cx: &Cycle<'_>, id: NodeId) -> Result<(), Unsuited> {
+        let node = cx.cluster.node_by_id(id).ok_or(Unsuited)?;
         let width = self.plan.normalized.len();
         for (i, normalized) in self.plan.normalized.iter().enumerate().filter(|(_, n)| n.usage) {
-            self.raw[at * width + i] = raw(&self.states, normalized.plugin, cx, passing)?;
-        }
-        if is_key_new || self.plan.usage_in_keys || !self.buckets.rescore(id, score) {
-            self.sort(id, score);
+            self.raw[id.0 as usize * width + i] = raw(&self.states, normalized.plugin, cx, node)?;
         }
         Ok(())
     }
@@ -269,34 +310,34 @@ impl Board {
     }
 
     /// Puts a node into the bucket it belongs to.
-    fn sort(&mut self, node: NodeId, score: i32) {
+    fn sort(&mut self, places: &mut Column<'_>, node: NodeId, score: i32) {
         let at = node.0 as usize;
         let width = self.plan.normalized.len();
         self.key.clear();
         self.key.extend(self.raw[at * width..(at + 1) * width].iter().copied().map(i64::from));
         self.key.extend(self.counts.iter().map(|counts| counts.component(node)));
-        self.buckets.put(node, &self.key, score);
+        self.buckets.put(places, node, &self.key, score);
         if self.hidden.contains(&node) {
-            self.buckets.hide(node);
+            self.buckets.hide(places, node);
         }
     }
 
     /// Takes a node out of the choice until [`Board::show`].
-    pub(super) fn hide(&mut self, node: NodeId) {
+    pub(super) fn hide(&mut self, places: &mut Column<'_>, node: NodeId) {
         self.hidden.insert(node);
-        self.buckets.hide(node);
+        self.buckets.hide(places, node);
     }
 
     /// Takes a node into the choice again.
-    pub(super) fn show(&mut self, node: NodeId) {
+    pub(super) fn show(&mut self, places: &mut Column<'_>, node: NodeId) {
         self.hidden.remove(&node);
-        self.resort(node);
+        self.resort(places, node);
     }
 
     /// Puts a node where it belongs by now, if it fits.
-    fn resort(&mut self, node: NodeId) {
-        if let Some(score) = self.buckets.score(node) {
-            self.sort(node, score);
+    fn resort(&mut self, places: &mut Column<'_>, node: NodeId) {
+        if let Some(score) = places.score(node) {
+            self.sort(places, node, score);
         }
     }
 
@@ -333,40 +374,41 @@ impl Board {
     }
 
     /// The best node; none when there is no feasible one.
-    pub(super) fn best(&mut self, cluster: &Cluster, ties: &mut TieBreak) -> Option<NodeId> {
+    pub(super) fn best(&mut self, places: &Column<'_>, cluster: &Cluster, ties: &mut TieBreak) -> Option<NodeId> {
         let live = self.live();
-        let total = |(id, sum): &(BucketId, i64)| self.buckets.get(*id).best().map(|(score, _)| score + sum);
+        let total = |(id, sum): &(BucketId, i64)| self.buckets.highest(*id).map(|(score, _)| score + sum);
         let highest = live.iter().filter_map(total).max()?;
         let mut best = live.iter().filter(|entry| total(entry) == Some(highest)).map(|(id, _)| *id);
         match ties {
             TieBreak::SmallestName => {
                 let name = |node: &NodeId| &cluster.node_by_id(*node).expect("feasible nodes are there").name;
-                best.flat_map(|id| self.buckets.best(id)).min_by_key(name)
+                best.flat_map(|id| self.buckets.best(places, id)).min_by_key(name)
             }
             TieBreak::Random(dice) => {
-                let nodes = |id: BucketId| self.buckets.get(id).best().map_or(0, |(_, nodes)| nodes);
+                let nodes = |id: BucketId| self.buckets.highest(id).map_or(0, |(_, nodes)| nodes);
                 let mut at = dice.below(best.clone().map(nodes).sum());
                 let chosen = best.find(|id| {
                     let is_here = at < nodes(*id);
                     at -= if is_here { 0 } else { nodes(*id) };
                     is_here
                 });
-                self.buckets.draw(chosen?, |n| dice.below(n))
+                self.buckets.draw(places, chosen?, |n| dice.below(n))
             }
         }
     }
 
     /// All feasible nodes with their scores: what tests compare with the plain form.
-    pub(super) fn all(&mut self) -> Vec<(NodeId, i64)> {
+    pub(super) fn all(&mut self, places: &Column<'_>) -> Vec<(NodeId, i64)> {
         let live = self.live();
-        let nodes =
-            live.iter().flat_map(|(id, sum)| self.buckets.nodes(*id).map(move |(score, node)| (node, score + sum)));
+        let nodes = live
+            .iter()
+            .flat_map(|(id, sum)| self.buckets.nodes(places, *id).map(move |(score, node)| (node, score + sum)));
         nodes.collect()
     }
 
     /// Whether a node passes all filters as it is.
-    pub(super) fn is_feasible(&mut self, node: NodeId) -> bool {
-        let Some(bucket) = self.buckets.bucket_of(node) else { return false };
+    pub(super) fn is_feasible(&mut self, places: &Column<'_>, node: NodeId) -> bool {
+        let Some(bucket) = self.buckets.bucket_of(places, node) else { return false };
         self.live().iter().any(|(id, _)| *id == bucket)
     }
 
@@ -388,8 +430,8 @@ impl Board {
     }
 
     /// The nodes that pass the filters.
-    pub(super) fn feasible(&mut self) -> Vec<NodeId> {
-        self.all().into_iter().map(|(node, _)| node).collect()
+    pub(super) fn feasible(&mut self, places: &Column<'_>) -> Vec<NodeId> {
+        self.all(places).into_iter().map(|(node, _)| node).collect()
     }
 }
 
@@ -442,7 +484,12 @@ fn weigh(parts: &[Part], other: &PodInfo) -> Option<Vec<(usize, i64)>> {
 }
 
 /// Whether all these filters let a node pass; an error is for the plain form to tell.
-fn passes(states: &CycleStates, filters: &[usize], cx: &Cycle<'_>, node: &NodeInfo) -> Result<bool, Unsuited> {
+pub(super) fn passes(
+    states: &CycleStates,
+    filters: &[usize],
+    cx: &Cycle<'_>,
+    node: &NodeInfo,
+) -> Result<bool, Unsuited> {
     for &plugin in filters {
         let status = states.get(plugin).filter(cx, node);
         if status.is_rejected() {
@@ -456,7 +503,12 @@ fn passes(states: &CycleStates, filters: &[usize], cx: &Cycle<'_>, node: &NodeIn
 }
 
 /// The sum of weighted scores; one that is out of bounds is an error that the plain form tells.
-fn sum(states: &CycleStates, scores: &[(usize, i64)], cx: &Cycle<'_>, node: &NodeInfo) -> Result<i32, Unsuited> {
+pub(super) fn sum(
+    states: &CycleStates,
+    scores: &[(usize, i64)],
+    cx: &Cycle<'_>,
+    node: &NodeInfo,
+) -> Result<i64, Unsuited> {
     let mut sum = 0i64;
     for &(plugin, weight) in scores {
         let score = states.get(plugin).score(cx, node).map_err(|_| Unsuited)?;
@@ -465,7 +517,7 @@ fn sum(states: &CycleStates, scores: &[(usize, i64)], cx: &Cycle<'_>, node: &Nod
         }
         sum = sum.saturating_add(score.saturating_mul(weight));
     }
-    to_small(sum)
+    Ok(sum)
 }
 
 /// A score before normalisation; one below 0 is an error that the plain form tells.
@@ -474,6 +526,6 @@ fn raw(states: &CycleStates, plugin: usize, cx: &Cycle<'_>, node: &NodeInfo) -> 
 }
 
 /// Scores are kept for every node of every shape, so half the bytes are worth leaving strange weights to the plain form.
-fn to_small(score: i64) -> Result<i32, Unsuited> {
+pub(super) fn to_small(score: i64) -> Result<i32, Unsuited> {
     i32::try_from(score).ok().filter(|score| *score >= 0).ok_or(Unsuited)
 }

@@ -1,16 +1,12 @@
 //! One count of pods by topology domain, kept up to date as pods and nodes come and go.
 
-use std::sync::Arc;
-
-use bayplan_model::node::Node;
-use rustc_hash::{FxHashMap, FxHashSet};
-
-use crate::cluster::NodeId;
+use super::topology::{DomainId, Topologies, Topology};
+use crate::cluster::{Cluster, NodeId};
 use crate::framework::{Scope, Tally};
 
 /// Stands for a domain or count that a node does not have.
 pub(super) const ABSENT: i64 = i64::MIN;
-const NOWHERE: u32 = u32::MAX;
+const NOWHERE: DomainId = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Domain {
@@ -22,7 +18,7 @@ struct Domain {
 /// What of a node is accounted for.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    domain: u32,
+    domain: DomainId,
     /// Whether its pods count.
     included: bool,
     /// What its pods amount to, counted or not.
@@ -39,13 +35,13 @@ impl Default for Seat {
 #[derive(Clone, Debug)]
 pub(super) struct Counts {
     scope: Scope,
+    /// The place of its label's domains.
+    topology: usize,
     /// Nodes are told apart by their domain's count, not by their domain: right for many small domains.
     by_value: bool,
     seats: Vec<Seat>,
-    names: FxHashMap<Arc<str>, u32>,
+    /// By the domain's id, or by node where every node is a domain.
     domains: Vec<Domain>,
-    /// All nodes of each domain; only kept where they move together.
-    members: Vec<Vec<NodeId>>,
     /// Domains with nodes whose pods count.
     inhabited: usize,
     /// Domains whose count is not 0.
@@ -60,25 +56,20 @@ pub(super) struct Counts {
 const LARGE_DOMAIN: usize = 8;
 
 impl Counts {
-    /// Counts of nothing; `labels` are the values of the scope's label over all nodes.
-    pub(super) fn new<'a>(scope: &Scope, nodes: usize, mut labels: impl Iterator<Item = &'a str>) -> Self {
+    /// Counts of nothing.
+    pub(super) fn new(scope: &Scope, cluster: &Cluster, topologies: &mut Topologies) -> Self {
+        let topology = topologies.place(cluster, scope.label());
         let by_value = match scope {
             Scope::Node { .. } => true,
             Scope::Domain { distinct: true, .. } => false,
-            Scope::Domain { .. } => {
-                let mut domains = FxHashSet::default();
-                labels.any(|label| domains.insert(label) && domains.len() * LARGE_DOMAIN > nodes)
-            }
+            Scope::Domain { .. } => topologies.get(topology).len() * LARGE_DOMAIN > cluster.node_count(),
         };
-        // With many nodes, growing step by step would cost more than all of the counting.
-        let own_domains = if matches!(scope, Scope::Node { .. }) { nodes } else { 0 };
         Counts {
             scope: scope.clone(),
+            topology,
             by_value,
-            seats: Vec::with_capacity(nodes),
-            names: FxHashMap::default(),
-            domains: Vec::with_capacity(own_domains),
-            members: Vec::new(),
+            seats: vec![Seat::default(); cluster.places()],
+            domains: Vec::new(),
             inhabited: 0,
             nonzero: 0,
             lowest: 0,
@@ -86,78 +77,61 @@ impl Counts {
         }
     }
 
-    fn seat(&mut self, node: NodeId) -> &mut Seat {
-        let at = node.0 as usize;
-        if self.seats.len() <= at {
-            self.seats.resize(at + 1, Seat::default());
+    /// Makes room for nodes and domains that came.
+    pub(super) fn reserve(&mut self, places: usize, topologies: &Topologies) {
+        let domains = match self.scope {
+            Scope::Node { .. } => places,
+            Scope::Domain { .. } => topologies.get(self.topology).end(),
+        };
+        if self.seats.len() < places {
+            self.seats.resize(places, Seat::default());
         }
-        &mut self.seats[at]
+        if self.domains.len() < domains {
+            self.domains.resize(domains, Domain::default());
+        }
     }
 
-    /// A node came, changed or went (then it is absent). Tells nodes whose keys may have changed.
+    /// A node came, changed or went. Tells nodes whose keys may have changed.
     pub(super) fn set_node(
         &mut self,
         node: NodeId,
-        object: Option<&Node>,
         included: bool,
-        stale: &mut dyn FnMut(NodeId),
+        topologies: &Topologies,
+        stale: &mut impl FnMut(NodeId),
     ) {
-        let value = object.and_then(|object| object.metadata.labels.get(self.scope.label()));
-        let domain = match (&self.scope, value) {
-            (_, None) => NOWHERE,
-            (Scope::Node { .. }, Some(_)) => {
-                if self.domains.len() <= node.0 as usize {
-                    self.domains.resize(node.0 as usize + 1, Domain::default());
-                }
-                node.0
-            }
-            (Scope::Domain { .. }, Some(value)) => match self.names.get(value.as_str()) {
-                Some(domain) => *domain,
-                None => {
-                    self.domains.push(Domain::default());
-                    self.names.insert(value.as_str().into(), self.domains.len() as u32 - 1);
-                    self.domains.len() as u32 - 1
-                }
-            },
+        let topology = topologies.get(self.topology);
+        let domain = match (topology.domain(node), &self.scope) {
+            (None, _) => NOWHERE,
+            (Some(_), Scope::Node { .. }) => node.0,
+            (Some(domain), Scope::Domain { .. }) => domain,
         };
-        let before = *self.seat(node);
+        let seat = &mut self.seats[node.0 as usize];
+        let before = *seat;
+        (seat.domain, seat.included) = (domain, included);
         if before.domain == domain && before.included == included {
             return;
         }
-        let keeps_members = self.by_value && matches!(self.scope, Scope::Domain { .. });
-        if before.domain != NOWHERE {
-            if before.included {
-                self.inhabit(before.domain, -1);
-                self.shift(before.domain, -before.load, stale);
-            }
-            if keeps_members {
-                self.members[before.domain as usize].retain(|member| *member != node);
-            }
+        if before.domain != NOWHERE && before.included {
+            self.inhabit(before.domain, -1);
+            self.shift(before.domain, -before.load, topology, stale);
         }
-        *self.seat(node) = Seat { domain, included, load: before.load };
-        if domain != NOWHERE {
-            if keeps_members {
-                self.members.resize_with(self.domains.len(), Vec::new);
-                self.members[domain as usize].push(node);
-            }
-            if included {
-                self.shift(domain, before.load, stale);
-                self.inhabit(domain, 1);
-            }
+        if domain != NOWHERE && included {
+            self.shift(domain, before.load, topology, stale);
+            self.inhabit(domain, 1);
         }
     }
 
     /// Pods came to a node or left it.
-    pub(super) fn add(&mut self, node: NodeId, by: i64, stale: &mut dyn FnMut(NodeId)) {
-        let seat = self.seat(node);
+    pub(super) fn add(&mut self, node: NodeId, by: i64, topologies: &Topologies, stale: &mut impl FnMut(NodeId)) {
+        let seat = &mut self.seats[node.0 as usize];
         seat.load += by;
         if seat.included && seat.domain != NOWHERE {
             let domain = seat.domain;
-            self.shift(domain, by, stale);
+            self.shift(domain, by, topologies.get(self.topology), stale);
         }
     }
 
-    fn inhabit(&mut self, domain: u32, by: i32) {
+    fn inhabit(&mut self, domain: DomainId, by: i32) {
         let Domain { count, nodes, .. } = &mut self.domains[domain as usize];
         let (was, count) = (*nodes, *count);
         *nodes = nodes.checked_add_signed(by).expect("no more nodes leave a domain than came");
@@ -180,7 +154,7 @@ impl Counts {
         }
     }
 
-    fn shift(&mut self, domain: u32, by: i64, stale: &mut dyn FnMut(NodeId)) {
+    fn shift(&mut self, domain: DomainId, by: i64, topology: &Topology, stale: &mut impl FnMut(NodeId)) {
         if by == 0 {
             return;
         }
@@ -206,7 +180,7 @@ impl Counts {
         if self.by_value {
             match self.scope {
                 Scope::Node { .. } => stale(NodeId(domain)),
-                Scope::Domain { .. } => self.members[domain as usize].iter().for_each(|member| stale(*member)),
+                Scope::Domain { .. } => topology.members(domain).for_each(stale),
             }
         }
     }

@@ -17,9 +17,12 @@ mod board;
 mod buckets;
 mod counts;
 mod expected;
+mod places;
 mod plan;
 mod stale;
+mod topology;
 mod unfit;
+mod usage;
 
 use std::sync::Arc;
 
@@ -34,7 +37,9 @@ use crate::framework::{Code, Cycle, CycleStates, InCycle, Points, PostFilter};
 use crate::profile::Profile;
 use crate::queue::Nominator;
 use board::{Board, Unsuited};
+use places::{Column, Places};
 use plan::{Plan, Survey};
+use topology::Topologies;
 pub(crate) use unfit::{Known, Unfit};
 
 /// Most cells (nodes times shapes) that are kept: with about 64 bytes each, a gigabyte.
@@ -43,10 +48,15 @@ const CELLS_MAX: usize = 1 << 24;
 /// A shape that no board suits is left to the plain cycle until this many changes later.
 const UNSUITED_FOR: u64 = 1000;
 
+/// Labels that may be kept in topologies. Nobody means as many; who tries out keys starts anew once in a while.
+const LABELS_MAX: usize = 256;
+
 /// Boards of one profile, by the hash of their shape.
 #[derive(Default)]
 pub struct Engine {
     shapes: FxHashMap<u64, Vec<Shape>>,
+    places: Places,
+    topologies: Topologies,
     clock: u64,
     count: usize,
 }
@@ -58,7 +68,8 @@ struct Shape {
 }
 
 enum Kept {
-    Board(Box<Board>),
+    /// With its column.
+    Board(Box<Board>, usize),
     /// Not before the cluster's changes reach this.
     Unsuited(u64),
 }
@@ -99,12 +110,13 @@ impl Engine {
         let cx = question.cycle();
         let survey = Survey::of(profile, &cx)?;
         let late = Late::prepare(&question, &survey.late)?;
-        let board = self.board(&question, survey)?;
-        board.heed_nominated(&question, &late)?;
+        let (board, mut places) = self.board(&question, survey)?;
+        let places = &mut places;
+        board.heed_nominated(places, &question, &late)?;
         let own = cluster.node(&pod.status.nominated_node_name).map(|node| node.id);
-        let chosen = match own.filter(|node| board.is_feasible(*node)) {
+        let chosen = match own.filter(|node| board.is_feasible(places, *node)) {
             Some(own) if late.pass(&cx, cluster.node_by_id(own)?) == Some(true) => Some(Some(own)),
-            _ => choose(board, &cx, &late, ties),
+            _ => choose(board, places, &cx, &late, ties),
         };
         let states = |board: &Board| late.states_for_reserve(profile, board);
         chosen.map(|chosen| match chosen.and_then(|node| cluster.node_by_id(node)) {
@@ -123,7 +135,7 @@ impl Engine {
             return None;
         }
         let helpless_together = survey.helpless_together;
-        let board = self.board(&question, survey)?;
+        let (board, _) = self.board(&question, survey)?;
         if board.plan.counts_in_filters() {
             return None;
         }
@@ -163,57 +175,71 @@ impl Engine {
         let cx = question.cycle();
         let survey = Survey::of(question.profile, &cx)?;
         let late = Late::prepare(&question, &survey.late)?;
-        let board = self.board(&question, survey)?;
-        board.heed_nominated(&question, &late)?;
-        let hidden = if late.is_empty() { Vec::new() } else { hide_failing(board, &cx, &late)? };
+        let (board, mut places) = self.board(&question, survey)?;
+        let places = &mut places;
+        board.heed_nominated(places, &question, &late)?;
+        let hidden = if late.is_empty() { Vec::new() } else { hide_failing(board, places, &cx, &late)? };
         let name = |id: NodeId| question.cluster.node_by_id(id).map(|node| node.name.clone());
-        let mut all: Vec<_> = board.all().into_iter().filter_map(|(id, score)| Some((name(id)?, score))).collect();
-        hidden.into_iter().for_each(|node| board.show(node));
+        let mut all: Vec<_> =
+            board.all(places).into_iter().filter_map(|(id, score)| Some((name(id)?, score))).collect();
+        hidden.into_iter().for_each(|node| board.show(places, node));
         all.sort();
         Some(all)
     }
 
-    /// The board of the pod's shape, up to date.
-    fn board(&mut self, question: &Question<'_>, survey: Survey) -> Option<&mut Board> {
+    /// The board of the pod's shape, up to date, with its places.
+    fn board(&mut self, question: &Question<'_>, survey: Survey) -> Option<(&mut Board, Column<'_>)> {
+        let Question { profile, cluster, pod, .. } = *question;
         let cx = question.cycle();
-        let pod = question.pod;
         self.clock += 1;
-        let shapes = self.shapes.entry(pod.shape_hash.base).or_default();
+        self.topologies.catch_up(cluster);
+        if self.topologies.len() > LABELS_MAX {
+            *self = Engine { clock: self.clock, ..Engine::default() };
+        }
+        self.places.reserve(cluster.places());
+        let hash = pod.shape_hash.base;
+        let shapes = self.shapes.entry(hash).or_default();
         let mut at = shapes.iter().position(|shape| shape.pod.same_base_shape(pod));
-        let end = question.cluster.changes().end();
+        let end = cluster.changes().end();
         if let Some(known) = at {
             shapes[known].used = self.clock;
             let usable = match &mut shapes[known].kept {
                 Kept::Unsuited(until) if end < *until => return None,
                 Kept::Unsuited(_) => false,
-                Kept::Board(board) => {
-                    survey.agrees(&mut board.plan, question.profile, &cx) && matches!(board.catch_up(&cx), Ok(true))
+                Kept::Board(board, column) => {
+                    survey.agrees(&mut board.plan, profile, &cx)
+                        && matches!(board.catch_up(&cx, &self.topologies, &mut self.places.column(*column)), Ok(true))
                 }
             };
             if !usable {
-                shapes.swap_remove(known);
-                self.count -= 1;
+                let shape = shapes.swap_remove(known);
+                self.release(shape);
                 at = None;
             }
         }
         let at = match at {
             Some(at) => at,
             None => {
-                let kept = match Plan::new(question.profile, &cx, survey)
-                    .and_then(|plan| Board::build(question.profile, &cx, plan))
-                {
-                    Ok(board) => Kept::Board(Box::new(board)),
-                    Err(Unsuited) => Kept::Unsuited(end + UNSUITED_FOR),
+                self.evict(cluster.places());
+                let column = self.places.add();
+                let places = &mut self.places.column(column);
+                let built = Plan::new(profile, &cx, survey)
+                    .and_then(|plan| Board::build(profile, &cx, plan, &mut self.topologies, places));
+                let kept = match built {
+                    Ok(board) => Kept::Board(Box::new(board), column),
+                    Err(Unsuited) => {
+                        self.places.remove(column);
+                        Kept::Unsuited(end + UNSUITED_FOR)
+                    }
                 };
-                self.evict(question.cluster.places());
                 self.count += 1;
-                let shapes = self.shapes.entry(pod.shape_hash.base).or_default();
+                let shapes = self.shapes.entry(hash).or_default();
                 shapes.push(Shape { pod: Arc::new(pod.clone()), used: self.clock, kept });
                 shapes.len() - 1
             }
         };
-        match &mut self.shapes.get_mut(&pod.shape_hash.base)?[at].kept {
-            Kept::Board(board) => Some(board),
+        match &mut self.shapes.get_mut(&hash)?[at].kept {
+            Kept::Board(board, column) => Some((board, self.places.column(*column))),
             Kept::Unsuited(_) => None,
         }
     }
@@ -223,54 +249,66 @@ impl Engine {
         while self.count > 0 && (self.count + 1) * places.max(1) > CELLS_MAX {
             let all = self.shapes.iter().flat_map(|(hash, shapes)| shapes.iter().map(move |shape| (shape.used, *hash)));
             let Some((used, hash)) = all.min() else { return };
-            if let Some(shapes) = self.shapes.get_mut(&hash) {
-                shapes.retain(|shape| shape.used != used);
-                if shapes.is_empty() {
-                    self.shapes.remove(&hash);
-                }
+            let Some(shapes) = self.shapes.get_mut(&hash) else { return };
+            let oldest = shapes.iter().position(|shape| shape.used == used).map(|at| shapes.swap_remove(at));
+            if shapes.is_empty() {
+                self.shapes.remove(&hash);
             }
-            self.count -= 1;
+            oldest.into_iter().for_each(|shape| self.release(shape));
+        }
+    }
+
+    fn release(&mut self, shape: Shape) {
+        self.count -= 1;
+        if let Kept::Board(_, column) = shape.kept {
+            self.places.remove(column);
         }
     }
 }
 
 /// The best node that the late filters let pass; the outer none when only the plain cycle can tell.
-fn choose(board: &mut Board, cx: &Cycle<'_>, late: &Late, ties: &mut TieBreak) -> Option<Option<NodeId>> {
+fn choose(
+    board: &mut Board,
+    places: &mut Column<'_>,
+    cx: &Cycle<'_>,
+    late: &Late,
+    ties: &mut TieBreak,
+) -> Option<Option<NodeId>> {
     if late.is_empty() {
-        return Some(board.best(cx.cluster, ties));
+        return Some(board.best(places, cx.cluster, ties));
     }
     let mut hidden = Vec::new();
     let chosen = if board.is_order_fixed() {
         loop {
-            let Some(best) = board.best(cx.cluster, ties) else { break Some(None) };
+            let Some(best) = board.best(places, cx.cluster, ties) else { break Some(None) };
             match cx.cluster.node_by_id(best).and_then(|node| late.pass(cx, node)) {
                 None => break None,
                 Some(true) => break Some(Some(best)),
                 Some(false) => {
-                    board.hide(best);
+                    board.hide(places, best);
                     hidden.push(best);
                 }
             }
         }
     } else {
-        hide_failing(board, cx, late).map(|failing| {
+        hide_failing(board, places, cx, late).map(|failing| {
             hidden = failing;
-            board.best(cx.cluster, ties)
+            board.best(places, cx.cluster, ties)
         })
     };
-    hidden.into_iter().for_each(|node| board.show(node));
+    hidden.into_iter().for_each(|node| board.show(places, node));
     chosen
 }
 
 /// Hides all nodes that late filters turn down; none (and nothing hidden) when one of them fails.
-fn hide_failing(board: &mut Board, cx: &Cycle<'_>, late: &Late) -> Option<Vec<NodeId>> {
+fn hide_failing(board: &mut Board, places: &mut Column<'_>, cx: &Cycle<'_>, late: &Late) -> Option<Vec<NodeId>> {
     let mut failing = Vec::new();
-    for node in board.feasible() {
+    for node in board.feasible(places) {
         if !late.pass(cx, cx.cluster.node_by_id(node)?)? {
             failing.push(node);
         }
     }
-    failing.iter().for_each(|node| board.hide(*node));
+    failing.iter().for_each(|node| board.hide(places, *node));
     Some(failing)
 }
 

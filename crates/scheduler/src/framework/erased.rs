@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 
 use super::{
     BindContext, Changed, ClusterEvent, Cycle, Dependencies, Domains, Hint, NodeScore, Permit, Plugin, PluginName,
-    Points, PostFilter, PostFilterContext, PreFilter, PreFlight, Registration, Status,
+    Points, PostFilter, PostFilterContext, PreFilter, PreFlight, Registration, Rooms, Status,
 };
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::queue::{QueuedPod, SortKey};
@@ -147,6 +147,7 @@ pub(crate) trait InCycle: Send + Sync {
     fn pre_score(&mut self, cx: &Cycle<'_>, nodes: &[&NodeInfo]) -> Status;
     fn score(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Result<i64, Status>;
     fn normalize(&self, cx: &Cycle<'_>, scores: &mut [NodeScore]) -> Status;
+    fn rooms(&self) -> Option<Box<dyn Rooms>>;
     fn reserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status;
     fn unreserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str);
     fn permit(&mut self, cx: &Cycle<'_>, node: &str) -> Permit;
@@ -190,6 +191,9 @@ impl<P: Plugin> InCycle for Running<P> {
     }
     fn normalize(&self, cx: &Cycle<'_>, scores: &mut [NodeScore]) -> Status {
         self.plugin.normalize(cx, &self.state, scores)
+    }
+    fn rooms(&self) -> Option<Box<dyn Rooms>> {
+        self.plugin.rooms(&self.state)
     }
     fn reserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status {
         self.plugin.reserve(cluster, &mut self.state, pod, node).by(self.plugin.name())

@@ -9,6 +9,7 @@ pub mod domains;
 mod erased;
 pub mod event;
 mod registry;
+mod rooms;
 pub mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ pub use erased::AnyPlugin;
 pub(crate) use erased::{CycleStates, InCycle};
 pub use event::{ClusterEvent, EventResource, Hint, Registration, action};
 pub use registry::{Factory, Registry};
+pub use rooms::Rooms;
 pub use status::{Code, PluginName, Status};
 
 /// The highest score a plugin may give.
@@ -350,6 +352,11 @@ pub trait Plugin: Send + Sync + 'static {
 
     /// The form that counts by domain, for a pod on which the plugin says to read domains.
     fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
+        None
+    }
+
+    /// The form that judges by room alone, for a pod that was prepared and on which the plugin says to read usage.
+    fn rooms(&self, state: &Self::State) -> Option<Box<dyn Rooms>> {
         None
     }
 

@@ -3,7 +3,7 @@
 use bayplan_model::resources::{Amounts, RequestRules, Resource};
 use serde_json::Value;
 
-use crate::cluster::NodeInfo;
+use crate::cluster::{NodeInfo, Room, Share};
 use crate::config::args::{NodeResourcesBalancedAllocationArgs, ResourceSpec, read, resources_or_default};
 use crate::framework::*;
 use crate::plugins::dynamic_resources::Census;
@@ -72,27 +72,67 @@ impl Plugin for NodeResourcesBalancedAllocation {
     }
 
     fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
-        // The fraction of a resource in use with the pod and without it.
         let share = |(resource, wanted): &(Resource, i64)| {
             let (capacity, used) = match node.allocatable.amount(resource) {
                 0 => state.census.count(node.node(), resource.name()).unwrap_or((0, 0)),
                 capacity => (capacity, node.requested.amount(resource)),
             };
-            let fraction = |amount: i64| (amount as f64 / capacity as f64).min(1.0);
-            (capacity != 0).then(|| (fraction(used.saturating_add(*wanted)), fraction(used)))
+            fractions(capacity, used, *wanted)
         };
-        let (with, without) = match &state.wanted[..] {
+        Ok(match &state.wanted[..] {
             // Cpu and memory, unless configured otherwise: asked for every node, and worth no allocation.
-            [a, b] => match (share(a), share(b)) {
-                (Some(a), Some(b)) => (balance(&[a.0, b.0]), balance(&[a.1, b.1])),
-                _ => (balance(&[]), balance(&[])),
-            },
+            [a, b] => of_two(share(a), share(b)),
             more => {
                 let (with, without): (Vec<f64>, Vec<f64>) = more.iter().filter_map(share).unzip();
-                (balance(&with), balance(&without))
+                gain(balance(&with), balance(&without))
             }
-        };
-        let half = MAX_NODE_SCORE / 2;
-        Ok(half + (half + with - without) / 2)
+        })
+    }
+
+    fn rooms(&self, state: &State) -> Option<Box<dyn Rooms>> {
+        match state.wanted[..] {
+            [(Resource::Cpu, cpu), (Resource::Memory, memory)] if state.census.is_empty() => {
+                Some(Box::new(BalanceByRoom { cpu, memory }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The fractions of a resource in use with the pod and without it; none when the node has nothing of it.
+fn fractions(capacity: i64, used: i64, wanted: i64) -> Option<(f64, f64)> {
+    let fraction = |amount: i64| (amount as f64 / capacity as f64).min(1.0);
+    (capacity != 0).then(|| (fraction(used.saturating_add(wanted)), fraction(used)))
+}
+
+/// The score by how much better balanced a node is with the pod.
+fn gain(with: i64, without: i64) -> i64 {
+    let half = MAX_NODE_SCORE / 2;
+    half + (half + with - without) / 2
+}
+
+fn of_two(a: Option<(f64, f64)>, b: Option<(f64, f64)>) -> i64 {
+    match (a, b) {
+        (Some(a), Some(b)) => gain(balance(&[a.0, b.0]), balance(&[a.1, b.1])),
+        // One resource alone is always in balance.
+        _ => gain(balance(&[]), balance(&[])),
+    }
+}
+
+/// The form for the resources that count by default.
+struct BalanceByRoom {
+    cpu: i64,
+    memory: i64,
+}
+
+impl Rooms for BalanceByRoom {
+    fn filter(&self, _rooms: &[Room], _passes: &mut [bool]) {}
+
+    fn score(&self, rooms: &[Room], weight: i64, sums: &mut [i64]) {
+        let share = |share: &Share, wanted: i64| fractions(share.capacity, share.requested, wanted);
+        for (sum, room) in sums.iter_mut().zip(rooms) {
+            let score = of_two(share(&room.cpu, self.cpu), share(&room.memory, self.memory));
+            *sum = sum.saturating_add(score.saturating_mul(weight));
+        }
     }
 }

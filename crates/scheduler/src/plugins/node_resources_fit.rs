@@ -10,7 +10,7 @@ use bayplan_model::resource_slice::DeviceClass;
 use bayplan_model::resources::{Amounts, RequestRules, Resource, is_extended};
 use serde_json::Value;
 
-use crate::cluster::{Cluster, DEVICE_CLASS_PREFIX, NodeInfo};
+use crate::cluster::{Cluster, DEVICE_CLASS_PREFIX, NodeInfo, Room, Share};
 use crate::config::args::{NodeResourcesFitArgs, ResourceSpec, UtilizationShapePoint, read, resources_or_default};
 use crate::config::validate_args;
 use crate::framework::*;
@@ -24,6 +24,7 @@ pub(super) struct NodeResourcesFit {
     resources: Vec<ResourceSpec>,
 }
 
+#[derive(Clone)]
 enum Strategy {
     LeastAllocated,
     MostAllocated,
@@ -268,17 +269,28 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
-        let shares = state.shares(node);
-        Ok(match &self.strategy {
+        Ok(self.strategy.score(state.shares(node)))
+    }
+
+    fn rooms(&self, state: &State) -> Option<Box<dyn Rooms>> {
+        let basic = |scored: &Scored| matches!(scored.resource, Resource::Cpu | Resource::Memory);
+        let is_told_by_room =
+            state.request.scalars.is_empty() && state.census.is_empty() && state.scored.iter().all(basic);
+        is_told_by_room.then(|| {
+            let Amounts { milli_cpu, memory, ephemeral_storage, .. } = state.request;
+            let (scored, strategy) = (state.scored.clone(), self.strategy.clone());
+            Box::new(FitByRoom { milli_cpu, memory, ephemeral_storage, scored, strategy }) as Box<dyn Rooms>
+        })
+    }
+}
+
+impl Strategy {
+    /// The score of a node by (capacity, requested with the pod, weight) of the resources that count.
+    fn score(&self, shares: impl Iterator<Item = (i64, i64, i64)>) -> i64 {
+        match self {
             Strategy::LeastAllocated => weighted(shares.map(|(capacity, requested, weight)| {
-                (
-                    if requested > capacity {
-                        0
-                    } else {
-                        percent(i128::from(capacity) - i128::from(requested), capacity)
-                    },
-                    weight,
-                )
+                let free = i128::from(capacity) - i128::from(requested);
+                (if free < 0 { 0 } else { percent(free, capacity) }, weight)
             })),
             Strategy::MostAllocated => weighted(
                 shares.map(|(capacity, requested, weight)| (percent(requested.min(capacity).into(), capacity), weight)),
@@ -295,7 +307,40 @@ impl Plugin for NodeResourcesFit {
                 }
                 if weights == 0 { 0 } else { (sum as f64 / weights as f64).round() as i64 }
             }
-        })
+        }
+    }
+}
+
+/// The form for pods that ask for cpu, memory and node-local storage only.
+struct FitByRoom {
+    milli_cpu: i64,
+    memory: i64,
+    ephemeral_storage: i64,
+    scored: Vec<Scored>,
+    strategy: Strategy,
+}
+
+impl Rooms for FitByRoom {
+    fn filter(&self, rooms: &[Room], passes: &mut [bool]) {
+        let fits = |wanted: i64, left: i64| wanted <= 0 || wanted <= left;
+        let left = |share: &Share| share.capacity.saturating_sub(share.requested);
+        for (passes, room) in passes.iter_mut().zip(rooms) {
+            *passes &= room.pods_left > 0
+                && fits(self.milli_cpu, left(&room.cpu))
+                && fits(self.memory, left(&room.memory))
+                && fits(self.ephemeral_storage, room.ephemeral_storage_left);
+        }
+    }
+
+    fn score(&self, rooms: &[Room], weight: i64, sums: &mut [i64]) {
+        for (sum, room) in sums.iter_mut().zip(rooms) {
+            let shares = self.scored.iter().filter_map(|scored| {
+                let share = if scored.resource == Resource::Cpu { &room.cpu } else { &room.memory };
+                let counted = (share.capacity, share.counted.saturating_add(scored.wanted), scored.weight);
+                (share.capacity != 0).then_some(counted)
+            });
+            *sum = sum.saturating_add(self.strategy.score(shares).saturating_mul(weight));
+        }
     }
 }
 

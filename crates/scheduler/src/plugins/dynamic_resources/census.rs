@@ -47,6 +47,11 @@ impl Census {
         Census(Some(Arc::new(Counted { classes, devices: cluster.objects.devices.clone() })))
     }
 
+    /// Whether no devices stand behind any resource.
+    pub(in crate::plugins) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// How many devices stand behind a resource on a node, and how many of them are taken; none for other resources.
     pub(in crate::plugins) fn count(&self, node: &Node, resource: &str) -> Option<(i64, i64)> {
         let counted = self.0.as_ref()?;

@@ -1,0 +1,224 @@
+//! Which nodes are together in which domain, by label: read of the nodes once, however many shapes ask for it.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::cluster::{Change, Cluster, NodeId};
+
+/// Names a domain among those of its label; used again after the last of its nodes is gone.
+///
+/// Whoever counts by domain adds and takes back node by node, so that a domain which got another name has come to nothing
+/// in between.
+pub(super) type DomainId = u32;
+
+const NONE: u32 = u32::MAX;
+
+/// The domains of one label.
+#[derive(Default)]
+pub(super) struct Topology {
+    ids: FxHashMap<Arc<str>, DomainId>,
+    domains: Vec<Domain>,
+    free: Vec<DomainId>,
+    places: Vec<Place>,
+}
+
+struct Domain {
+    name: Arc<str>,
+    /// One of its nodes; the places of the nodes lead to the others.
+    first: u32,
+}
+
+/// Where a node is, and its neighbours there: a list per domain in memory of its own would cost more than all the counting.
+#[derive(Clone, Copy)]
+struct Place {
+    domain: DomainId,
+    previous: u32,
+    next: u32,
+}
+
+const NOWHERE: Place = Place { domain: NONE, previous: NONE, next: NONE };
+
+impl Topology {
+    fn of(cluster: &Cluster, label: &str) -> Self {
+        let mut topology = Topology { places: vec![NOWHERE; cluster.places()], ..Topology::default() };
+        for node in cluster.nodes() {
+            topology.set(node.id, node.label(label));
+        }
+        topology
+    }
+
+    /// The domain of a node; none when the node lacks the label.
+    pub(super) fn domain(&self, node: NodeId) -> Option<DomainId> {
+        Some(self.places.get(node.0 as usize)?.domain).filter(|domain| *domain != NONE)
+    }
+
+    /// The nodes of a domain.
+    pub(super) fn members(&self, domain: DomainId) -> impl Iterator<Item = NodeId> {
+        let known = |node: u32| Some(node).filter(|node| *node != NONE);
+        let first = self.domains.get(domain as usize).and_then(|domain| known(domain.first));
+        std::iter::successors(first, move |node| known(self.places[*node as usize].next)).map(NodeId)
+    }
+
+    /// How many domains have any nodes.
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// More than any domain's id.
+    pub(super) fn end(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// Takes over a node's value of the label.
+    fn set(&mut self, node: NodeId, value: Option<&str>) {
+        let at = node.0 as usize;
+        if self.places.len() <= at {
+            self.places.resize(at + 1, NOWHERE);
+        }
+        let before = self.places[at].domain;
+        let is_same = match value {
+            Some(value) => before != NONE && &*self.domains[before as usize].name == value,
+            None => before == NONE,
+        };
+        if is_same {
+            return;
+        }
+        self.leave(node);
+        if let Some(value) = value {
+            self.enter(node, value);
+        }
+    }
+
+    fn enter(&mut self, node: NodeId, value: &str) {
+        let domain = match self.ids.get(value) {
+            Some(domain) => *domain,
+            None => {
+                let name: Arc<str> = value.into();
+                let new = Domain { name: name.clone(), first: NONE };
+                let id = match self.free.pop() {
+                    Some(id) => {
+                        self.domains[id as usize] = new;
+                        id
+                    }
+                    None => {
+                        self.domains.push(new);
+                        self.domains.len() as DomainId - 1
+                    }
+                };
+                self.ids.insert(name, id);
+                id
+            }
+        };
+        let next = std::mem::replace(&mut self.domains[domain as usize].first, node.0);
+        self.places[node.0 as usize] = Place { domain, previous: NONE, next };
+        if next != NONE {
+            self.places[next as usize].previous = node.0;
+        }
+    }
+
+    fn leave(&mut self, node: NodeId) {
+        let Place { domain, previous, next } = std::mem::replace(&mut self.places[node.0 as usize], NOWHERE);
+        if domain == NONE {
+            return;
+        }
+        if next != NONE {
+            self.places[next as usize].previous = previous;
+        }
+        if previous != NONE {
+            self.places[previous as usize].next = next;
+            return;
+        }
+        let Domain { name, first } = &mut self.domains[domain as usize];
+        *first = next;
+        if next == NONE {
+            self.ids.remove(name);
+            self.free.push(domain);
+        }
+    }
+}
+
+/// The domains of all labels that were asked for.
+#[derive(Default)]
+pub(super) struct Topologies {
+    /// By label. Few: they are the topology keys of spread constraints and affinity terms.
+    all: Vec<(String, Topology)>,
+    seen: u64,
+}
+
+impl Topologies {
+    /// Takes in what happened to nodes.
+    pub(super) fn catch_up(&mut self, cluster: &Cluster) {
+        let from = std::mem::replace(&mut self.seen, cluster.changes().end());
+        let Some(changes) = cluster.changes().since(from) else {
+            // All who counted by the former domains missed the same changes, and start anew, too.
+            self.all.iter_mut().for_each(|(label, topology)| *topology = Topology::of(cluster, label));
+            return;
+        };
+        for (change, _) in changes {
+            if let Change::Node(node) = change {
+                let object = cluster.node_by_id(node);
+                for (label, topology) in &mut self.all {
+                    topology.set(node, object.and_then(|node| node.label(label)));
+                }
+            }
+        }
+    }
+
+    /// The place of a label's domains, for [`Topologies::get`].
+    pub(super) fn place(&mut self, cluster: &Cluster, label: &str) -> usize {
+        self.all.iter().position(|(known, _)| known == label).unwrap_or_else(|| {
+            self.all.push((label.to_owned(), Topology::of(cluster, label)));
+            self.all.len() - 1
+        })
+    }
+
+    /// The domains of a label.
+    pub(super) fn get(&self, place: usize) -> &Topology {
+        &self.all[place].1
+    }
+
+    /// How many labels there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn nodes_are_found_in_their_domains_however_they_come_move_and_go() {
+        let mut topology = Topology::default();
+        let mut plain: BTreeMap<u32, String> = BTreeMap::new();
+        let mut seed = 11u64;
+        for _ in 0..3000 {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let (node, value) = ((seed >> 33) as u32 % 20, format!("zone-{}", (seed >> 43) % 7));
+            if (seed >> 20).is_multiple_of(3) {
+                topology.set(NodeId(node), None);
+                plain.remove(&node);
+            } else {
+                topology.set(NodeId(node), Some(&value));
+                plain.insert(node, value);
+            }
+            let names: BTreeSet<&String> = plain.values().collect();
+            assert_eq!(topology.len(), names.len());
+            assert!(topology.end() <= 7, "ids are used again");
+            for node in 0..20 {
+                let Some(name) = plain.get(&node) else {
+                    assert_eq!(topology.domain(NodeId(node)), None);
+                    continue;
+                };
+                let domain = topology.domain(NodeId(node)).unwrap();
+                let mut members: Vec<u32> = topology.members(domain).map(|node| node.0).collect();
+                members.sort_unstable();
+                let expected: Vec<u32> = plain.iter().filter(|(_, n)| *n == name).map(|(node, _)| *node).collect();
+                assert_eq!(members, expected);
+            }
+        }
+    }
+}
