@@ -95,8 +95,11 @@ impl Changes {
     /// The changes since a position, and whether each is its node's latest; none when some of them were dropped.
     pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = (Change, bool)>> {
         let changes = self.log.since(position)?;
-        let is_latest = |(at, change): (u64, &Change)| (*change, self.latest[change.node().0 as usize] == at);
-        Some((position..).zip(changes).map(is_latest))
+        Some(
+            changes
+                .enumerate()
+                .map(move |(at, change)| (*change, self.latest[change.node().0 as usize] == position + at as u64)),
+        )
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::buckets::{BucketId, Buckets};
 use super::counts::Counts;
@@ -14,7 +14,7 @@ use super::places::{Column, UNFIT};
 use super::plan::{Part, Plan};
 use super::topology::Topologies;
 use super::unfit::Unfit;
-use super::usage::Usage;
+use super::usage::{Asked, Usage};
 use crate::cluster::{Change, Cluster, KinId, NodeId, NodeInfo, PodInfo};
 use crate::cycle::select::TieBreak;
 use crate::framework::{Cycle, CycleStates, Feasible, MAX_NODE_SCORE, Tally, normalized_by_highest};
@@ -29,8 +29,8 @@ pub(super) struct Board {
     pub(super) plan: Plan,
     pub(super) states: CycleStates,
     counts: Vec<Counts>,
-    /// By kin: what one pod of it adds to which count. Most kins add nothing to any, and are left out.
-    kins: FxHashMap<KinId, Box<[(usize, i64)]>>,
+    /// By kin, ascending: what one pod of it adds to which count. Most kins add nothing to any, and are left out.
+    kins: Vec<(KinId, Weights)>,
     /// The first kin that has not been weighed.
     kins_seen: KinId,
     /// Scores that are normalised, before that: as many per node as the plan has.
@@ -40,8 +40,6 @@ pub(super) struct Board {
     seen: u64,
     key: Vec<i64>,
     usage: Usage,
-    /// Nodes whose pods changed.
-    touched: Vec<NodeId>,
     /// Nodes whose keys may have changed.
     stale: Vec<NodeId>,
     /// The nodes there were when it was decided how domains are told apart.
@@ -52,6 +50,17 @@ pub(super) struct Board {
     pub(super) expected: Expected,
     /// Why pods of this shape fit nowhere, if that was ever asked.
     pub(super) unfit: Option<Box<Unfit>>,
+}
+
+/// What one pod adds to which count.
+type Weights = Box<[(usize, i64)]>;
+
+/// What all boards share.
+#[derive(Default)]
+pub(super) struct Common {
+    /// Where nodes are.
+    pub(super) topologies: Topologies,
+    asked: Asked,
 }
 
 /// A board is built anew when there are this many times more nodes than it was built for.
@@ -68,7 +77,7 @@ impl Board {
         profile: &Profile,
         cx: &Cycle<'_>,
         mut plan: Plan,
-        topologies: &mut Topologies,
+        common: &mut Common,
         places: &mut Column<'_>,
     ) -> Result<Self, Unsuited> {
         let cluster = cx.cluster;
@@ -76,20 +85,19 @@ impl Board {
         let skipped = plan.prepare(profile, cx, &mut states)?;
         plan.without(&skipped);
         let scopes = plan.parts.iter().flat_map(|part| part.form.scopes());
-        let counts = scopes.map(|scope| Counts::new(scope, cluster, topologies));
+        let counts = scopes.map(|scope| Counts::new(scope, cluster, &mut common.topologies));
         let mut board = Board {
             pod: Arc::new(cx.pod.clone()),
             states,
             counts: counts.collect(),
             plan,
-            kins: FxHashMap::default(),
+            kins: Vec::new(),
             kins_seen: KinId::FIRST,
             raw: Vec::new(),
             buckets: Buckets::default(),
             seen: cluster.changes().end(),
             key: Vec::new(),
             usage: Usage::default(),
-            touched: Vec::new(),
             stale: Vec::new(),
             built_for: cluster.node_count(),
             hidden: FxHashSet::default(),
@@ -100,12 +108,15 @@ impl Board {
             *skip = !board.plan.node_filters.contains(&at) && !board.plan.usage_filters.contains(&at);
         }
         board.usage = Usage::new(&board.plan, &board.states);
-        board.fill(cx, topologies, places)?;
+        board.fill(cx, common, places)?;
         Ok(board)
     }
 
-    fn fill(&mut self, cx: &Cycle<'_>, topologies: &Topologies, places: &mut Column<'_>) -> Result<(), Unsuited> {
+    fn fill(&mut self, cx: &Cycle<'_>, common: &mut Common, places: &mut Column<'_>) -> Result<(), Unsuited> {
         let cluster = cx.cluster;
+        let Common { topologies, asked } = common;
+        // A board that gave up may have left some.
+        asked.nodes.clear();
         self.resize(cluster.places(), topologies);
         if !self.weigh_new_kins(cluster) {
             return Err(Unsuited);
@@ -123,15 +134,13 @@ impl Board {
             self.seat(cluster, node, topologies);
         }
         self.stale.clear();
-        let mut fitting = Vec::with_capacity(TOGETHER);
         for place in 0..cluster.places() {
             let node = NodeId(place as u32);
             if self.judge_object(cx, places, node)? {
-                fitting.push(node);
+                asked.nodes.push(node);
             }
-            if fitting.len() == TOGETHER || place + 1 == cluster.places() {
-                self.judge_usage(cx, places, &fitting, true)?;
-                fitting.clear();
+            if asked.nodes.len() == TOGETHER || place + 1 == cluster.places() {
+                self.judge_usage(cx, places, asked, true)?;
             }
         }
         Ok(())
@@ -149,7 +158,7 @@ impl Board {
     pub(super) fn catch_up(
         &mut self,
         cx: &Cycle<'_>,
-        topologies: &Topologies,
+        common: &mut Common,
         places: &mut Column<'_>,
     ) -> Result<bool, Unsuited> {
         let cluster = cx.cluster;
@@ -161,37 +170,36 @@ impl Board {
             return Ok(true);
         }
         let Some(changes) = cluster.changes().since(self.seen) else { return Ok(false) };
+        let Common { topologies, asked } = common;
+        // A board that gave up may have left some.
+        asked.nodes.clear();
         self.resize(cluster.places(), topologies);
         if !self.weigh_new_kins(cluster) {
             return Ok(false);
         }
         let mut changed = Vec::new();
-        let mut touched = std::mem::take(&mut self.touched);
-        for (change, is_latest) in changes {
-            match change {
-                Change::Node(node) => {
-                    changed.push(node);
-                    self.seat(cluster, node, topologies);
-                }
-                Change::Pod { node, kin, by } => {
-                    self.count(node, kin, by, topologies);
-                    if is_latest {
-                        touched.push(node);
-                    }
+        changes.for_each(|(change, is_latest)| match change {
+            Change::Node(node) => {
+                changed.push(node);
+                self.seat(cluster, node, topologies);
+            }
+            Change::Pod { node, kin, by } => {
+                self.count(node, kin, by, topologies);
+                if is_latest {
+                    asked.nodes.push(node);
                 }
             }
-        }
+        });
         let mut fitting = Vec::with_capacity(changed.len());
         for node in changed {
             if self.judge_object(cx, places, node)? {
                 fitting.push(node);
             }
         }
-        touched.retain(|node| places.base(*node).is_some());
-        self.judge_usage(cx, places, &touched, false)?;
-        self.judge_usage(cx, places, &fitting, true)?;
-        touched.clear();
-        self.touched = touched;
+        asked.nodes.retain(|node| places.base(*node).is_some());
+        self.judge_usage(cx, places, asked, false)?;
+        asked.nodes.extend(fitting);
+        self.judge_usage(cx, places, asked, true)?;
         let mut stale = std::mem::take(&mut self.stale);
         stale.drain(..).for_each(|node| self.resort(places, node));
         self.stale = stale;
@@ -206,30 +214,32 @@ impl Board {
     fn weigh_new_kins(&mut self, cluster: &Cluster) -> bool {
         let (from, end) = (self.kins_seen, cluster.kinships().end());
         self.kins_seen = end;
-        if self.plan.parts.is_empty() {
+        if from == end || self.plan.parts.is_empty() {
             return true;
         }
         for kin in cluster.kinships().between(from, end) {
             match weigh(&self.plan.parts, &kin.pod) {
                 None => return false,
                 Some(weights) if weights.is_empty() => {}
-                Some(weights) => drop(self.kins.insert(kin.id, weights.into())),
+                Some(weights) => self.kins.push((kin.id, weights.into())),
             }
         }
+        self.kins.sort_unstable_by_key(|(kin, _)| *kin);
         true
     }
 
     /// Drops the weights of kins that are placed nowhere any more; all of theirs has been taken back by now.
     fn forget_kins(&mut self, cluster: &Cluster) {
         if self.kins.len() > 2 * cluster.kinships().len() + KINS_SPARE {
-            self.kins.retain(|kin, _| cluster.kinships().get(*kin).is_some());
+            self.kins.retain(|(kin, _)| cluster.kinships().get(*kin).is_some());
         }
     }
 
     /// Accounts for a pod that came or went.
     fn count(&mut self, node: NodeId, kin: KinId, by: i64, topologies: &Topologies) {
         let Board { kins, counts, stale, .. } = self;
-        for (count, weight) in kins.get(&kin).into_iter().flatten() {
+        let Ok(known) = kins.binary_search_by_key(&kin, |(kin, _)| *kin) else { return };
+        for (count, weight) in &kins[known].1 {
             counts[*count].add(node, weight * by, topologies, &mut |node| stale.push(node));
         }
     }
@@ -271,18 +281,18 @@ impl Board {
         &mut self,
         cx: &Cycle<'_>,
         places: &mut Column<'_>,
-        nodes: &[NodeId],
+        asked: &mut Asked,
         are_keys_new: bool,
     ) -> Result<(), Unsuited> {
         let pod = self.pod.clone();
         let cx = &Cycle { pod: &pod, ..*cx };
-        let mut usage = std::mem::take(&mut self.usage);
-        for (&node, score) in nodes.iter().zip(usage.judge(cx, &self.states, nodes)?) {
-            let Some(score) = score? else {
+        self.usage.judge(cx, &self.states, asked)?;
+        for (node, sum) in asked.nodes.drain(..).zip(&asked.sums) {
+            let Some(sum) = sum else {
                 self.buckets.remove(places, node);
                 continue;
             };
-            let score = places.get(node).base.checked_add(score).ok_or(Unsuited)?;
+            let score = to_small(sum.saturating_add(places.get(node).base.into()))?;
             if self.plan.usage_in_keys {
                 self.judge_raw_usage(cx, node)?;
             }
@@ -290,7 +300,6 @@ impl Board {
                 self.sort(places, node, score);
             }
         }
-        self.usage = usage;
         Ok(())
     }
 

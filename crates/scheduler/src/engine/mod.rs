@@ -36,10 +36,9 @@ use crate::cycle::select::TieBreak;
 use crate::framework::{Code, Cycle, CycleStates, InCycle, Points, PostFilter};
 use crate::profile::Profile;
 use crate::queue::Nominator;
-use board::{Board, Unsuited};
+use board::{Board, Common, Unsuited};
 use places::{Column, Places};
 use plan::{Plan, Survey};
-use topology::Topologies;
 pub(crate) use unfit::{Known, Unfit};
 
 /// Most cells (nodes times shapes) that are kept: with about 64 bytes each, a gigabyte.
@@ -56,7 +55,7 @@ const LABELS_MAX: usize = 256;
 pub struct Engine {
     shapes: FxHashMap<u64, Vec<Shape>>,
     places: Places,
-    topologies: Topologies,
+    common: Common,
     clock: u64,
     count: usize,
 }
@@ -192,8 +191,8 @@ impl Engine {
         let Question { profile, cluster, pod, .. } = *question;
         let cx = question.cycle();
         self.clock += 1;
-        self.topologies.catch_up(cluster);
-        if self.topologies.len() > LABELS_MAX {
+        self.common.topologies.catch_up(cluster);
+        if self.common.topologies.len() > LABELS_MAX {
             *self = Engine { clock: self.clock, ..Engine::default() };
         }
         self.places.reserve(cluster.places());
@@ -208,7 +207,7 @@ impl Engine {
                 Kept::Unsuited(_) => false,
                 Kept::Board(board, column) => {
                     survey.agrees(&mut board.plan, profile, &cx)
-                        && matches!(board.catch_up(&cx, &self.topologies, &mut self.places.column(*column)), Ok(true))
+                        && matches!(board.catch_up(&cx, &mut self.common, &mut self.places.column(*column)), Ok(true))
                 }
             };
             if !usable {
@@ -224,7 +223,7 @@ impl Engine {
                 let column = self.places.add();
                 let places = &mut self.places.column(column);
                 let built = Plan::new(profile, &cx, survey)
-                    .and_then(|plan| Board::build(profile, &cx, plan, &mut self.topologies, places));
+                    .and_then(|plan| Board::build(profile, &cx, plan, &mut self.common, places));
                 let kept = match built {
                     Ok(board) => Kept::Board(Box::new(board), column),
                     Err(Unsuited) => {

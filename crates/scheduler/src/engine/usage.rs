@@ -1,11 +1,11 @@
 //! What the plugins that read usage say of many nodes at once.
 
-use super::board::{Unsuited, passes, sum, to_small};
+use super::board::{Unsuited, passes, sum};
 use super::plan::Plan;
 use crate::cluster::{NodeId, Room};
 use crate::framework::{Cycle, CycleStates, Rooms};
 
-/// The plugins that read usage, for pods of one shape, and memory to ask them.
+/// The plugins that read usage, for pods of one shape.
 #[derive(Default)]
 pub(super) struct Usage {
     /// Those that room tells all they need.
@@ -14,9 +14,16 @@ pub(super) struct Usage {
     filters: Vec<usize>,
     /// Other scores, with weights.
     scores: Vec<(usize, i64)>,
+}
+
+/// Memory to ask them. One for all boards: it stays in the cache from one to the next.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// Who is asked about.
+    pub(super) nodes: Vec<NodeId>,
     rooms: Vec<Room>,
-    passes: Vec<bool>,
-    sums: Vec<i64>,
+    /// What the nodes' scores come to; none for those that do not pass.
+    pub(super) sums: Vec<Option<i64>>,
 }
 
 struct ByRoom {
@@ -50,41 +57,36 @@ impl Usage {
         usage
     }
 
-    /// The sums of the scores of nodes; none for those that do not pass.
+    /// Sums up the scores of the nodes that are asked about.
     ///
     /// One thing after the other for all nodes, and not all things for one node after the other: memory is then waited for
     /// together.
-    pub(super) fn judge<'a>(
-        &'a mut self,
-        cx: &Cycle<'_>,
-        states: &CycleStates,
-        nodes: &[NodeId],
-    ) -> Result<impl Iterator<Item = Result<Option<i32>, Unsuited>> + use<'a>, Unsuited> {
-        let Usage { by_room, filters, scores, rooms, passes: passing, sums } = self;
+    pub(super) fn judge(&self, cx: &Cycle<'_>, states: &CycleStates, asked: &mut Asked) -> Result<(), Unsuited> {
+        let Usage { by_room, filters, scores } = self;
+        let Asked { nodes, rooms, sums } = asked;
         rooms.clear();
         rooms.extend(nodes.iter().map(|node| *cx.cluster.room(*node)));
-        passing.clear();
-        passing.resize(nodes.len(), true);
         sums.clear();
-        sums.resize(nodes.len(), 0);
+        sums.resize(nodes.len(), Some(0));
         for ByRoom { form, filters, weight } in by_room {
             if *filters {
-                form.filter(rooms, passing);
+                form.filter(rooms, sums);
             }
             if let Some(weight) = weight {
                 form.score(rooms, *weight, sums);
             }
         }
         if !filters.is_empty() || !scores.is_empty() {
-            for (at, node) in nodes.iter().enumerate().filter(|(at, _)| passing[*at]).collect::<Vec<_>>() {
-                match cx.cluster.node_by_id(*node) {
+            for (node, known) in nodes.iter().zip(sums) {
+                let Some(by_room) = *known else { continue };
+                *known = match cx.cluster.node_by_id(*node) {
                     Some(node) if passes(states, filters, cx, node)? => {
-                        sums[at] = sums[at].saturating_add(sum(states, scores, cx, node)?);
+                        Some(by_room.saturating_add(sum(states, scores, cx, node)?))
                     }
-                    _ => passing[at] = false,
-                }
+                    _ => None,
+                };
             }
         }
-        Ok(passing.iter().zip(sums).map(|(passes, sum)| if *passes { to_small(*sum).map(Some) } else { Ok(None) }))
+        Ok(())
     }
 }

@@ -126,11 +126,12 @@ struct BalanceByRoom {
 }
 
 impl Rooms for BalanceByRoom {
-    fn filter(&self, _rooms: &[Room], _passes: &mut [bool]) {}
+    fn filter(&self, _rooms: &[Room], _sums: &mut [Option<i64>]) {}
 
-    fn score(&self, rooms: &[Room], weight: i64, sums: &mut [i64]) {
+    fn score(&self, rooms: &[Room], weight: i64, sums: &mut [Option<i64>]) {
         let share = |share: &Share, wanted: i64| fractions(share.capacity, share.requested, wanted);
         for (sum, room) in sums.iter_mut().zip(rooms) {
+            let Some(sum) = sum else { continue };
             let score = of_two(share(&room.cpu, self.cpu), share(&room.memory, self.memory));
             *sum = sum.saturating_add(score.saturating_mul(weight));
         }

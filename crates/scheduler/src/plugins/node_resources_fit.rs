@@ -168,12 +168,18 @@ impl State {
 }
 
 /// `a * 100 / b` without overflow.
-fn percent(a: i128, b: i64) -> i64 {
+fn percent(a: i64, b: i64) -> i64 {
     // Nearly always 64 bits will do, and dividing 128 takes many times as long.
-    match i64::try_from(a * 100) {
-        Ok(a) => a / b,
-        Err(_) => i64::try_from(a * 100 / i128::from(b)).unwrap_or(i64::MAX),
+    match a.checked_mul(100) {
+        Some(a) => a.wrapping_div(b),
+        None => i64::try_from(i128::from(a) * 100 / i128::from(b)).unwrap_or(i64::MAX),
     }
+}
+
+/// How much of a resource is left, in percent.
+fn left_over(capacity: i64, requested: i64) -> i64 {
+    let left = capacity.saturating_sub(requested);
+    if left < 0 { 0 } else { percent(left, capacity) }
 }
 
 fn weighted(scores: impl Iterator<Item = (i64, i64)>) -> i64 {
@@ -278,7 +284,8 @@ impl Plugin for NodeResourcesFit {
             state.request.scalars.is_empty() && state.census.is_empty() && state.scored.iter().all(basic);
         is_told_by_room.then(|| {
             let Amounts { milli_cpu, memory, ephemeral_storage, .. } = state.request;
-            let (scored, strategy) = (state.scored.clone(), self.strategy.clone());
+            let scored = |scored: &Scored| (scored.resource == Resource::Cpu, scored.wanted, scored.weight);
+            let (scored, strategy) = (state.scored.iter().map(scored).collect(), self.strategy.clone());
             Box::new(FitByRoom { milli_cpu, memory, ephemeral_storage, scored, strategy }) as Box<dyn Rooms>
         })
     }
@@ -288,17 +295,16 @@ impl Strategy {
     /// The score of a node by (capacity, requested with the pod, weight) of the resources that count.
     fn score(&self, shares: impl Iterator<Item = (i64, i64, i64)>) -> i64 {
         match self {
-            Strategy::LeastAllocated => weighted(shares.map(|(capacity, requested, weight)| {
-                let free = i128::from(capacity) - i128::from(requested);
-                (if free < 0 { 0 } else { percent(free, capacity) }, weight)
-            })),
+            Strategy::LeastAllocated => {
+                weighted(shares.map(|(capacity, requested, weight)| (left_over(capacity, requested), weight)))
+            }
             Strategy::MostAllocated => weighted(
-                shares.map(|(capacity, requested, weight)| (percent(requested.min(capacity).into(), capacity), weight)),
+                shares.map(|(capacity, requested, weight)| (percent(requested.min(capacity), capacity), weight)),
             ),
             Strategy::RequestedToCapacityRatio(shape) => {
                 let (mut sum, mut weights) = (0i64, 0i64);
                 for (capacity, requested, weight) in shares {
-                    let used = if requested > capacity { 100 } else { percent(requested.into(), capacity) };
+                    let used = if requested > capacity { 100 } else { percent(requested, capacity) };
                     let score = broken_linear(shape, used);
                     if score > 0 {
                         sum = score.saturating_mul(weight).saturating_add(sum);
@@ -316,30 +322,47 @@ struct FitByRoom {
     milli_cpu: i64,
     memory: i64,
     ephemeral_storage: i64,
-    scored: Vec<Scored>,
+    /// Whether it is cpu (or memory), what is wanted, and the weight.
+    scored: Vec<(bool, i64, i64)>,
     strategy: Strategy,
 }
 
 impl Rooms for FitByRoom {
-    fn filter(&self, rooms: &[Room], passes: &mut [bool]) {
+    fn filter(&self, rooms: &[Room], sums: &mut [Option<i64>]) {
         let fits = |wanted: i64, left: i64| wanted <= 0 || wanted <= left;
         let left = |share: &Share| share.capacity.saturating_sub(share.requested);
-        for (passes, room) in passes.iter_mut().zip(rooms) {
-            *passes &= room.pods_left > 0
+        for (sum, room) in sums.iter_mut().zip(rooms) {
+            let passes = room.pods_left > 0
                 && fits(self.milli_cpu, left(&room.cpu))
                 && fits(self.memory, left(&room.memory))
                 && fits(self.ephemeral_storage, room.ephemeral_storage_left);
+            if !passes {
+                *sum = None;
+            }
         }
     }
 
-    fn score(&self, rooms: &[Room], weight: i64, sums: &mut [i64]) {
+    fn score(&self, rooms: &[Room], weight: i64, sums: &mut [Option<i64>]) {
         for (sum, room) in sums.iter_mut().zip(rooms) {
-            let shares = self.scored.iter().filter_map(|scored| {
-                let share = if scored.resource == Resource::Cpu { &room.cpu } else { &room.memory };
-                let counted = (share.capacity, share.counted.saturating_add(scored.wanted), scored.weight);
-                (share.capacity != 0).then_some(counted)
-            });
-            *sum = sum.saturating_add(self.strategy.score(shares).saturating_mul(weight));
+            let Some(sum) = sum else { continue };
+            let score = match (&self.strategy, &self.scored[..]) {
+                // The default, of which there are more than of all others together.
+                (Strategy::LeastAllocated, [(true, cpu, 1), (false, memory, 1)])
+                    if room.cpu.capacity != 0 && room.memory.capacity != 0 =>
+                {
+                    let cpu = left_over(room.cpu.capacity, room.cpu.counted.saturating_add(*cpu));
+                    let memory = left_over(room.memory.capacity, room.memory.counted.saturating_add(*memory));
+                    (cpu + memory) / 2
+                }
+                (strategy, scored) => {
+                    let share = |&(is_cpu, wanted, weight): &(bool, i64, i64)| {
+                        let Share { capacity, counted, .. } = if is_cpu { room.cpu } else { room.memory };
+                        (capacity != 0).then(|| (capacity, counted.saturating_add(wanted), weight))
+                    };
+                    strategy.score(scored.iter().filter_map(share))
+                }
+            };
+            *sum = sum.saturating_add(score.saturating_mul(weight));
         }
     }
 }
@@ -386,4 +409,90 @@ fn shrunk_for(pod: &Pod, old: &Pod, new: &Pod) -> bool {
         || shrunk(wanted.memory, before.memory, after.memory)
         || shrunk(wanted.ephemeral_storage, before.ephemeral_storage, after.ephemeral_storage)
         || wanted.scalars.iter().any(|(name, &amount)| shrunk(amount, before.get(name), after.get(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use bayplan_model::pod::Pod;
+    use jiff::Timestamp;
+    use serde_json::{from_value, json};
+
+    use super::super::node_resources_balanced_allocation::NodeResourcesBalancedAllocation;
+    use super::*;
+    use crate::cluster::PodInfo;
+
+    fn pod(uid: usize, cpu: u64, memory: u64, storage: u64) -> Arc<PodInfo> {
+        let mut requests = json!({});
+        for (name, amount) in
+            [("cpu", format!("{cpu}m")), ("memory", memory.to_string()), ("ephemeral-storage", storage.to_string())]
+        {
+            if !amount.starts_with('0') {
+                requests[name] = amount.into();
+            }
+        }
+        let pod: Pod = from_value(json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": uid.to_string()},
+            "spec": {"nodeName": format!("node-{}", uid % 12), "containers": [{"name": "c", "resources": {"requests": requests}}]},
+        }))
+        .unwrap();
+        Arc::new(PodInfo::new(Arc::new(pod)))
+    }
+
+    /// Both forms of a plugin, over all nodes.
+    fn compare<P: Plugin>(plugin: P, cluster: &Cluster, asking: &PodInfo) {
+        let plugin = AnyPlugin::new(plugin);
+        let cx = &Cycle { pod: asking, cluster, now: Timestamp::UNIX_EPOCH };
+        let mut state = plugin.start();
+        state.pre_filter(cx);
+        if state.pre_score(cx, &[]).code == Code::Skip {
+            return;
+        }
+        let form = state.rooms().expect("cpu, memory and storage are all that is asked for");
+        let nodes: Vec<&NodeInfo> = cluster.nodes().collect();
+        let rooms: Vec<Room> = nodes.iter().map(|node| Room::of(node)).collect();
+        let mut sums = vec![Some(7); nodes.len()];
+        form.score(&rooms, 3, &mut sums);
+        let plain: Vec<_> = nodes.iter().map(|node| Some(7 + 3 * state.score(cx, node).unwrap())).collect();
+        assert_eq!(sums, plain);
+        form.filter(&rooms, &mut sums);
+        let plain: Vec<_> = nodes.iter().map(|node| state.filter(cx, node).is_success()).collect();
+        assert_eq!(sums.iter().map(Option::is_some).collect::<Vec<_>>(), plain);
+    }
+
+    #[test]
+    fn what_is_judged_by_room_is_judged_as_by_node() {
+        let mut seed = 3u64;
+        let mut below = |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % n
+        };
+        let strategy = |kind: &str| {
+            json!({"scoringStrategy": {"type": kind, "resources": [
+                {"name": "memory", "weight": 3}, {"name": "cpu", "weight": 2},
+            ]}})
+        };
+        let mut ratio = strategy("RequestedToCapacityRatio");
+        ratio["scoringStrategy"]["requestedToCapacityRatio"] = json!({"shape": [{"utilization": 0, "score": 8}, {"utilization": 60, "score": 1}, {"utilization": 90, "score": 10}]});
+        let configured = [Value::Null, strategy("LeastAllocated"), strategy("MostAllocated"), ratio];
+        for _ in 0..200 {
+            let mut cluster = Cluster::new();
+            for node in 0..12 {
+                // Some have nothing of a resource, one has more than fits into the shorter arithmetic.
+                let cpu = [0, 4, 8, 64][below(4) as usize];
+                let memory = [0, 1 << 33, 1 << 36, i64::MAX as u64 / 50][below(4) as usize];
+                let storage = [0, 1u64 << 34][below(2) as usize];
+                let capacity = json!({"cpu": cpu.to_string(), "memory": memory.to_string(), "ephemeral-storage": storage.to_string(), "pods": below(5).to_string()});
+                let object = json!({"metadata": {"name": format!("node-{node}")}, "status": {"allocatable": capacity}});
+                cluster.set_node(Arc::new(from_value(object).unwrap()));
+            }
+            for uid in 0..below(40) {
+                cluster.set_pod(pod(uid as usize, below(3000), below(1 << 33), below(1 << 32)));
+            }
+            let asking = pod(100, below(2) * below(5000), below(2) * below(1 << 34), below(2) * below(1 << 33));
+            for args in &configured {
+                compare(NodeResourcesFit::new(args).unwrap(), &cluster, &asking);
+            }
+            compare(NodeResourcesBalancedAllocation::new(&Value::Null).unwrap(), &cluster, &asking);
+        }
+    }
 }
