@@ -62,16 +62,17 @@ fn constraints_cost_a_pod_at_most_ten_plain_pods() {
 #[ignore = "a benchmark"]
 fn decisions_take_no_more_instructions_than_they_did() {
     let known = [
-        ("SchedulingBasic", 14_100),
-        ("NodeAffinity", 14_700),
-        ("TopologySpreading", 15_700),
-        ("DefaultTopologySpreading", 22_000),
-        ("PodAffinity", 16_600),
+        ("SchedulingBasic", 13_200),
+        ("NodeAffinity", 13_400),
+        ("TopologySpreading", 15_000),
+        ("DefaultTopologySpreading", 21_300),
+        ("PodAffinity", 15_600),
         ("PodAntiAffinity", 17_300),
-        ("Unschedulable", 14_200),
-        ("Mixed200", 206_000),
+        ("Unschedulable", 13_200),
+        ("Mixed200", 98_100),
     ];
-    let measured = known.map(|(name, before)| (name, before, instructions(name, 1_000, 1_000)));
+    // Twice as many are the most that PodAntiAffinity finds nodes of their own for.
+    let measured = known.map(|(name, before)| (name, before, instructions(name, 1_000, 400)));
     let dearer: Vec<_> = measured.iter().filter(|(_, before, now)| now * 100 > before * 112).collect();
     assert!(dearer.is_empty(), "dearer (workload, before, now): {dearer:?}; all: {measured:?}");
 }

@@ -1,4 +1,4 @@
-//! The client: kube's connection (kubeconfig, identities, TLS) or any service, spoken to in [`api::Request`]s.
+//! The client: the server of a kubeconfig or any service, spoken to in [`api::Request`]s.
 //!
 //! [`api::Request`]: bayplan_model::api::Request
 
@@ -15,10 +15,12 @@ use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use tower::ServiceExt;
 
 use crate::limiter::Limiter;
 use crate::metrics::RequestMetrics;
 use crate::request::{self, Parts};
+use crate::transport::{self, Answer, Transport};
 
 /// Servers give up on a request after 60 s; a client that waits a little longer hears them say so.
 const CALL_TIMEOUT: Duration = Duration::from_secs(70);
@@ -40,6 +42,9 @@ pub enum Error {
     /// The identity or the certificates cannot be used.
     #[error("cannot connect with this configuration: {0}")]
     Connect(#[source] Box<kube::Error>),
+    /// The kubeconfig wants requests to go through a proxy.
+    #[error("the kubeconfig names the proxy {0}; connections through a proxy are not supported")]
+    Proxy(String),
     /// The server's address is none.
     #[error("not the address of an API server: {0:?}")]
     Master(String),
@@ -51,7 +56,7 @@ pub enum Error {
 /// A cheaply cloned connection to an API server; each clone may have its own identity, budget and timeout.
 #[derive(Clone)]
 pub struct Client {
-    inner: kube::Client,
+    transport: Transport,
     user_agent: HeaderValue,
     authorization: Option<HeaderValue>,
     limiter: Option<Arc<Limiter>>,
@@ -95,31 +100,28 @@ impl Client {
     }
 
     /// Connects as a ready configuration says. Must be called inside a tokio runtime.
-    pub fn from_config(mut config: kube::Config) -> Result<Self, Error> {
-        // Callers decide what to retry: a write answered 503 may have happened.
-        config.default_retry = false;
+    pub fn from_config(config: kube::Config) -> Result<Self, Error> {
         let host = config.cluster_url.authority().map_or_else(String::new, ToString::to_string);
-        let inner = kube::Client::try_from(config).map_err(|source| Error::Connect(Box::new(source)))?;
-        Ok(Self::new(inner, &host))
+        Ok(Self::new(transport::over_network(&config)?, &host))
     }
 
     /// Talks to a service in this process, through the same requests as over the network. Must be called inside a
     /// tokio runtime.
     pub fn from_service<S, B>(service: S) -> Self
     where
-        S: tower::Service<http::Request<Body>, Response = Response<B>> + Send + 'static,
+        S: tower::Service<http::Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
         S::Error: Into<tower::BoxError>,
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<tower::BoxError>,
     {
-        Self::new(kube::Client::new(service, "default"), "in-process")
+        Self::new(transport::in_process(service), "in-process")
     }
 
-    fn new(inner: kube::Client, host: &str) -> Self {
+    fn new(transport: Transport, host: &str) -> Self {
         let user_agent = HeaderValue::from_static(concat!("bayplan/", env!("CARGO_PKG_VERSION")));
         let host = Arc::from(host);
-        Client { inner, user_agent, authorization: None, limiter: None, timeout: None, host, metrics: None }
+        Client { transport, user_agent, authorization: None, limiter: None, timeout: None, host, metrics: None }
     }
 
     /// The same connection under another user agent.
@@ -171,7 +173,7 @@ impl Client {
         let method = parts.method.clone();
         let whole = async {
             let answer = self.send(parts).await?;
-            let body = answer.into_body().collect().await.map_err(|e| request::unreachable(&e))?.to_bytes();
+            let body = answer.into_body().collect().await.map_err(|e| request::unreachable(&*e))?.to_bytes();
             if let Some(metrics) = &self.metrics {
                 metrics.received(method.as_str(), &self.host, body.len());
             }
@@ -184,7 +186,7 @@ impl Client {
     }
 
     /// Sends a request; a success is answered with its body still to be read.
-    pub(crate) async fn send(&self, parts: Parts) -> Result<Response<Body>, Status> {
+    pub(crate) async fn send(&self, parts: Parts) -> Result<Answer, Status> {
         let (method, size) = (parts.method.clone(), parts.body.len());
         if let Some(limiter) = &self.limiter {
             let since = Instant::now();
@@ -194,12 +196,12 @@ impl Client {
             }
         }
         let since = Instant::now();
-        let answer = self.inner.send(self.http_request(parts)?).await;
+        let answer = self.transport.clone().oneshot(self.http_request(parts)?).await;
         if let Some(metrics) = &self.metrics {
             let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
             metrics.answered(method.as_str(), &self.host, code, size, since);
         }
-        let answer = answer.map_err(|e| request::unreachable(&e))?;
+        let answer = answer.map_err(|e| request::unreachable(&*e))?;
         if answer.status().is_success() {
             return Ok(answer);
         }

@@ -17,6 +17,7 @@ mod limiter;
 pub mod metrics;
 pub mod recorder;
 mod request;
+mod transport;
 pub mod work_queue;
 
 pub use cache::Cache;

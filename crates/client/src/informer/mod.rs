@@ -268,7 +268,7 @@ async fn list<V: DeserializeOwned + HasMeta>(
 ) -> Step {
     let page = async {
         let answer = client.send(request).await?;
-        Ok(answer.into_body().collect().await.map_err(|e| request::unreachable(&e))?.to_bytes())
+        Ok(answer.into_body().collect().await.map_err(|e| request::unreachable(&*e))?.to_bytes())
     };
     match page.await {
         Ok(page) => {
@@ -307,7 +307,7 @@ async fn watch<V: DeserializeOwned + HasMeta>(
                 out.tell(machine.resync(), machine.version()).await;
                 continue;
             }
-            Ok(Some(Err(error))) => return Step::Broken(request::unreachable(&error)),
+            Ok(Some(Err(error))) => return Step::Broken(request::unreachable(&*error)),
             Ok(None) | Err(_) => return Step::Closed { lived: opened.elapsed() },
         };
         let Some(data) = frame.data_ref() else { continue };

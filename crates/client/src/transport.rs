@@ -1,0 +1,65 @@
+//! How requests reach a server: over connections of our own, or straight into a service of this process.
+//!
+//! kube reads kubeconfigs and knows identities and TLS. Its client is not used: it hands every request to a task of its
+//! own that hands it on, which costs more than all else that happens to a small request on the way out.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper_util::client::legacy::Client as Connections;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt};
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+
+use crate::client::Error;
+
+/// Where requests go; cheaply cloned.
+pub(crate) type Transport = BoxCloneSyncService<Request<Body>, Answer, BoxError>;
+
+/// What comes back, with a body still to be read.
+pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+
+/// A peer that is silent this long is asked whether it is still there, as client-go does.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Connections to the server of a configuration, under its identity.
+pub(crate) fn over_network(config: &kube::Config) -> Result<Transport, Error> {
+    let failed = |source: kube::Error| Error::Connect(Box::new(source));
+    if let Some(proxy) = &config.proxy_url {
+        return Err(Error::Proxy(proxy.to_string()));
+    }
+    // Whoever was first has decided.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(config.connect_timeout);
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    let tls = config.rustls_https_connector_with_connector(tcp).map_err(failed)?;
+    let connections = Connections::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build::<_, Body>(tls);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(failed)?)
+        .layer(config.extra_headers_layer().map_err(failed)?)
+        .map_err(BoxError::from)
+        .service(connections);
+    Ok(in_process(service))
+}
+
+/// A service.
+pub(crate) fn in_process<S, B>(service: S) -> Transport
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let boxed = |answer: Response<B>| answer.map(|body| body.map_err(Into::into).boxed_unsync());
+    BoxCloneSyncService::new(service.map_response(boxed).map_err(Into::into))
+}
