@@ -36,7 +36,7 @@ use crate::cycle::select::TieBreak;
 use crate::framework::{Code, Cycle, CycleStates, InCycle, Points, PostFilter};
 use crate::profile::Profile;
 use crate::queue::Nominator;
-use board::{Board, Common, Unsuited};
+use board::{Board, Common};
 use places::{Column, Places};
 use plan::{Plan, Survey};
 pub(crate) use unfit::{Known, Unfit};
@@ -220,17 +220,14 @@ impl Engine {
             Some(at) => at,
             None => {
                 self.evict(cluster.places());
-                let column = self.places.add();
-                let places = &mut self.places.column(column);
-                let built = Plan::new(profile, &cx, survey)
-                    .and_then(|plan| Board::build(profile, &cx, plan, &mut self.common, places));
-                let kept = match built {
-                    Ok(board) => Kept::Board(Box::new(board), column),
-                    Err(Unsuited) => {
-                        self.places.remove(column);
-                        Kept::Unsuited(end + UNSUITED_FOR)
-                    }
-                };
+                let kept = Plan::new(profile, &cx, survey).and_then(|plan| {
+                    let column = self.places.add();
+                    let places = &mut self.places.column(column);
+                    Board::build(profile, &cx, plan, &mut self.common, places)
+                        .map(|board| Kept::Board(Box::new(board), column))
+                        .inspect_err(|_| self.places.remove(column))
+                });
+                let kept = kept.unwrap_or(Kept::Unsuited(end + UNSUITED_FOR));
                 self.count += 1;
                 let shapes = self.shapes.entry(hash).or_default();
                 shapes.push(Shape { pod: Arc::new(pod.clone()), used: self.clock, kept });
