@@ -29,6 +29,7 @@ use node_tree::NodeTree;
 pub use objects::{Object, Objects, Table};
 pub use pod_info::{AffinityTerm, PodInfo};
 pub use room::{Room, Share};
+pub(crate) use room::{balance_of_two, used};
 pub(crate) use shape::Kinships;
 pub use shape::{KinId, ShapeHash};
 pub(crate) use templates::Templates;

@@ -13,11 +13,30 @@ pub struct Share {
     pub counted: i64,
 }
 
+impl Share {
+    /// The fraction that is requested with so much more of it, at most 1.
+    pub fn used_with(&self, wanted: i64) -> f64 {
+        used(self.capacity, self.requested.saturating_add(wanted))
+    }
+}
+
+/// The fraction of a capacity, which is not 0, that is requested, at most 1.
+pub(crate) fn used(capacity: i64, requested: i64) -> f64 {
+    (requested as f64 / capacity as f64).min(1.0)
+}
+
+/// How evenly two resources are used: 100 minus the standard deviation (in percent) of the used fractions.
+pub(crate) fn balance_of_two(a: f64, b: f64) -> i64 {
+    ((1.0 - ((a - b) / 2.0).abs()) * 100.0) as i64
+}
+
 /// What is left of a node, as far as pods go that ask for no extended resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// How many more pods may come; below 0 when there are too many.
-    pub pods_left: i64,
+    pub pods_left: i32,
+    /// How evenly cpu and memory are used, in percent; 100 when there is nothing of one of them.
+    pub balance: i32,
     /// Cpu, in thousandths.
     pub cpu: Share,
     /// Memory, in bytes.
@@ -33,7 +52,12 @@ impl Room {
         let cpu = Share { capacity: total.milli_cpu, requested: used.milli_cpu, counted: node.non_zero_milli_cpu };
         let memory = Share { capacity: total.memory, requested: used.memory, counted: node.non_zero_memory };
         Room {
-            pods_left: total.pods.saturating_sub(node.pods().len() as i64),
+            pods_left: total.pods.saturating_sub(node.pods().len() as i64).clamp(i32::MIN.into(), i32::MAX.into())
+                as i32,
+            balance: match (cpu.capacity, memory.capacity) {
+                (0, _) | (_, 0) => 100,
+                _ => balance_of_two(cpu.used_with(0), memory.used_with(0)) as i32,
+            },
             cpu,
             memory,
             ephemeral_storage_left: total.ephemeral_storage.saturating_sub(used.ephemeral_storage),

@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use super::buckets::{BucketId, Buckets};
 use super::counts::Counts;
 use super::expected::Expected;
-use super::places::{Column, UNFIT};
 use super::plan::{Part, Plan};
 use super::topology::Topologies;
 use super::unfit::Unfit;
@@ -35,6 +34,8 @@ pub(super) struct Board {
     kins_seen: KinId,
     /// Scores that are normalised, before that: as many per node as the plan has.
     raw: Vec<i32>,
+    /// The parts of nodes' scores that only change with the nodes; empty when the plan has none.
+    base: Vec<i32>,
     /// The nodes that pass all filters but those that count, by key and by the scores that are not normalised.
     buckets: Buckets,
     seen: u64,
@@ -44,8 +45,8 @@ pub(super) struct Board {
     stale: Vec<NodeId>,
     /// The nodes there were when it was decided how domains are told apart.
     built_for: usize,
-    /// Nodes that are out of the choice whether they fit or not.
-    hidden: FxHashSet<NodeId>,
+    /// Nodes that are out of the choice whether they fit or not, with the scores of those that do.
+    hidden: FxHashMap<NodeId, Option<i32>>,
     /// Where nominated pods are in the way.
     pub(super) expected: Expected,
     /// Why pods of this shape fit nowhere, if that was ever asked.
@@ -77,8 +78,8 @@ impl Board {
         profile: &Profile,
         cx: &Cycle<'_>,
         mut plan: Plan,
+        pod: Arc<PodInfo>,
         common: &mut Common,
-        places: &mut Column<'_>,
     ) -> Result<Self, Unsuited> {
         let cluster = cx.cluster;
         let mut states = CycleStates::new(profile.plugins());
@@ -87,20 +88,21 @@ impl Board {
         let scopes = plan.parts.iter().flat_map(|part| part.form.scopes());
         let counts = scopes.map(|scope| Counts::new(scope, cluster, &mut common.topologies));
         let mut board = Board {
-            pod: Arc::new(cx.pod.clone()),
+            pod,
             states,
             counts: counts.collect(),
             plan,
             kins: Vec::new(),
             kins_seen: KinId::FIRST,
             raw: Vec::new(),
+            base: Vec::new(),
             buckets: Buckets::default(),
             seen: cluster.changes().end(),
             key: Vec::new(),
             usage: Usage::default(),
             stale: Vec::new(),
             built_for: cluster.node_count(),
-            hidden: FxHashSet::default(),
+            hidden: FxHashMap::default(),
             expected: Expected::default(),
             unfit: None,
         };
@@ -108,11 +110,11 @@ impl Board {
             *skip = !board.plan.node_filters.contains(&at) && !board.plan.usage_filters.contains(&at);
         }
         board.usage = Usage::new(&board.plan, &board.states);
-        board.fill(cx, common, places)?;
+        board.fill(cx, common)?;
         Ok(board)
     }
 
-    fn fill(&mut self, cx: &Cycle<'_>, common: &mut Common, places: &mut Column<'_>) -> Result<(), Unsuited> {
+    fn fill(&mut self, cx: &Cycle<'_>, common: &mut Common) -> Result<(), Unsuited> {
         let cluster = cx.cluster;
         let Common { topologies, asked } = common;
         // A board that gave up may have left some.
@@ -136,11 +138,11 @@ impl Board {
         self.stale.clear();
         for place in 0..cluster.places() {
             let node = NodeId(place as u32);
-            if self.judge_object(cx, places, node)? {
+            if self.judge_object(cx, node)? {
                 asked.nodes.push(node);
             }
             if asked.nodes.len() == TOGETHER || place + 1 == cluster.places() {
-                self.judge_usage(cx, places, asked, true)?;
+                self.judge_usage(cx, asked, true)?;
             }
         }
         Ok(())
@@ -148,19 +150,18 @@ impl Board {
 
     fn resize(&mut self, places: usize, topologies: &Topologies) {
         self.counts.iter_mut().for_each(|counts| counts.reserve(places, topologies));
+        self.buckets.reserve(places);
         let raws = places * self.plan.normalized.len();
         if self.raw.len() < raws {
             self.raw.resize(raws, 0);
         }
+        if !self.plan.node_scores.is_empty() && self.base.len() < places {
+            self.base.resize(places, 0);
+        }
     }
 
     /// Takes in what happened since the board was last looked at; false when it must be built anew.
-    pub(super) fn catch_up(
-        &mut self,
-        cx: &Cycle<'_>,
-        common: &mut Common,
-        places: &mut Column<'_>,
-    ) -> Result<bool, Unsuited> {
+    pub(super) fn catch_up(&mut self, cx: &Cycle<'_>, common: &mut Common) -> Result<bool, Unsuited> {
         let cluster = cx.cluster;
         if cluster.node_count() > self.built_for.max(1) * GROWTH && !self.counts.is_empty() {
             return Ok(false);
@@ -179,29 +180,23 @@ impl Board {
         }
         let mut changed = Vec::new();
         changes.for_each(|(change, is_latest)| match change {
-            Change::Node(node) => {
-                changed.push(node);
-                self.seat(cluster, node, topologies);
-            }
-            Change::Pod { node, kin, by } => {
-                self.count(node, kin, by, topologies);
-                if is_latest {
-                    asked.nodes.push(node);
-                }
-            }
+            Change::Node(node) => changed.push(node),
+            Change::Pod { node, .. } if is_latest => asked.nodes.push(node),
+            Change::Pod { .. } => {}
         });
+        self.take_count(cluster, topologies);
         let mut fitting = Vec::with_capacity(changed.len());
         for node in changed {
-            if self.judge_object(cx, places, node)? {
+            if self.judge_object(cx, node)? {
                 fitting.push(node);
             }
         }
-        asked.nodes.retain(|node| places.base(*node).is_some());
-        self.judge_usage(cx, places, asked, false)?;
+        asked.nodes.retain(|node| !self.buckets.is_barred(*node));
+        self.judge_usage(cx, asked, false)?;
         asked.nodes.extend(fitting);
-        self.judge_usage(cx, places, asked, true)?;
+        self.judge_usage(cx, asked, true)?;
         let mut stale = std::mem::take(&mut self.stale);
-        stale.drain(..).for_each(|node| self.resort(places, node));
+        stale.drain(..).for_each(|node| self.resort(node));
         self.stale = stale;
         self.seen = end;
         self.forget_kins(cluster);
@@ -235,9 +230,25 @@ impl Board {
         }
     }
 
+    /// Takes in what came to be counted, and where.
+    fn take_count(&mut self, cluster: &Cluster, topologies: &Topologies) {
+        if self.counts.is_empty() {
+            return;
+        }
+        let changes = cluster.changes().since(self.seen).into_iter().flatten();
+        changes.for_each(|(change, _)| match change {
+            Change::Node(node) => self.seat(cluster, node, topologies),
+            Change::Pod { node, kin, by } => self.count(node, kin, by, topologies),
+        });
+    }
+
     /// Accounts for a pod that came or went.
     fn count(&mut self, node: NodeId, kin: KinId, by: i64, topologies: &Topologies) {
         let Board { kins, counts, stale, .. } = self;
+        // Most are none of ours: a shape counts a kin or two.
+        if kins.first().is_none_or(|(first, _)| kin < *first) || kins.last().is_none_or(|(last, _)| kin > *last) {
+            return;
+        }
         let Ok(known) = kins.binary_search_by_key(&kin, |(kin, _)| *kin) else { return };
         for (count, weight) in &kins[known].1 {
             counts[*count].add(node, weight * by, topologies, &mut |node| stale.push(node));
@@ -257,18 +268,21 @@ impl Board {
     }
 
     /// Asks the plugins that read the node object alone; false when the node is out of the question.
-    fn judge_object(&mut self, cx: &Cycle<'_>, places: &mut Column<'_>, id: NodeId) -> Result<bool, Unsuited> {
+    fn judge_object(&mut self, cx: &Cycle<'_>, id: NodeId) -> Result<bool, Unsuited> {
         let of_shape = &Cycle { pod: &self.pod, ..*cx };
         let passing = match cx.cluster.node_by_id(id) {
             Some(node) if passes(&self.states, &self.plan.node_filters, of_shape, node)? => node,
             _ => {
-                places.get_mut(id).base = UNFIT;
-                self.buckets.remove(places, id);
+                self.buckets.bar(id, true);
+                self.note_unfit(id);
                 return Ok(false);
             }
         };
-        places.get_mut(id).base = to_small(sum(&self.states, &self.plan.node_scores, of_shape, passing)?)?;
+        self.buckets.bar(id, false);
         let at = id.0 as usize;
+        if let Some(base) = self.base.get_mut(at) {
+            *base = to_small(sum(&self.states, &self.plan.node_scores, of_shape, passing)?)?;
+        }
         let width = self.plan.normalized.len();
         for (i, normalized) in self.plan.normalized.iter().enumerate().filter(|(_, n)| !n.usage) {
             self.raw[at * width + i] = raw(&self.states, normalized.plugin, of_shape, passing)?;
@@ -277,27 +291,22 @@ impl Board {
     }
 
     /// Asks the plugins that read what the pods on the nodes take, and puts the nodes where they belong.
-    fn judge_usage(
-        &mut self,
-        cx: &Cycle<'_>,
-        places: &mut Column<'_>,
-        asked: &mut Asked,
-        are_keys_new: bool,
-    ) -> Result<(), Unsuited> {
+    fn judge_usage(&mut self, cx: &Cycle<'_>, asked: &mut Asked, are_keys_new: bool) -> Result<(), Unsuited> {
         let pod = self.pod.clone();
         let cx = &Cycle { pod: &pod, ..*cx };
         self.usage.judge(cx, &self.states, asked)?;
         for (node, sum) in asked.nodes.drain(..).zip(&asked.sums) {
             let Some(sum) = sum else {
-                self.buckets.remove(places, node);
+                self.buckets.remove(node);
+                self.note_unfit(node);
                 continue;
             };
-            let score = to_small(sum.saturating_add(places.get(node).base.into()))?;
+            let score = to_small(sum.saturating_add(self.base.get(node.0 as usize).copied().unwrap_or(0).into()))?;
             if self.plan.usage_in_keys {
                 self.judge_raw_usage(cx, node)?;
             }
-            if are_keys_new || self.plan.usage_in_keys || !self.buckets.rescore(places, node, score) {
-                self.sort(places, node, score);
+            if are_keys_new || self.plan.usage_in_keys || !self.buckets.rescore(node, score) {
+                self.sort(node, score);
             }
         }
         Ok(())
@@ -318,35 +327,45 @@ impl Board {
         passes(&self.states, &self.plan.usage_filters, &Cycle { pod: &self.pod, ..*cx }, node)
     }
 
+    /// Notes that a node does not fit (any more), if it is hidden.
+    fn note_unfit(&mut self, node: NodeId) {
+        if let Some(hidden) = self.hidden.get_mut(&node) {
+            *hidden = None;
+        }
+    }
+
     /// Puts a node into the bucket it belongs to.
-    fn sort(&mut self, places: &mut Column<'_>, node: NodeId, score: i32) {
+    fn sort(&mut self, node: NodeId, score: i32) {
+        if let Some(hidden) = self.hidden.get_mut(&node) {
+            *hidden = Some(score);
+            return;
+        }
         let at = node.0 as usize;
         let width = self.plan.normalized.len();
         self.key.clear();
         self.key.extend(self.raw[at * width..(at + 1) * width].iter().copied().map(i64::from));
         self.key.extend(self.counts.iter().map(|counts| counts.component(node)));
-        self.buckets.put(places, node, &self.key, score);
-        if self.hidden.contains(&node) {
-            self.buckets.hide(places, node);
-        }
+        self.buckets.put(node, &self.key, score);
     }
 
     /// Takes a node out of the choice until [`Board::show`].
-    pub(super) fn hide(&mut self, places: &mut Column<'_>, node: NodeId) {
-        self.hidden.insert(node);
-        self.buckets.hide(places, node);
+    pub(super) fn hide(&mut self, node: NodeId) {
+        let Board { hidden, buckets, .. } = self;
+        hidden.entry(node).or_insert_with(|| buckets.score(node));
+        buckets.remove(node);
     }
 
     /// Takes a node into the choice again.
-    pub(super) fn show(&mut self, places: &mut Column<'_>, node: NodeId) {
-        self.hidden.remove(&node);
-        self.resort(places, node);
+    pub(super) fn show(&mut self, node: NodeId) {
+        if let Some(score) = self.hidden.remove(&node).flatten() {
+            self.sort(node, score);
+        }
     }
 
     /// Puts a node where it belongs by now, if it fits.
-    fn resort(&mut self, places: &mut Column<'_>, node: NodeId) {
-        if let Some(score) = places.score(node) {
-            self.sort(places, node, score);
+    fn resort(&mut self, node: NodeId) {
+        if let Some(score) = self.buckets.score(node) {
+            self.sort(node, score);
         }
     }
 
@@ -383,41 +402,40 @@ impl Board {
     }
 
     /// The best node; none when there is no feasible one.
-    pub(super) fn best(&mut self, places: &Column<'_>, cluster: &Cluster, ties: &mut TieBreak) -> Option<NodeId> {
+    pub(super) fn best(&mut self, cluster: &Cluster, ties: &mut TieBreak) -> Option<NodeId> {
         let live = self.live();
-        let total = |(id, sum): &(BucketId, i64)| self.buckets.highest(*id).map(|(score, _)| score + sum);
+        let Board { buckets, .. } = self;
+        let total = |(id, sum): &(BucketId, i64)| buckets.highest(*id).map(|(score, _)| score + sum);
         let highest = live.iter().filter_map(total).max()?;
-        let mut best = live.iter().filter(|entry| total(entry) == Some(highest)).map(|(id, _)| *id);
+        let best: Vec<BucketId> = live.iter().filter(|live| total(live) == Some(highest)).map(|(id, _)| *id).collect();
         match ties {
             TieBreak::SmallestName => {
                 let name = |node: &NodeId| &cluster.node_by_id(*node).expect("feasible nodes are there").name;
-                best.flat_map(|id| self.buckets.best(places, id)).min_by_key(name)
+                best.into_iter().flat_map(|id| buckets.best(id)).min_by_key(name)
             }
             TieBreak::Random(dice) => {
-                let nodes = |id: BucketId| self.buckets.highest(id).map_or(0, |(_, nodes)| nodes);
-                let mut at = dice.below(best.clone().map(nodes).sum());
-                let chosen = best.find(|id| {
-                    let is_here = at < nodes(*id);
-                    at -= if is_here { 0 } else { nodes(*id) };
+                let nodes = |id: &BucketId| buckets.highest(*id).map_or(0, |(_, nodes)| nodes);
+                let mut at = dice.below(best.iter().map(nodes).sum());
+                let chosen = best.iter().find(|id| {
+                    let is_here = at < nodes(id);
+                    at -= if is_here { 0 } else { nodes(id) };
                     is_here
                 });
-                self.buckets.draw(places, chosen?, |n| dice.below(n))
+                buckets.nth_best(*chosen?, at)
             }
         }
     }
 
     /// All feasible nodes with their scores: what tests compare with the plain form.
-    pub(super) fn all(&mut self, places: &Column<'_>) -> Vec<(NodeId, i64)> {
-        let live = self.live();
-        let nodes = live
-            .iter()
-            .flat_map(|(id, sum)| self.buckets.nodes(places, *id).map(move |(score, node)| (node, score + sum)));
-        nodes.collect()
+    pub(super) fn all(&mut self) -> Vec<(NodeId, i64)> {
+        let live: FxHashMap<BucketId, i64> = self.live().into_iter().collect();
+        let nodes = self.buckets.nodes();
+        nodes.filter_map(|(node, bucket, score)| Some((node, i64::from(score) + live.get(&bucket)?))).collect()
     }
 
     /// Whether a node passes all filters as it is.
-    pub(super) fn is_feasible(&mut self, places: &Column<'_>, node: NodeId) -> bool {
-        let Some(bucket) = self.buckets.bucket_of(places, node) else { return false };
+    pub(super) fn is_feasible(&mut self, node: NodeId) -> bool {
+        let Some(bucket) = self.buckets.bucket_of(node) else { return false };
         self.live().iter().any(|(id, _)| *id == bucket)
     }
 
@@ -439,8 +457,8 @@ impl Board {
     }
 
     /// The nodes that pass the filters.
-    pub(super) fn feasible(&mut self, places: &Column<'_>) -> Vec<NodeId> {
-        self.all(places).into_iter().map(|(node, _)| node).collect()
+    pub(super) fn feasible(&mut self) -> Vec<NodeId> {
+        self.all().into_iter().map(|(node, _)| node).collect()
     }
 }
 

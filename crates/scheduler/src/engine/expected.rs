@@ -3,7 +3,6 @@
 use rustc_hash::FxHashSet;
 
 use super::board::{Board, Unsuited};
-use super::places::Column;
 use super::stale::{Reader, Stale};
 use super::{Late, Question};
 use crate::cluster::{NodeId, NodeInfo};
@@ -21,14 +20,9 @@ impl Board {
     /// Judges the nodes to which others are nominated with them on it, and hides those that do not do then.
     ///
     /// None when only the plain cycle can tell.
-    pub(super) fn heed_nominated(
-        &mut self,
-        places: &mut Column<'_>,
-        question: &Question<'_>,
-        late: &Late,
-    ) -> Option<()> {
+    pub(super) fn heed_nominated(&mut self, question: &Question<'_>, late: &Late) -> Option<()> {
         let mut expected = std::mem::take(&mut self.expected);
-        let judged = expected.catch_up(self, places, question);
+        let judged = expected.catch_up(self, question);
         if judged.is_err() {
             expected.reader.restart();
         }
@@ -39,12 +33,7 @@ impl Board {
 }
 
 impl Expected {
-    fn catch_up(
-        &mut self,
-        board: &mut Board,
-        places: &mut Column<'_>,
-        question: &Question<'_>,
-    ) -> Result<(), Unsuited> {
+    fn catch_up(&mut self, board: &mut Board, question: &Question<'_>) -> Result<(), Unsuited> {
         let Question { cluster, nominator, pod, .. } = *question;
         if nominator.is_empty() && self.nodes.is_empty() {
             self.reader.skip(cluster, nominator);
@@ -61,22 +50,16 @@ impl Expected {
         // A pod is not in its own way.
         self.own = nominator.node_of(pod.uid()).and_then(|name| cluster.node(name)).map(|node| node.id);
         stale.extend(self.own);
-        stale.into_iter().try_for_each(|node| self.judge(board, places, question, node))
+        stale.into_iter().try_for_each(|node| self.judge(board, question, node))
     }
 
-    fn judge(
-        &mut self,
-        board: &mut Board,
-        places: &mut Column<'_>,
-        question: &Question<'_>,
-        id: NodeId,
-    ) -> Result<(), Unsuited> {
+    fn judge(&mut self, board: &mut Board, question: &Question<'_>, id: NodeId) -> Result<(), Unsuited> {
         let Question { cluster, nominator, pod, .. } = *question;
         let node = cluster.node_by_id(id);
         let mut in_the_way = node.into_iter().flat_map(|node| nominator.ahead_of(pod, &node.name)).peekable();
         let Some(node) = node.filter(|_| in_the_way.peek().is_some()) else {
             if self.nodes.remove(&id) {
-                board.show(places, id);
+                board.show(id);
             }
             return Ok(());
         };
@@ -84,8 +67,8 @@ impl Expected {
         let mut copy = NodeInfo::clone(node);
         in_the_way.for_each(|other| copy.add_pod(other.clone()));
         match board.passes_usage(&question.cycle(), &copy)? {
-            true => board.show(places, id),
-            false => board.hide(places, id),
+            true => board.show(id),
+            false => board.hide(id),
         }
         Ok(())
     }

@@ -17,7 +17,6 @@ mod board;
 mod buckets;
 mod counts;
 mod expected;
-mod places;
 mod plan;
 mod stale;
 mod topology;
@@ -37,7 +36,6 @@ use crate::framework::{Code, Cycle, CycleStates, InCycle, Points, PostFilter};
 use crate::profile::Profile;
 use crate::queue::Nominator;
 use board::{Board, Common};
-use places::{Column, Places};
 use plan::{Plan, Survey};
 pub(crate) use unfit::{Known, Unfit};
 
@@ -54,7 +52,6 @@ const LABELS_MAX: usize = 256;
 #[derive(Default)]
 pub struct Engine {
     shapes: FxHashMap<u64, Vec<Shape>>,
-    places: Places,
     common: Common,
     clock: u64,
     count: usize,
@@ -67,8 +64,7 @@ struct Shape {
 }
 
 enum Kept {
-    /// With its column.
-    Board(Box<Board>, usize),
+    Board(Box<Board>),
     /// Not before the cluster's changes reach this.
     Unsuited(u64),
 }
@@ -109,13 +105,12 @@ impl Engine {
         let cx = question.cycle();
         let survey = Survey::of(profile, &cx)?;
         let late = Late::prepare(&question, &survey.late)?;
-        let (board, mut places) = self.board(&question, survey)?;
-        let places = &mut places;
-        board.heed_nominated(places, &question, &late)?;
+        let board = self.board(&question, survey)?;
+        board.heed_nominated(&question, &late)?;
         let own = cluster.node(&pod.status.nominated_node_name).map(|node| node.id);
-        let chosen = match own.filter(|node| board.is_feasible(places, *node)) {
+        let chosen = match own.filter(|node| board.is_feasible(*node)) {
             Some(own) if late.pass(&cx, cluster.node_by_id(own)?) == Some(true) => Some(Some(own)),
-            _ => choose(board, places, &cx, &late, ties),
+            _ => choose(board, &cx, &late, ties),
         };
         let states = |board: &Board| late.states_for_reserve(profile, board);
         chosen.map(|chosen| match chosen.and_then(|node| cluster.node_by_id(node)) {
@@ -134,7 +129,7 @@ impl Engine {
             return None;
         }
         let helpless_together = survey.helpless_together;
-        let (board, _) = self.board(&question, survey)?;
+        let board = self.board(&question, survey)?;
         if board.plan.counts_in_filters() {
             return None;
         }
@@ -174,20 +169,18 @@ impl Engine {
         let cx = question.cycle();
         let survey = Survey::of(question.profile, &cx)?;
         let late = Late::prepare(&question, &survey.late)?;
-        let (board, mut places) = self.board(&question, survey)?;
-        let places = &mut places;
-        board.heed_nominated(places, &question, &late)?;
-        let hidden = if late.is_empty() { Vec::new() } else { hide_failing(board, places, &cx, &late)? };
+        let board = self.board(&question, survey)?;
+        board.heed_nominated(&question, &late)?;
+        let hidden = if late.is_empty() { Vec::new() } else { hide_failing(board, &cx, &late)? };
         let name = |id: NodeId| question.cluster.node_by_id(id).map(|node| node.name.clone());
-        let mut all: Vec<_> =
-            board.all(places).into_iter().filter_map(|(id, score)| Some((name(id)?, score))).collect();
-        hidden.into_iter().for_each(|node| board.show(places, node));
+        let mut all: Vec<_> = board.all().into_iter().filter_map(|(id, score)| Some((name(id)?, score))).collect();
+        hidden.into_iter().for_each(|node| board.show(node));
         all.sort();
         Some(all)
     }
 
-    /// The board of the pod's shape, up to date, with its places.
-    fn board(&mut self, question: &Question<'_>, survey: Survey) -> Option<(&mut Board, Column<'_>)> {
+    /// The board of the pod's shape, up to date.
+    fn board(&mut self, question: &Question<'_>, survey: Survey) -> Option<&mut Board> {
         let Question { profile, cluster, pod, .. } = *question;
         let cx = question.cycle();
         self.clock += 1;
@@ -195,7 +188,6 @@ impl Engine {
         if self.common.topologies.len() > LABELS_MAX {
             *self = Engine { clock: self.clock, ..Engine::default() };
         }
-        self.places.reserve(cluster.places());
         let hash = pod.shape_hash.base;
         let shapes = self.shapes.entry(hash).or_default();
         let mut at = shapes.iter().position(|shape| shape.pod.same_base_shape(pod));
@@ -205,14 +197,14 @@ impl Engine {
             let usable = match &mut shapes[known].kept {
                 Kept::Unsuited(until) if end < *until => return None,
                 Kept::Unsuited(_) => false,
-                Kept::Board(board, column) => {
+                Kept::Board(board) => {
                     survey.agrees(&mut board.plan, profile, &cx)
-                        && matches!(board.catch_up(&cx, &mut self.common, &mut self.places.column(*column)), Ok(true))
+                        && matches!(board.catch_up(&cx, &mut self.common), Ok(true))
                 }
             };
             if !usable {
-                let shape = shapes.swap_remove(known);
-                self.release(shape);
+                shapes.swap_remove(known);
+                self.count -= 1;
                 at = None;
             }
         }
@@ -220,22 +212,18 @@ impl Engine {
             Some(at) => at,
             None => {
                 self.evict(cluster.places());
-                let kept = Plan::new(profile, &cx, survey).and_then(|plan| {
-                    let column = self.places.add();
-                    let places = &mut self.places.column(column);
-                    Board::build(profile, &cx, plan, &mut self.common, places)
-                        .map(|board| Kept::Board(Box::new(board), column))
-                        .inspect_err(|_| self.places.remove(column))
-                });
-                let kept = kept.unwrap_or(Kept::Unsuited(end + UNSUITED_FOR));
+                let shape = Arc::new(pod.clone());
+                let kept = Plan::new(profile, &cx, survey)
+                    .and_then(|plan| Board::build(profile, &cx, plan, shape.clone(), &mut self.common))
+                    .map_or(Kept::Unsuited(end + UNSUITED_FOR), |board| Kept::Board(Box::new(board)));
                 self.count += 1;
                 let shapes = self.shapes.entry(hash).or_default();
-                shapes.push(Shape { pod: Arc::new(pod.clone()), used: self.clock, kept });
+                shapes.push(Shape { pod: shape, used: self.clock, kept });
                 shapes.len() - 1
             }
         };
         match &mut self.shapes.get_mut(&hash)?[at].kept {
-            Kept::Board(board, column) => Some((board, self.places.column(*column))),
+            Kept::Board(board) => Some(board),
             Kept::Unsuited(_) => None,
         }
     }
@@ -246,65 +234,53 @@ impl Engine {
             let all = self.shapes.iter().flat_map(|(hash, shapes)| shapes.iter().map(move |shape| (shape.used, *hash)));
             let Some((used, hash)) = all.min() else { return };
             let Some(shapes) = self.shapes.get_mut(&hash) else { return };
-            let oldest = shapes.iter().position(|shape| shape.used == used).map(|at| shapes.swap_remove(at));
+            self.count -= shapes.len();
+            shapes.retain(|shape| shape.used != used);
+            self.count += shapes.len();
             if shapes.is_empty() {
                 self.shapes.remove(&hash);
             }
-            oldest.into_iter().for_each(|shape| self.release(shape));
-        }
-    }
-
-    fn release(&mut self, shape: Shape) {
-        self.count -= 1;
-        if let Kept::Board(_, column) = shape.kept {
-            self.places.remove(column);
         }
     }
 }
 
 /// The best node that the late filters let pass; the outer none when only the plain cycle can tell.
-fn choose(
-    board: &mut Board,
-    places: &mut Column<'_>,
-    cx: &Cycle<'_>,
-    late: &Late,
-    ties: &mut TieBreak,
-) -> Option<Option<NodeId>> {
+fn choose(board: &mut Board, cx: &Cycle<'_>, late: &Late, ties: &mut TieBreak) -> Option<Option<NodeId>> {
     if late.is_empty() {
-        return Some(board.best(places, cx.cluster, ties));
+        return Some(board.best(cx.cluster, ties));
     }
     let mut hidden = Vec::new();
     let chosen = if board.is_order_fixed() {
         loop {
-            let Some(best) = board.best(places, cx.cluster, ties) else { break Some(None) };
+            let Some(best) = board.best(cx.cluster, ties) else { break Some(None) };
             match cx.cluster.node_by_id(best).and_then(|node| late.pass(cx, node)) {
                 None => break None,
                 Some(true) => break Some(Some(best)),
                 Some(false) => {
-                    board.hide(places, best);
+                    board.hide(best);
                     hidden.push(best);
                 }
             }
         }
     } else {
-        hide_failing(board, places, cx, late).map(|failing| {
+        hide_failing(board, cx, late).map(|failing| {
             hidden = failing;
-            board.best(places, cx.cluster, ties)
+            board.best(cx.cluster, ties)
         })
     };
-    hidden.into_iter().for_each(|node| board.show(places, node));
+    hidden.into_iter().for_each(|node| board.show(node));
     chosen
 }
 
 /// Hides all nodes that late filters turn down; none (and nothing hidden) when one of them fails.
-fn hide_failing(board: &mut Board, places: &mut Column<'_>, cx: &Cycle<'_>, late: &Late) -> Option<Vec<NodeId>> {
+fn hide_failing(board: &mut Board, cx: &Cycle<'_>, late: &Late) -> Option<Vec<NodeId>> {
     let mut failing = Vec::new();
-    for node in board.feasible(places) {
+    for node in board.feasible() {
         if !late.pass(cx, cx.cluster.node_by_id(node)?)? {
             failing.push(node);
         }
     }
-    failing.iter().for_each(|node| board.hide(places, *node));
+    failing.iter().for_each(|node| board.hide(*node));
     Some(failing)
 }
 

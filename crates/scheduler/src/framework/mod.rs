@@ -31,6 +31,7 @@ pub(crate) use erased::{CycleStates, InCycle};
 pub use event::{ClusterEvent, EventResource, Hint, Registration, action};
 pub use registry::{Factory, Registry};
 pub use rooms::Rooms;
+pub(crate) use rooms::add_scores;
 pub use status::{Code, PluginName, Status};
 
 /// The highest score a plugin may give.

@@ -10,3 +10,12 @@ pub trait Rooms: Send + Sync {
     /// Adds each node's score, times the weight, to its sum.
     fn score(&self, rooms: &[Room], weight: i64, sums: &mut [Option<i64>]);
 }
+
+/// Adds the scores of the nodes that pass, times the weight, to their sums.
+pub(crate) fn add_scores(rooms: &[Room], weight: i64, sums: &mut [Option<i64>], score: impl Fn(&Room) -> i64) {
+    for (sum, room) in sums.iter_mut().zip(rooms) {
+        if let Some(sum) = sum {
+            *sum = sum.saturating_add(score(room).saturating_mul(weight));
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use bayplan_model::resources::{Amounts, RequestRules, Resource};
 use serde_json::Value;
 
-use crate::cluster::{NodeInfo, Room, Share};
+use crate::cluster::{NodeInfo, Room, balance_of_two, used};
 use crate::config::args::{NodeResourcesBalancedAllocationArgs, ResourceSpec, read, resources_or_default};
 use crate::framework::*;
 use crate::plugins::dynamic_resources::Census;
@@ -31,15 +31,15 @@ impl NodeResourcesBalancedAllocation {
 
 /// 100 minus the standard deviation (in percent) of the used fractions.
 fn balance(fractions: &[f64]) -> i64 {
-    let deviation = match fractions {
-        [] | [_] => 0.0,
-        [a, b] => ((a - b) / 2.0).abs(),
+    match fractions {
+        [] | [_] => MAX_NODE_SCORE,
+        [a, b] => balance_of_two(*a, *b),
         many => {
             let mean = many.iter().sum::<f64>() / many.len() as f64;
-            (many.iter().map(|f| (f - mean) * (f - mean)).sum::<f64>() / many.len() as f64).sqrt()
+            let deviation = (many.iter().map(|f| (f - mean) * (f - mean)).sum::<f64>() / many.len() as f64).sqrt();
+            ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
         }
-    };
-    ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
+    }
 }
 
 impl Plugin for NodeResourcesBalancedAllocation {
@@ -73,11 +73,11 @@ impl Plugin for NodeResourcesBalancedAllocation {
 
     fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
         let share = |(resource, wanted): &(Resource, i64)| {
-            let (capacity, used) = match node.allocatable.amount(resource) {
+            let (capacity, requested) = match node.allocatable.amount(resource) {
                 0 => state.census.count(node.node(), resource.name()).unwrap_or((0, 0)),
                 capacity => (capacity, node.requested.amount(resource)),
             };
-            fractions(capacity, used, *wanted)
+            fractions(capacity, requested, *wanted)
         };
         Ok(match &state.wanted[..] {
             // Cpu and memory, unless configured otherwise: asked for every node, and worth no allocation.
@@ -100,9 +100,8 @@ impl Plugin for NodeResourcesBalancedAllocation {
 }
 
 /// The fractions of a resource in use with the pod and without it; none when the node has nothing of it.
-fn fractions(capacity: i64, used: i64, wanted: i64) -> Option<(f64, f64)> {
-    let fraction = |amount: i64| (amount as f64 / capacity as f64).min(1.0);
-    (capacity != 0).then(|| (fraction(used.saturating_add(wanted)), fraction(used)))
+fn fractions(capacity: i64, requested: i64, wanted: i64) -> Option<(f64, f64)> {
+    (capacity != 0).then(|| (used(capacity, requested.saturating_add(wanted)), used(capacity, requested)))
 }
 
 /// The score by how much better balanced a node is with the pod.
@@ -129,11 +128,12 @@ impl Rooms for BalanceByRoom {
     fn filter(&self, _rooms: &[Room], _sums: &mut [Option<i64>]) {}
 
     fn score(&self, rooms: &[Room], weight: i64, sums: &mut [Option<i64>]) {
-        let share = |share: &Share, wanted: i64| fractions(share.capacity, share.requested, wanted);
-        for (sum, room) in sums.iter_mut().zip(rooms) {
-            let Some(sum) = sum else { continue };
-            let score = of_two(share(&room.cpu, self.cpu), share(&room.memory, self.memory));
-            *sum = sum.saturating_add(score.saturating_mul(weight));
-        }
+        add_scores(rooms, weight, sums, |room| {
+            let with = match (room.cpu.capacity, room.memory.capacity) {
+                (0, _) | (_, 0) => MAX_NODE_SCORE,
+                _ => balance_of_two(room.cpu.used_with(self.cpu), room.memory.used_with(self.memory)),
+            };
+            gain(with, room.balance.into())
+        });
     }
 }

@@ -343,26 +343,26 @@ impl Rooms for FitByRoom {
     }
 
     fn score(&self, rooms: &[Room], weight: i64, sums: &mut [Option<i64>]) {
-        for (sum, room) in sums.iter_mut().zip(rooms) {
-            let Some(sum) = sum else { continue };
-            let score = match (&self.strategy, &self.scored[..]) {
-                // The default, of which there are more than of all others together.
-                (Strategy::LeastAllocated, [(true, cpu, 1), (false, memory, 1)])
-                    if room.cpu.capacity != 0 && room.memory.capacity != 0 =>
-                {
-                    let cpu = left_over(room.cpu.capacity, room.cpu.counted.saturating_add(*cpu));
-                    let memory = left_over(room.memory.capacity, room.memory.counted.saturating_add(*memory));
-                    (cpu + memory) / 2
-                }
-                (strategy, scored) => {
-                    let share = |&(is_cpu, wanted, weight): &(bool, i64, i64)| {
-                        let Share { capacity, counted, .. } = if is_cpu { room.cpu } else { room.memory };
-                        (capacity != 0).then(|| (capacity, counted.saturating_add(wanted), weight))
-                    };
-                    strategy.score(scored.iter().filter_map(share))
-                }
+        let by_strategy = |room: &Room| {
+            let share = |&(is_cpu, wanted, weight): &(bool, i64, i64)| {
+                let Share { capacity, counted, .. } = if is_cpu { room.cpu } else { room.memory };
+                (capacity != 0).then(|| (capacity, counted.saturating_add(wanted), weight))
             };
-            *sum = sum.saturating_add(score.saturating_mul(weight));
+            self.strategy.score(self.scored.iter().filter_map(share))
+        };
+        match (&self.strategy, &self.scored[..]) {
+            // The default, of which there are more than of all others together.
+            (Strategy::LeastAllocated, &[(true, cpu, 1), (false, memory, 1)]) => {
+                add_scores(rooms, weight, sums, |room| {
+                    if room.cpu.capacity == 0 || room.memory.capacity == 0 {
+                        return by_strategy(room);
+                    }
+                    let cpu = left_over(room.cpu.capacity, room.cpu.counted.saturating_add(cpu));
+                    let memory = left_over(room.memory.capacity, room.memory.counted.saturating_add(memory));
+                    (cpu + memory) / 2
+                })
+            }
+            _ => add_scores(rooms, weight, sums, by_strategy),
         }
     }
 }
