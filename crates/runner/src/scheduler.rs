@@ -333,7 +333,7 @@ async fn own(mut core: Core, mut events: mpsc::UnboundedReceiver<Input>, outside
 fn start(effect: Effect, outside: &Arc<Outside>) {
     let outside = Arc::clone(outside);
     if let Effect::Record { scheduler, event } = effect {
-        return ProfileRecorder(outside.recorders.get(&scheduler)).record(event);
+        return ProfileRecorder(outside.recorders.get(&scheduler)).record(*event);
     }
     tokio::spawn(async move {
         let lane = if effect.is_binding() { &outside.bindings } else { &outside.status_updates };

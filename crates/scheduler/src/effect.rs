@@ -34,19 +34,21 @@ pub struct Shell<'a> {
 }
 
 /// Something to be done outside the thread that owns the cluster.
+///
+/// Small, because thousands of them may wait for their turn.
 pub enum Effect {
     /// Bind a pod.
     Bind(Box<Binding>),
     /// Tell the API server what became of a pod.
-    UpdateStatus(StatusUpdate),
+    UpdateStatus(Box<StatusUpdate>),
     /// Evict pods.
-    Preempt(Preemption),
+    Preempt(Box<Preemption>),
     /// Tell the user something.
     Record {
         /// In the name of this scheduler.
         scheduler: String,
         /// What happened.
-        event: Event,
+        event: Box<Event>,
     },
     /// Ask something of the API server that a plugin wants, one call after the other.
     Call(Vec<Request>),
@@ -70,7 +72,7 @@ impl Effect {
 
     /// An event told in the name of a pod's scheduler.
     pub(crate) fn record(by: &PodInfo, event: Event) -> Self {
-        Effect::Record { scheduler: by.spec.scheduler_name.clone(), event }
+        Effect::Record { scheduler: by.spec.scheduler_name.clone(), event: Box::new(event) }
     }
 
     /// Does it; what comes back goes to [`Scheduler::handle`](crate::scheduler::Scheduler::handle).
@@ -86,7 +88,7 @@ impl Effect {
                 Some(Input::Preempted { uid: preemption.preemptor.uid().to_owned(), result })
             }
             Effect::Record { event, .. } => {
-                shell.recorder.record(event);
+                shell.recorder.record(*event);
                 None
             }
             Effect::Call(calls) => {

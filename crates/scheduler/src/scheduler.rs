@@ -387,7 +387,7 @@ impl Scheduler {
         self.tell_preemption(profile, preemption.as_ref());
         let preemption = preemption.and_then(|preemption| self.begin_preemption(preemption, now));
         self.fail(pod, failure, now);
-        self.effects.extend(preemption.map(Effect::Preempt));
+        self.effects.extend(preemption.map(|preemption| Effect::Preempt(Box::new(preemption))));
         self.ask(calls);
     }
 
@@ -434,7 +434,7 @@ impl Scheduler {
             Ok(holders) if holders.is_empty() => self.start_binding(binding),
             Ok(holders) => {
                 let nominate = StatusUpdate::nominate(&binding.pod.info, &binding.node);
-                self.effects.push(Effect::UpdateStatus(nominate));
+                self.effects.push(Effect::UpdateStatus(Box::new(nominate)));
                 let since = self.steady();
                 self.waiting.insert(binding.pod.info.uid().to_owned(), Waiting { binding, holders, since });
             }
@@ -657,7 +657,7 @@ impl Scheduler {
         };
         let why = (failure.reason, failure.message.as_str());
         let update = StatusUpdate::of(&info, "PodScheduled", "False", why, nominated, now);
-        self.effects.extend(update.map(Effect::UpdateStatus));
+        self.effects.extend(update.map(|update| Effect::UpdateStatus(Box::new(update))));
     }
 
     /// Something happened that may let rejected pods fit.

@@ -235,20 +235,23 @@ impl Board {
         if self.counts.is_empty() {
             return;
         }
-        let changes = cluster.changes().since(self.seen).into_iter().flatten();
-        changes.for_each(|(change, _)| match change {
-            Change::Node(node) => self.seat(cluster, node, topologies),
-            Change::Pod { node, kin, by } => self.count(node, kin, by, topologies),
-        });
+        let own = match (self.kins.first(), self.kins.last()) {
+            (Some((first, _)), Some((last, _))) => *first..=*last,
+            _ => KinId::FIRST..=KinId::FIRST,
+        };
+        for change in cluster.changes().all_since(self.seen).into_iter().flatten() {
+            match *change {
+                Change::Node(node) => self.seat(cluster, node, topologies),
+                // Most are none of ours: a shape counts a kin or two.
+                Change::Pod { node, kin, by } if own.contains(&kin) => self.count(node, kin, by, topologies),
+                Change::Pod { .. } => {}
+            }
+        }
     }
 
     /// Accounts for a pod that came or went.
     fn count(&mut self, node: NodeId, kin: KinId, by: i64, topologies: &Topologies) {
         let Board { kins, counts, stale, .. } = self;
-        // Most are none of ours: a shape counts a kin or two.
-        if kins.first().is_none_or(|(first, _)| kin < *first) || kins.last().is_none_or(|(last, _)| kin > *last) {
-            return;
-        }
         let Ok(known) = kins.binary_search_by_key(&kin, |(kin, _)| *kin) else { return };
         for (count, weight) in &kins[known].1 {
             counts[*count].add(node, weight * by, topologies, &mut |node| stale.push(node));

@@ -206,17 +206,19 @@ impl Buckets {
                 bucket
             }
         };
-        self.enter(node, bucket, score);
+        self.buckets[bucket as usize].nodes += 1;
+        let level = self.level_for(bucket, score);
+        self.arrive(node, level);
     }
 
     /// Gives a node another score in the bucket where it lies; false when it lies nowhere.
     pub(super) fn rescore(&mut self, node: NodeId, score: i32) -> bool {
-        let Some(Level { bucket, score: former, .. }) = self.level(node).cloned() else { return false };
+        let from = self.level_of[node.0 as usize];
+        let Some(&Level { bucket, score: former, .. }) = self.level(node) else { return false };
         if score != former {
-            let level = self.level_of[node.0 as usize];
-            // First there and then away, so that the bucket is never empty.
-            self.enter(node, bucket, score);
-            self.leave(node, level);
+            let to = self.level_for(bucket, score);
+            self.arrive(node, to);
+            self.depart(node, from);
         }
         true
     }
@@ -225,14 +227,21 @@ impl Buckets {
     pub(super) fn remove(&mut self, node: NodeId) {
         if self.level(node).is_some() {
             let level = std::mem::replace(&mut self.level_of[node.0 as usize], NOWHERE);
-            self.leave(node, level);
+            let bucket = self.levels[level as usize].bucket;
+            self.depart(node, level);
+            let left = &mut self.buckets[bucket as usize];
+            left.nodes -= 1;
+            if left.nodes == 0 {
+                self.by_key.remove(&std::mem::take(&mut left.key));
+                self.free.push(bucket);
+            }
         }
     }
 
-    fn enter(&mut self, node: NodeId, id: BucketId, score: i32) {
+    /// The level of a score in a bucket.
+    fn level_for(&mut self, id: BucketId, score: i32) -> LevelId {
         let bucket = &mut self.buckets[id as usize];
-        bucket.nodes += 1;
-        let level = match bucket.levels.binary_search_by_key(&score, |(score, _)| *score) {
+        match bucket.levels.binary_search_by_key(&score, |(score, _)| *score) {
             Ok(at) => bucket.levels[at].1,
             Err(at) => {
                 let level = self.free_levels.pop().unwrap_or_else(|| {
@@ -244,27 +253,24 @@ impl Buckets {
                 self.levels[level as usize] = Level { bucket: id, score, nodes: 0 };
                 level
             }
-        };
+        }
+    }
+
+    fn arrive(&mut self, node: NodeId, level: LevelId) {
         self.levels[level as usize].nodes += 1;
         *self.block_mut(level, node.0 as usize) += 1;
         self.level_of[node.0 as usize] = level;
     }
 
-    /// Takes a node off the level where it was.
-    fn leave(&mut self, node: NodeId, id: LevelId) {
+    fn depart(&mut self, node: NodeId, id: LevelId) {
         *self.block_mut(id, node.0 as usize) -= 1;
         let level = &mut self.levels[id as usize];
-        let bucket = &mut self.buckets[level.bucket as usize];
-        bucket.nodes -= 1;
         level.nodes -= 1;
         if level.nodes == 0 {
-            let at = bucket.levels.binary_search_by_key(&level.score, |(score, _)| *score);
-            bucket.levels.remove(at.expect("the level is one of its bucket's"));
+            let levels = &mut self.buckets[level.bucket as usize].levels;
+            let at = levels.binary_search_by_key(&level.score, |(score, _)| *score);
+            levels.remove(at.expect("the level is one of its bucket's"));
             self.free_levels.push(id);
-        }
-        if bucket.nodes == 0 {
-            self.by_key.remove(&std::mem::take(&mut bucket.key));
-            self.free.push(level.bucket);
         }
     }
 }

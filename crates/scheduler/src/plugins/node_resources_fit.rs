@@ -169,10 +169,10 @@ impl State {
 
 /// `a * 100 / b` without overflow.
 fn percent(a: i64, b: i64) -> i64 {
-    // Nearly always 64 bits will do, and dividing 128 takes many times as long.
-    match a.checked_mul(100) {
-        Some(a) => a.wrapping_div(b),
-        None => i64::try_from(i128::from(a) * 100 / i128::from(b)).unwrap_or(i64::MAX),
+    // Nearly always 64 bits without a sign will do, and dividing 128 takes many times as long.
+    match (u64::try_from(a), u64::try_from(b)) {
+        (Ok(a), Ok(b)) if a <= i64::MAX as u64 / 100 => (a * 100 / b) as i64,
+        _ => i64::try_from(i128::from(a) * 100 / i128::from(b)).unwrap_or(i64::MAX),
     }
 }
 
@@ -284,6 +284,7 @@ impl Plugin for NodeResourcesFit {
             state.request.scalars.is_empty() && state.census.is_empty() && state.scored.iter().all(basic);
         is_told_by_room.then(|| {
             let Amounts { milli_cpu, memory, ephemeral_storage, .. } = state.request;
+            let [milli_cpu, memory, ephemeral_storage] = [milli_cpu, memory, ephemeral_storage].map(or_anything);
             let scored = |scored: &Scored| (scored.resource == Resource::Cpu, scored.wanted, scored.weight);
             let (scored, strategy) = (state.scored.iter().map(scored).collect(), self.strategy.clone());
             Box::new(FitByRoom { milli_cpu, memory, ephemeral_storage, scored, strategy }) as Box<dyn Rooms>
@@ -317,8 +318,14 @@ impl Strategy {
     }
 }
 
+/// What has to be left of a resource: anything, when nothing of it is wanted.
+fn or_anything(wanted: i64) -> i64 {
+    if wanted > 0 { wanted } else { i64::MIN }
+}
+
 /// The form for pods that ask for cpu, memory and node-local storage only.
 struct FitByRoom {
+    /// This and the next two have to be left.
     milli_cpu: i64,
     memory: i64,
     ephemeral_storage: i64,
@@ -329,13 +336,13 @@ struct FitByRoom {
 
 impl Rooms for FitByRoom {
     fn filter(&self, rooms: &[Room], sums: &mut [Option<i64>]) {
-        let fits = |wanted: i64, left: i64| wanted <= 0 || wanted <= left;
         let left = |share: &Share| share.capacity.saturating_sub(share.requested);
         for (sum, room) in sums.iter_mut().zip(rooms) {
-            let passes = room.pods_left > 0
-                && fits(self.milli_cpu, left(&room.cpu))
-                && fits(self.memory, left(&room.memory))
-                && fits(self.ephemeral_storage, room.ephemeral_storage_left);
+            // All of it, whatever the first says: nearly all nodes pass.
+            let passes = (room.pods_left > 0)
+                & (self.milli_cpu <= left(&room.cpu))
+                & (self.memory <= left(&room.memory))
+                & (self.ephemeral_storage <= room.ephemeral_storage_left);
             if !passes {
                 *sum = None;
             }
