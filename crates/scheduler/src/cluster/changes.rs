@@ -92,11 +92,6 @@ impl Changes {
         self.log.end()
     }
 
-    /// The changes since a position; none when some of them were dropped.
-    pub(crate) fn all_since(&self, position: u64) -> Option<impl Iterator<Item = &Change>> {
-        self.log.since(position)
-    }
-
     /// The changes since a position, and whether each is its node's latest; none when some of them were dropped.
     pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = (Change, bool)>> {
         let changes = self.log.since(position)?;

@@ -15,7 +15,7 @@ use bayplan_model::resources::PodUsage;
 pub struct PodInfo {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// What it takes of a node.
+    /// What it takes of a node. Pods share one only if they are of one template.
     pub usage: Arc<PodUsage>,
     /// Required pod affinity.
     pub required_affinity: Arc<[AffinityTerm]>,
@@ -29,6 +29,8 @@ pub struct PodInfo {
     pub affinity_errors: Arc<[String]>,
     /// Finds pods of the same shape; see [`PodInfo::same_shape`].
     pub shape_hash: super::ShapeHash,
+    /// Finds pods of the same kin.
+    pub(super) kin_hash: u64,
 }
 
 impl Deref for PodInfo {
@@ -53,6 +55,7 @@ impl PodInfo {
             preferred_anti_affinity: preferred(&pod, repel, "preferredAntiAffinityTerms", &mut errors).into(),
             affinity_errors: errors.into(),
             shape_hash: super::ShapeHash::of(&pod),
+            kin_hash: super::shape::kin_hash(&pod),
             pod,
         }
     }

@@ -198,13 +198,30 @@ impl PodInfo {
             && self.spec.volumes == other.spec.volumes
             && self.host_ports().eq(other.host_ports())
             && self.priority() == other.priority()
-            && Kin::of(&self.pod) == Kin::of(&other.pod)
+            && self.same_kin(other)
     }
 
     /// True when only plugins that read volumes or device claims can tell the two pods apart.
     pub fn same_base_shape(&self, other: &PodInfo) -> bool {
-        self.shape_hash.base == other.shape_hash.base && Shape::of(&self.pod) == Shape::of(&other.pod)
+        self.shape_hash.base == other.shape_hash.base
+            && (self.is_of_template(other) && self.spec.node_name == other.spec.node_name
+                || Shape::of(&self.pod) == Shape::of(&other.pod))
     }
+
+    /// True when what was computed for one of the two is shared by the other, because all of it but the node is the same.
+    fn is_of_template(&self, other: &PodInfo) -> bool {
+        Arc::ptr_eq(&self.usage, &other.usage)
+    }
+
+    fn same_kin(&self, other: &PodInfo) -> bool {
+        self.is_of_template(other) && self.is_terminating() == other.is_terminating()
+            || Kin::of(&self.pod) == Kin::of(&other.pod)
+    }
+}
+
+/// A hash of a pod's kin, the same whether it is terminating or not.
+pub(super) fn kin_hash(pod: &Pod) -> u64 {
+    hash(&Kin { terminating: false, ..Kin::of(pod) })
 }
 
 /// Whether everything that is computed from a pod is the same for both, wherever they are.
@@ -243,10 +260,9 @@ pub(crate) struct Entry {
 impl Kinships {
     /// The kin of a pod that is placed now.
     pub(super) fn join(&mut self, pod: &Arc<PodInfo>, node: NodeId) -> KinId {
-        let kin = Kin::of(&pod.pod);
-        let key = hash(&kin);
+        let key = pod.kin_hash;
         let entries = self.by_hash.entry(key).or_default();
-        let at = entries.iter().position(|entry| Kin::of(&entry.pod.pod) == kin).unwrap_or_else(|| {
+        let at = entries.iter().position(|entry| entry.pod.same_kin(pod)).unwrap_or_else(|| {
             let id = KinId(self.next);
             self.next += 1;
             self.hash_of.insert(id, key);

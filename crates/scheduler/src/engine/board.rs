@@ -179,12 +179,23 @@ impl Board {
             return Ok(false);
         }
         let mut changed = Vec::new();
+        // Most pods are of no kin of ours: a shape counts a kin or two.
+        let own = self.kins.first().map_or(KinId::FIRST, |(kin, _)| *kin)
+            ..=self.kins.last().map_or(KinId::FIRST, |(kin, _)| *kin);
         changes.for_each(|(change, is_latest)| match change {
-            Change::Node(node) => changed.push(node),
-            Change::Pod { node, .. } if is_latest => asked.nodes.push(node),
-            Change::Pod { .. } => {}
+            Change::Node(node) => {
+                changed.push(node);
+                self.seat(cluster, node, topologies);
+            }
+            Change::Pod { node, kin, by } => {
+                if own.contains(&kin) {
+                    self.count(node, kin, by, topologies);
+                }
+                if is_latest {
+                    asked.nodes.push(node);
+                }
+            }
         });
-        self.take_count(cluster, topologies);
         let mut fitting = Vec::with_capacity(changed.len());
         for node in changed {
             if self.judge_object(cx, node)? {
@@ -227,25 +238,6 @@ impl Board {
     fn forget_kins(&mut self, cluster: &Cluster) {
         if self.kins.len() > 2 * cluster.kinships().len() + KINS_SPARE {
             self.kins.retain(|(kin, _)| cluster.kinships().get(*kin).is_some());
-        }
-    }
-
-    /// Takes in what came to be counted, and where.
-    fn take_count(&mut self, cluster: &Cluster, topologies: &Topologies) {
-        if self.counts.is_empty() {
-            return;
-        }
-        let own = match (self.kins.first(), self.kins.last()) {
-            (Some((first, _)), Some((last, _))) => *first..=*last,
-            _ => KinId::FIRST..=KinId::FIRST,
-        };
-        for change in cluster.changes().all_since(self.seen).into_iter().flatten() {
-            match *change {
-                Change::Node(node) => self.seat(cluster, node, topologies),
-                // Most are none of ours: a shape counts a kin or two.
-                Change::Pod { node, kin, by } if own.contains(&kin) => self.count(node, kin, by, topologies),
-                Change::Pod { .. } => {}
-            }
         }
     }
 

@@ -47,6 +47,9 @@ pub(super) struct Bucket {
 /// Blocks have at least 2 to the power of this many nodes: fewer are not looked at faster.
 const BLOCK_BITS_MIN: u32 = 10;
 
+/// How many levels are remembered that were asked for lately: scores of nodes are rarely further apart.
+const RECENT: usize = 64;
+
 /// There are no more blocks than this: a draw goes over the blocks of a level, and then over the nodes of one block.
 const BLOCKS_MAX: usize = 256;
 
@@ -60,6 +63,8 @@ pub(super) struct Buckets {
     by_key: FxHashMap<Box<[i64]>, BucketId>,
     levels: Vec<Level>,
     free_levels: Vec<LevelId>,
+    /// Levels that were asked for lately, by a part of their bucket and score: nearly always it is one of them.
+    recent: [LevelId; RECENT],
     /// By level and block: how many nodes there are.
     in_block: Vec<u32>,
     blocks: usize,
@@ -75,6 +80,7 @@ impl Default for Buckets {
             by_key: FxHashMap::default(),
             levels: vec![Level::default()],
             free_levels: Vec::new(),
+            recent: [NOWHERE; RECENT],
             in_block: vec![0],
             blocks: 1,
             block_bits: BLOCK_BITS_MIN,
@@ -240,6 +246,15 @@ impl Buckets {
 
     /// The level of a score in a bucket.
     fn level_for(&mut self, id: BucketId, score: i32) -> LevelId {
+        let recent = (score as usize ^ (id as usize) << 3) % RECENT;
+        let level = &self.levels[self.recent[recent] as usize];
+        if level.score != score || level.bucket != id || level.nodes == 0 {
+            self.recent[recent] = self.find_level(id, score);
+        }
+        self.recent[recent]
+    }
+
+    fn find_level(&mut self, id: BucketId, score: i32) -> LevelId {
         let bucket = &mut self.buckets[id as usize];
         match bucket.levels.binary_search_by_key(&score, |(score, _)| *score) {
             Ok(at) => bucket.levels[at].1,

@@ -359,19 +359,28 @@ impl Rooms for FitByRoom {
         };
         match (&self.strategy, &self.scored[..]) {
             // The default, of which there are more than of all others together.
-            (Strategy::LeastAllocated, &[(true, cpu, 1), (false, memory, 1)]) => {
+            (Strategy::LeastAllocated, &[(true, cpu, 1), (false, memory, 1)]) if are_ordinary([cpu, memory]) => {
                 add_scores(rooms, weight, sums, |room| {
-                    if room.cpu.capacity == 0 || room.memory.capacity == 0 {
+                    let Room { cpu: has_cpu, memory: has_memory, .. } = room;
+                    let amounts = [has_cpu.capacity, has_cpu.counted, has_memory.capacity, has_memory.counted];
+                    if !are_ordinary(amounts) || has_cpu.capacity == 0 || has_memory.capacity == 0 {
                         return by_strategy(room);
                     }
-                    let cpu = left_over(room.cpu.capacity, room.cpu.counted.saturating_add(cpu));
-                    let memory = left_over(room.memory.capacity, room.memory.counted.saturating_add(memory));
-                    (cpu + memory) / 2
+                    let left = |share: &Share, wanted: i64| {
+                        let left = share.capacity - (share.counted + wanted);
+                        left.max(0) as u64 * 100 / share.capacity as u64
+                    };
+                    ((left(has_cpu, cpu) + left(has_memory, memory)) / 2) as i64
                 })
             }
             _ => add_scores(rooms, weight, sums, by_strategy),
         }
     }
+}
+
+/// Whether a sum of two of these amounts, and a hundred times the difference, fit into 64 bits.
+fn are_ordinary<const N: usize>(amounts: [i64; N]) -> bool {
+    amounts.into_iter().fold(0, |bits, amount| bits | amount) as u64 >> 56 == 0
 }
 
 /// Whether a new or changed node has room for the pod if it were empty, and more than before of something it wants.
