@@ -42,6 +42,9 @@ pub enum Error {
     /// The identity or the certificates cannot be used.
     #[error("cannot connect with this configuration: {0}")]
     Connect(#[source] Box<kube::Error>),
+    /// The server's certificate cannot be for this.
+    #[error("the kubeconfig's tls-server-name {0:?} is neither a DNS name nor an address")]
+    ServerName(String),
     /// The kubeconfig wants requests to go through a proxy.
     #[error("the kubeconfig names the proxy {0}; connections through a proxy are not supported")]
     Proxy(String),

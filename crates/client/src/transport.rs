@@ -1,7 +1,9 @@
 //! How requests reach a server: over connections of our own, or straight into a service of this process.
 //!
 //! kube reads kubeconfigs and knows identities and TLS. Its client is not used: it hands every request to a task of its
-//! own that hands it on, which was a fifth of the processor time of a pod that is created and bound in one process.
+//! own that hands it on, which was a fifth of the processor time of a pod that is created and bound in one process. And it
+//! speaks HTTP/1 only, with a connection for every request under way; over one connection of HTTP/2 the system is asked to
+//! send, to receive and to wait for many requests at once.
 
 use std::time::Duration;
 
@@ -9,10 +11,12 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as Connections;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
+use rustls::pki_types::ServerName;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
@@ -27,6 +31,9 @@ pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 /// A peer that is silent this long is asked whether it is still there, as client-go does.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
+/// A peer that does not say so this long is given up, as client-go does.
+const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(15);
+
 /// Connections to the server of a configuration, under its identity.
 pub(crate) fn over_network(config: &kube::Config) -> Result<Transport, Error> {
     let failed = |source: kube::Error| Error::Connect(Box::new(source));
@@ -40,8 +47,23 @@ pub(crate) fn over_network(config: &kube::Config) -> Result<Transport, Error> {
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(config.connect_timeout);
     tcp.set_keepalive(Some(KEEP_ALIVE));
-    let tls = config.rustls_https_connector_with_connector(tcp).map_err(failed)?;
-    let connections = Connections::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build::<_, Body>(tls);
+    let tls =
+        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config().map_err(failed)?).https_or_http();
+    let tls = match &config.tls_server_name {
+        Some(name) => {
+            let name = ServerName::try_from(name.clone()).map_err(|_| Error::ServerName(name.clone()))?;
+            tls.with_server_name_resolver(FixedServerNameResolver::new(name))
+        }
+        None => tls,
+    };
+    let connections = Connections::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .http2_adaptive_window(true)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .http2_keep_alive_timeout(KEEP_ALIVE_ANSWER)
+        .http2_keep_alive_while_idle(true)
+        .build::<_, Body>(tls.enable_all_versions().wrap_connector(tcp));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
