@@ -143,12 +143,32 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// The key has been processed.
     pub fn done(&self, key: &K) {
-        let mut state = self.state();
-        state.queue.done(key);
-        if let Some(metrics) = &mut state.metrics {
-            metrics.done(key, self.now());
+        self.tell_done(key);
+        self.release(key);
+    }
+
+    /// The key has been processed, and is not to be processed again before it has rested, whoever asks for it.
+    pub fn done_resting(&self, key: K, rest: Duration)
+    where
+        K: Send + 'static,
+    {
+        self.tell_done(&key);
+        let queue = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(rest).await;
+            queue.release(&key);
+        });
+    }
+
+    fn tell_done(&self, key: &K) {
+        let now = self.now();
+        if let Some(metrics) = &mut self.state().metrics {
+            metrics.done(key, now);
         }
-        drop(state);
+    }
+
+    fn release(&self, key: &K) {
+        self.state().queue.done(key);
         self.0.bell.notify_one();
     }
 
@@ -209,6 +229,24 @@ mod tests {
         }
         got.sort();
         assert_eq!(got, [(Some("x"), Duration::from_secs(10)), (Some("y"), Duration::ZERO)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resting_key_waits_for_the_end_of_its_rest_and_keeps_nobody_else() {
+        let queue = WorkQueue::default();
+        let start = Instant::now();
+        queue.add("a");
+        assert_eq!(queue.get().await, Some("a"));
+        queue.done_resting("a", Duration::from_millis(20));
+        queue.add("a");
+        queue.add("b");
+        queue.add("a");
+        assert_eq!(queue.get().await, Some("b"));
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        assert_eq!(queue.get().await, Some("a"));
+        assert_eq!(start.elapsed().as_millis(), 20);
+        queue.done(&"a");
+        assert!(queue.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! A worker: takes a key, reconciles it, and puts it back when it is not done yet.
 
 use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
 
 use bayplan_client::{Client, EventRecorder};
 use bayplan_controllers::{Context, Error, Next};
@@ -9,9 +10,20 @@ use jiff::Timestamp;
 
 use super::Loop;
 
+/// A key rests this many times as long as it took, so that one object with thousands of dependents, each of which changes
+/// a few times, is not looked at for each of those changes by itself.
+const REST_TIMES: u32 = 4;
+
+/// No key rests longer: nobody notices.
+const REST_MAX: Duration = Duration::from_millis(20);
+
+/// A shorter rest is none: timers are coarser.
+const REST_MIN: Duration = Duration::from_millis(2);
+
 /// Works until the queue is shut down.
 pub(super) async fn work(each: Loop, client: Client, recorder: EventRecorder) {
     while let Some(key) = each.queue.get().await {
+        let begun = Instant::now();
         let context = Context { now: Timestamp::now(), api: &client, recorder: &recorder };
         // A poison object fails its own reconcile, and never takes the worker down.
         let outcome = AssertUnwindSafe(each.controller.sync(&key, context)).catch_unwind().await;
@@ -20,7 +32,10 @@ pub(super) async fn work(each: Loop, client: Client, recorder: EventRecorder) {
             Ok(Err(error)) => retry(&each, &key, Some(error)),
             Err(_) => retry(&each, &key, None),
         }
-        each.queue.done(&key);
+        match (begun.elapsed() * REST_TIMES).min(REST_MAX) {
+            rest if rest < REST_MIN => each.queue.done(&key),
+            rest => each.queue.done_resting(key, rest),
+        }
     }
 }
 
