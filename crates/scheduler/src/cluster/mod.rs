@@ -81,6 +81,9 @@ pub struct Cluster {
     /// Made from the tree when it is asked for after nodes came or went.
     order: OnceLock<Vec<NodeId>>,
     kinships: Kinships,
+    /// The nodes with pods that have affinity of any kind, and those with pods that have required anti-affinity.
+    with_affinity: FxHashSet<NodeId>,
+    with_required_anti_affinity: FxHashSet<NodeId>,
     changes: Changes,
     /// By UID.
     placed: FxHashMap<String, Placed>,
@@ -122,6 +125,16 @@ impl Cluster {
     /// One more than the highest place of any node.
     pub(crate) fn places(&self) -> usize {
         self.slots.len()
+    }
+
+    /// The nodes with pods that have affinity or anti-affinity of any kind, in no order.
+    pub fn nodes_with_affinity(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.with_affinity.iter().filter_map(|id| self.node_by_id(*id))
+    }
+
+    /// The nodes with pods that have required anti-affinity, in no order.
+    pub fn nodes_with_required_anti_affinity(&self) -> impl Iterator<Item = &NodeInfo> {
+        self.with_required_anti_affinity.iter().filter_map(|id| self.node_by_id(*id))
     }
 
     /// What happened to nodes and pods lately.
@@ -348,20 +361,34 @@ impl Cluster {
         let at = self.slot(node).pods().len() as u32;
         self.slot_mut(node).add_pod(info.clone());
         let kin = self.kinships.join(&info, node);
+        self.list_affinity(&info, node);
         self.note(Change::Pod { node, kin, by: 1 });
         self.placed.insert(info.uid().to_owned(), Placed { info, node, at, kin, assumed });
     }
 
     fn displace(&mut self, uid: &str) {
-        if let Some(Placed { node, at, kin, .. }) = self.placed.remove(uid) {
+        if let Some(Placed { info, node, at, kin, .. }) = self.placed.remove(uid) {
             let moved = self.slot_mut(node).remove_pod_at(at as usize).cloned();
             if let Some(placed) = moved.and_then(|moved| self.placed.get_mut(moved.uid())) {
                 placed.at = at;
             }
             self.kinships.leave(kin, node);
+            self.list_affinity(&info, node);
             self.note(Change::Pod { node, kin, by: -1 });
             self.release(node);
         }
+    }
+
+    /// Lists a node, or not, after a pod came or went.
+    fn list_affinity(&mut self, pod: &PodInfo, id: NodeId) {
+        if !pod.has_affinity() {
+            return;
+        }
+        let node = self.slot(id);
+        let (affinity, required) = (node.pods_with_affinity > 0, node.pods_with_required_anti_affinity > 0);
+        let list = |nodes: &mut FxHashSet<NodeId>, has: bool| if has { nodes.insert(id) } else { nodes.remove(&id) };
+        list(&mut self.with_affinity, affinity);
+        list(&mut self.with_required_anti_affinity, required);
     }
 
     fn note(&mut self, change: Change) {

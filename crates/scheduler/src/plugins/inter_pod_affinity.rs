@@ -184,13 +184,10 @@ impl Plugin for InterPodAffinity {
         state.anti_affinity_terms = unroll(&cx.pod.required_anti_affinity, cx.cluster);
         state.namespace_labels = cx.cluster.namespace_labels(&cx.pod.metadata.namespace);
         let wants = !state.affinity_terms.is_empty() || !state.anti_affinity_terms.is_empty();
-        for node in cx.cluster.nodes() {
-            if !wants && node.pods_with_required_anti_affinity == 0 {
-                continue;
-            }
-            for other in node.pods() {
-                state.account(cx.pod, other, node, 1);
-            }
+        let mut account = |node: &NodeInfo| node.pods().iter().for_each(|other| state.account(cx.pod, other, node, 1));
+        match wants {
+            true => cx.cluster.nodes().for_each(&mut account),
+            false => cx.cluster.nodes_with_required_anti_affinity().for_each(&mut account),
         }
         if !wants && state.existing_anti_affinity.is_empty() { Status::skip().into() } else { PreFilter::default() }
     }
@@ -229,9 +226,9 @@ impl Plugin for InterPodAffinity {
         let namespace_labels = cx.cluster.namespace_labels(&pod.metadata.namespace);
         let mut scores: FxHashMap<String, FxHashMap<String, i64>> = FxHashMap::default();
         let hard = i64::from(self.args.hard_pod_affinity_weight);
-        for node in cx.cluster.nodes() {
-            if node.node().metadata.labels.is_empty() || (!wants && node.pods_with_affinity == 0) {
-                continue;
+        let mut look_at = |node: &NodeInfo| {
+            if node.node().metadata.labels.is_empty() {
+                return;
             }
             let mut add = |term: &AffinityTerm, weight: i64| {
                 if let Some(value) = node.label(&term.topology_key) {
@@ -255,6 +252,10 @@ impl Plugin for InterPodAffinity {
                         .for_each(|(w, t)| add(t, -i64::from(*w)));
                 }
             }
+        };
+        match wants {
+            true => cx.cluster.nodes().for_each(&mut look_at),
+            false => cx.cluster.nodes_with_affinity().for_each(&mut look_at),
         }
         if scores.is_empty() {
             return Status::skip();
