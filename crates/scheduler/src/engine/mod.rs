@@ -39,8 +39,8 @@ use board::{Board, Common};
 use plan::{Plan, Survey};
 pub(crate) use unfit::{Known, Unfit};
 
-/// Most cells (nodes times shapes) that are kept: with about 64 bytes each, a gigabyte.
-const CELLS_MAX: usize = 1 << 24;
+/// Most cells (nodes times shapes) that are kept: with 8 to 40 bytes each, by how much is counted, up to a gigabyte.
+const CELLS_MAX: usize = 1 << 25;
 
 /// A shape that no board suits is left to the plain cycle until this many changes later.
 const UNSUITED_FOR: u64 = 1000;
