@@ -8,9 +8,12 @@ use bayplan_scheduler::cluster::{Cluster, Object, PodInfo};
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::cycle::Attempt;
 use bayplan_scheduler::cycle::filter::Search;
+use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::effect::Effect;
 use bayplan_scheduler::framework::{Nomination, Registry};
 use bayplan_scheduler::profile::Profile;
 use bayplan_scheduler::queue::Nominator;
+use bayplan_scheduler::scheduler::{Input, Scheduler};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -33,13 +36,16 @@ fn pod(spec: Value, status: Value) -> PodInfo {
     PodInfo::new(Arc::new(serde_json::from_value(pod).unwrap()))
 }
 
-fn profile(plugins: &Value) -> Profile {
+fn configuration(plugins: &Value) -> Configuration {
     let config = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         "profiles": [{"plugins": plugins}],
     });
-    let configuration = Configuration::from_value(config).unwrap();
-    Profile::build(&configuration.profiles[0], &Registry::default()).unwrap()
+    Configuration::from_value(config).unwrap()
+}
+
+fn profile(plugins: &Value) -> Profile {
+    Profile::build(&configuration(plugins).profiles[0], &Registry::default()).unwrap()
 }
 
 #[test]
@@ -91,4 +97,27 @@ fn a_profile_without_post_filter_plugins_clears_the_nomination() {
     let mut found = attempt.find(Search::ALL).unwrap();
     let answer = attempt.post_filter(&mut found.diagnosis, 0);
     assert_eq!(answer.nomination, Nomination::Override(String::new()));
+}
+
+#[test]
+fn a_pod_on_a_node_that_is_not_there_makes_no_node() {
+    // With what asks for room left out, nothing but the node's absence speaks against it.
+    let plugins = json!({"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}});
+    let configuration = configuration(&plugins);
+    let mut scheduler = Scheduler::new(&configuration, &Registry::default(), TieBreak::SmallestName).unwrap();
+    let mut add = |kind: &str, name: &str, spec: Value| {
+        let object = json!({
+            "apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "d", "uid": name}, "spec": spec,
+        });
+        scheduler.handle(Input::Upsert(Object::decode(&object).unwrap().unwrap()), Timestamp::UNIX_EPOCH);
+        scheduler.schedule_one(Timestamp::UNIX_EPOCH);
+        scheduler.take_effects().into_iter().find_map(|effect| match effect {
+            Effect::Bind(binding) => Some(binding.node().to_owned()),
+            _ => None,
+        })
+    };
+    add("Node", "there", json!({}));
+    assert_eq!(add("Pod", "first", json!({"schedulerName": "default-scheduler"})).as_deref(), Some("there"));
+    assert_eq!(add("Pod", "lost", json!({"nodeName": "gone"})), None);
+    assert_eq!(add("Pod", "second", json!({"schedulerName": "default-scheduler"})).as_deref(), Some("there"));
 }

@@ -94,7 +94,7 @@ impl Buckets {
         if nodes <= self.level_of.len() {
             return;
         }
-        self.level_of.resize(nodes, NOWHERE);
+        self.level_of.resize(nodes, BARRED);
         if nodes <= self.blocks << self.block_bits {
             return;
         }

@@ -39,7 +39,7 @@ use board::{Board, Common};
 use plan::{Plan, Survey};
 pub(crate) use unfit::{Known, Unfit};
 
-/// Most cells (nodes times shapes) that are kept: with 8 to 40 bytes each, by how much is counted, up to a gigabyte.
+/// Most cells (nodes times shapes) that are kept: with 8 to 40 bytes each, by how much is counted, a gigabyte or less as a rule.
 const CELLS_MAX: usize = 1 << 25;
 
 /// A shape that no board suits is left to the plain cycle until this many changes later.
