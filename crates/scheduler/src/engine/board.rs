@@ -399,24 +399,23 @@ impl Board {
     /// The best node; none when there is no feasible one.
     pub(super) fn best(&mut self, cluster: &Cluster, ties: &mut TieBreak) -> Option<NodeId> {
         let live = self.live();
-        let Board { buckets, .. } = self;
-        let total = |(id, sum): &(BucketId, i64)| buckets.highest(*id).map(|(score, _)| score + sum);
+        let total = |(id, sum): &(BucketId, i64)| self.buckets.highest(*id).map(|(score, _)| score + sum);
         let highest = live.iter().filter_map(total).max()?;
-        let best: Vec<BucketId> = live.iter().filter(|live| total(live) == Some(highest)).map(|(id, _)| *id).collect();
+        let mut best = live.iter().filter(|entry| total(entry) == Some(highest)).map(|(id, _)| *id);
         match ties {
             TieBreak::SmallestName => {
                 let name = |node: &NodeId| &cluster.node_by_id(*node).expect("feasible nodes are there").name;
-                best.into_iter().flat_map(|id| buckets.best(id)).min_by_key(name)
+                best.flat_map(|id| self.buckets.best(id)).min_by_key(name)
             }
             TieBreak::Random(dice) => {
-                let nodes = |id: &BucketId| buckets.highest(*id).map_or(0, |(_, nodes)| nodes);
-                let mut at = dice.below(best.iter().map(nodes).sum());
-                let chosen = best.iter().find(|id| {
-                    let is_here = at < nodes(id);
-                    at -= if is_here { 0 } else { nodes(id) };
+                let nodes = |id: BucketId| self.buckets.highest(id).map_or(0, |(_, nodes)| nodes);
+                let mut at = dice.below(best.clone().map(nodes).sum());
+                let chosen = best.find(|id| {
+                    let is_here = at < nodes(*id);
+                    at -= if is_here { 0 } else { nodes(*id) };
                     is_here
                 });
-                buckets.nth_best(*chosen?, at)
+                self.buckets.nth_best(chosen?, at)
             }
         }
     }
