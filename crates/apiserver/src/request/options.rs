@@ -1,5 +1,6 @@
 //! Query parameters, with upstream's errors for the ones that do not parse.
 
+pub use bayplan_kinds::codec::FieldValidation;
 use bayplan_model::status::{Status, reason};
 use serde_json::Value;
 
@@ -148,18 +149,6 @@ impl GetOptions {
     pub fn parse(query: &Query) -> GetOptions {
         GetOptions { resource_version: query.text("resourceVersion") }
     }
-}
-
-/// What happens to unknown and repeated fields of a body.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FieldValidation {
-    /// Dropped without a word.
-    Ignore,
-    /// Dropped with a warning.
-    #[default]
-    Warn,
-    /// Refused.
-    Strict,
 }
 
 /// The options of create, update and patch.

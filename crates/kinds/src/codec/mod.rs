@@ -24,15 +24,25 @@ use serde_json::{Map, Value};
 use json::Findings;
 use types::{StructId, table};
 
-use crate::request::FieldValidation;
 use crate::resources::{Resource, Subresource};
-use crate::status_errors::{bad_request, unsupported_media_type};
 
 /// Names of the scheme in upstream's messages; clients show them, nobody parses them.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
 /// How much of an unreadable body a message quotes.
 const SUMMARY_MAX: usize = 30;
+
+/// What happens to unknown and repeated fields of a body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// Dropped without a word.
+    Ignore,
+    /// Dropped with a warning.
+    #[default]
+    Warn,
+    /// Refused.
+    Strict,
+}
 
 /// The kind a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +106,11 @@ impl Encoding {
             "application/json" => Ok(Encoding::Json),
             "application/yaml" => Ok(Encoding::Yaml),
             "application/vnd.kubernetes.protobuf" => Ok(Encoding::Protobuf),
-            _ => Err(unsupported_media_type()),
+            _ => Err(Status::failure(
+                415,
+                reason::UNSUPPORTED_MEDIA_TYPE,
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            )),
         }
     }
 }
@@ -165,6 +179,10 @@ pub fn decode_delete_options(content_type: Option<&str>, body: &[u8]) -> Result<
     object.insert("apiVersion".into(), "v1".into());
     object.insert("kind".into(), expected.kind.into());
     Ok(Some(Value::Object(object)))
+}
+
+fn bad_request(message: impl Into<String>) -> Status {
+    Status::failure(400, reason::BAD_REQUEST, message)
 }
 
 type Read = Result<(Map<String, Value>, Findings), String>;
@@ -324,6 +342,6 @@ pub(crate) fn empty_status(kind: Kind<'_>) -> Value {
 }
 
 /// A time as objects carry it: RFC 3339, UTC, to the second.
-pub(crate) fn write_time(time: jiff::Timestamp) -> String {
+pub fn write_time(time: jiff::Timestamp) -> String {
     time::write_seconds(time)
 }

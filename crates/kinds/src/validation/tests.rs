@@ -8,7 +8,7 @@ use crate::defaults;
 fn problems(group: &'static str, kind: &'static str, object: Value) -> Vec<String> {
     let kind = Kind { group, version: "v1", kind };
     let mut object =
-        crate::codec::canonical(kind, object, crate::request::FieldValidation::Ignore).expect("it decodes").object;
+        crate::codec::canonical(kind, object, crate::codec::FieldValidation::Ignore).expect("it decodes").object;
     defaults::apply_kind(kind, &mut object);
     create_kind(kind, true, &object).iter().map(ToString::to_string).collect()
 }

@@ -24,8 +24,8 @@ mod workloads;
 use serde_json::Value;
 
 use crate::codec::Kind;
+pub use crate::field_error::FieldError;
 use crate::resources::Resource;
-pub use crate::status_errors::FieldError;
 use errors::Errors;
 use path::Path;
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::path::Path;
-use crate::status_errors::FieldError;
+use crate::field_error::FieldError;
 
 /// The errors found so far.
 #[derive(Default)]
