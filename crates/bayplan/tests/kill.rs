@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bayplan_client::client::Client;
-use bayplan_client::informer::{Informer, Partial, Scope};
+use bayplan_client::informer::{Informer, Scope};
 use bayplan_model::api::{Api, DeleteOptions, ListOptions, Request, Resource, Verb};
+use bayplan_model::meta::PartialObjectMetadata;
 use bytes::Bytes;
 
 /// How often the process is killed; each time after another number of acknowledged writes.
@@ -58,7 +59,7 @@ struct Promises {
 }
 
 fn version_of(answer: &Bytes) -> u64 {
-    let object: Partial = serde_json::from_slice(answer).unwrap();
+    let object: PartialObjectMetadata = serde_json::from_slice(answer).unwrap();
     object.metadata.resource_version.parse().unwrap()
 }
 
@@ -126,7 +127,7 @@ async fn a_killed_cluster_keeps_every_acknowledged_write() {
     let client = Client::from_kubeconfig(Some(&kubeconfig), None).await.unwrap();
 
     // One watcher lives through all of it, as a controller would.
-    let mut informer = Informer::<Partial>::new(&client, Scope::all(&CONFIG_MAPS).namespace("default"));
+    let mut informer = Informer::<PartialObjectMetadata>::new(&client, Scope::all(&CONFIG_MAPS).namespace("default"));
     let watched = informer.cache(&[]);
     let _informer = informer.spawn();
 

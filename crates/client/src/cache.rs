@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use bayplan_model::delta::Delta;
 use bayplan_model::meta::HasMeta;
 use rustc_hash::FxHashMap;
-
-use crate::informer::Change;
 
 /// Says under which values of an index an object is found.
 pub type IndexFn<V> = fn(&V) -> Vec<String>;
@@ -86,14 +85,22 @@ impl<V: HasMeta> Cache<V> {
         self.read().synced
     }
 
-    /// Follows a change.
-    pub fn apply(&self, change: &Change<V>) {
-        let mut inner = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        match change {
-            Change::Added(object) | Change::Updated { new: object, .. } => inner.insert(object),
-            Change::Deleted(object) => inner.remove(&object.meta().key()),
-            Change::Synced => inner.synced = true,
+    /// Follows a change of an object.
+    pub(crate) fn apply(&self, delta: &Delta<Arc<V>>) {
+        let mut inner = self.write();
+        match delta {
+            Delta::Added(object) | Delta::Updated { new: object, .. } => inner.insert(object),
+            Delta::Deleted(object) => inner.remove(&object.meta().key()),
         }
+    }
+
+    /// Notes that the first complete state has arrived.
+    pub(crate) fn set_synced(&self) {
+        self.write().synced = true;
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner<V>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -126,12 +133,11 @@ impl<V: HasMeta> Inner<V> {
 
 #[cfg(test)]
 mod tests {
-    use bayplan_model::meta::{ObjectMeta, OwnerReference};
+    use bayplan_model::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
 
     use super::*;
-    use crate::informer::Partial;
 
-    fn object(namespace: &str, name: &str, owner: &str) -> Arc<Partial> {
+    fn object(namespace: &str, name: &str, owner: &str) -> Arc<PartialObjectMetadata> {
         let owner = OwnerReference { uid: owner.into(), controller: Some(true), ..Default::default() };
         let metadata = ObjectMeta {
             namespace: namespace.into(),
@@ -139,14 +145,14 @@ mod tests {
             owner_references: vec![owner],
             ..Default::default()
         };
-        Arc::new(Partial { metadata })
+        Arc::new(PartialObjectMetadata { metadata })
     }
 
-    fn names(objects: Vec<Arc<Partial>>) -> Vec<String> {
+    fn names(objects: Vec<Arc<PartialObjectMetadata>>) -> Vec<String> {
         objects.iter().map(|o| o.metadata.key()).collect()
     }
 
-    fn by_owner(object: &Partial) -> Vec<String> {
+    fn by_owner(object: &PartialObjectMetadata) -> Vec<String> {
         object.metadata.controller().map(|owner| owner.uid.clone()).into_iter().collect()
     }
 
@@ -154,20 +160,20 @@ mod tests {
     fn lists_and_indexes_follow_every_change() {
         let cache = Cache::new(&[("owner", by_owner)]);
         for (namespace, name, owner) in [("b", "2", "x"), ("a", "1", "x"), ("a-b", "1", "y"), ("b", "1", "y")] {
-            cache.apply(&Change::Added(object(namespace, name, owner)));
+            cache.apply(&Delta::Added(object(namespace, name, owner)));
         }
         assert_eq!(names(cache.list_namespace("b")), ["b/1", "b/2"]);
         assert_eq!(names(cache.list_namespace("a")), ["a/1"]);
         assert_eq!(names(cache.by_index("owner", "x")), ["a/1", "b/2"]);
 
-        cache.apply(&Change::Updated { old: object("b", "2", "x"), new: object("b", "2", "y") });
+        cache.apply(&Delta::Updated { old: object("b", "2", "x"), new: object("b", "2", "y") });
         assert_eq!(names(cache.by_index("owner", "x")), ["a/1"]);
-        cache.apply(&Change::Deleted(object("a", "1", "x")));
+        cache.apply(&Delta::Deleted(object("a", "1", "x")));
         assert!(cache.by_index("owner", "x").is_empty());
         assert_eq!(names(cache.by_index("owner", "y")), ["a-b/1", "b/1", "b/2"]);
         assert!(cache.by_index("no such index", "y").is_empty());
         assert_eq!((cache.len(), cache.get("b/1").is_some(), cache.is_synced()), (3, true, false));
-        cache.apply(&Change::Synced);
+        cache.set_synced();
         assert!(cache.is_synced());
     }
 }

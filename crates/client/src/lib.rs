@@ -22,7 +22,7 @@ pub mod work_queue;
 
 pub use cache::Cache;
 pub use client::Client;
-pub use informer::{Change, Informer, Scope};
+pub use informer::{Informer, Scope};
 pub use leader_election::Elector;
 pub use recorder::EventRecorder;
 pub use work_queue::WorkQueue;

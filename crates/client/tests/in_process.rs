@@ -7,9 +7,11 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bayplan_client::informer::Partial;
-use bayplan_client::{Change, Client, Informer, Scope};
+use bayplan_client::informer::Event;
+use bayplan_client::{Client, Informer, Scope};
 use bayplan_model::api::{Api, Request, Resource, Verb};
+use bayplan_model::delta::Delta;
+use bayplan_model::meta::PartialObjectMetadata;
 use bayplan_model::status::reason;
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -80,12 +82,12 @@ fn complete(version: u32) -> String {
     format!("{{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":{metadata}}}}}\n")
 }
 
-fn name(change: &Change<Partial>) -> String {
-    match change {
-        Change::Added(object) => format!("+{}", object.metadata.name),
-        Change::Updated { new, .. } => format!("~{}", new.metadata.name),
-        Change::Deleted(object) => format!("-{}", object.metadata.name),
-        Change::Synced => "synced".into(),
+fn name(event: &Event<PartialObjectMetadata>) -> String {
+    match event {
+        Event::Delta(Delta::Added(object)) => format!("+{}", object.metadata.name),
+        Event::Delta(Delta::Updated { new, .. }) => format!("~{}", new.metadata.name),
+        Event::Delta(Delta::Deleted(object)) => format!("-{}", object.metadata.name),
+        Event::Synced => "synced".into(),
     }
 }
 
@@ -98,7 +100,8 @@ async fn an_informer_survives_a_lost_watch_and_a_forgetful_server() {
         .then(500, false, &["overloaded"])
         .then(410, false, &[r#"{"kind":"Status","code":410,"reason":"Expired"}"#])
         .then(200, true, &[&event("ADDED", "a", 4), &event("ADDED", "c", 7), &complete(8)]);
-    let mut informer = Informer::<Partial>::new(&script.client(), Scope::all(&PODS).fields("spec.nodeName!="));
+    let mut informer =
+        Informer::<PartialObjectMetadata>::new(&script.client(), Scope::all(&PODS).fields("spec.nodeName!="));
     informer.jitter(|| 0.0);
     let cache = informer.cache(&[]);
     let mut changes = informer.subscribe(16);
@@ -121,7 +124,7 @@ async fn an_informer_survives_a_lost_watch_and_a_forgetful_server() {
 #[tokio::test(start_paused = true)]
 async fn a_dead_connection_is_given_up_and_resumed() {
     let script = Script::default().then(200, true, &[&complete(3)]).then(200, true, &[&event("ADDED", "late", 9)]);
-    let mut informer = Informer::<Partial>::new(&script.client(), Scope::all(&PODS));
+    let mut informer = Informer::<PartialObjectMetadata>::new(&script.client(), Scope::all(&PODS));
     let mut changes = informer.subscribe(16);
     let _handle = informer.spawn();
     assert_eq!(name(&changes.recv().await.unwrap()), "synced");
@@ -133,7 +136,7 @@ async fn everything_is_told_again_at_the_period_that_was_asked_for() {
     let script = Script::default()
         .then(200, true, &[&event("ADDED", "b", 1), &event("ADDED", "a", 2), &complete(3)])
         .then(200, true, &[&event("DELETED", "b", 4)]);
-    let mut informer = Informer::<Partial>::new(&script.client(), Scope::all(&PODS));
+    let mut informer = Informer::<PartialObjectMetadata>::new(&script.client(), Scope::all(&PODS));
     informer.jitter(|| 0.5);
     informer.resync(Duration::from_secs(200));
     let mut changes = informer.subscribe(16);

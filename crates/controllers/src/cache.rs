@@ -1,13 +1,14 @@
-//! What the watches have told so far, indexed the way the control loops ask.
+//! The objects the informers have reported so far, indexed the way the control loops read them.
 //!
 //! Every store indexes its objects by namespace, by the UID of their controller, and keeps those without one apart,
 //! so that a reconcile touches its own objects and the orphans only.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bayplan_model::api::Resource;
-use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::delta::Delta;
+use bayplan_model::meta::{HasMeta, PartialObjectMetadata};
 use bayplan_model::resource_claim::ResourceClaim;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use rustc_hash::FxHashMap;
@@ -24,20 +25,6 @@ use crate::resource_claim::ResourceClaimTemplate;
 use crate::service_account::{ConfigMap, ROOT_CA_CONFIG_MAP};
 use crate::workload::{Deployment, ReplicaSet};
 
-/// An object of which nobody reads more than its metadata.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct Metadata {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-}
-
-impl HasMeta for Metadata {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-}
-
 impl Kind {
     /// Which of the resource's objects are of interest, as a field selector.
     pub fn field_selector(self) -> String {
@@ -47,22 +34,6 @@ impl Kind {
             _ => String::new(),
         }
     }
-}
-
-/// One change of one object.
-#[derive(Clone, Debug)]
-pub enum Delta<T> {
-    /// Not known before.
-    Added(Arc<T>),
-    /// Known before; resyncs and relists may repeat the same version.
-    Updated {
-        /// Before.
-        old: Arc<T>,
-        /// After.
-        new: Arc<T>,
-    },
-    /// Gone; its last known state.
-    Deleted(Arc<T>),
 }
 
 /// The objects of one kind.
@@ -123,8 +94,27 @@ impl<T: HasMeta> Store<T> {
         }
     }
 
-    /// Keeps the newest state of an object.
-    pub fn set(&mut self, object: Arc<T>) -> Delta<T> {
+    /// The delta that brings an object to this version.
+    fn delta_to(&self, object: Arc<T>) -> Delta<Arc<T>> {
+        let meta = object.meta();
+        match self.get(&meta.namespace, &meta.name) {
+            Some(old) => Delta::Updated { old, new: object },
+            None => Delta::Added(object),
+        }
+    }
+
+    /// Follows a change of an object.
+    pub fn apply(&mut self, delta: &Delta<Arc<T>>) {
+        match delta {
+            Delta::Added(object) | Delta::Updated { new: object, .. } => self.insert(object),
+            Delta::Deleted(object) => {
+                let meta = object.meta();
+                self.remove(&meta.namespace, &meta.name, &meta.resource_version);
+            }
+        }
+    }
+
+    fn insert(&mut self, object: &Arc<T>) {
         let meta = object.meta();
         self.bookmark(&meta.resource_version);
         let old =
@@ -136,14 +126,10 @@ impl<T: HasMeta> Store<T> {
             Some(owner) => self.by_controller.entry(owner.uid.clone()).or_default().insert(meta.key(), object.clone()),
             None => self.orphans.entry(meta.namespace.clone()).or_default().insert(meta.name.clone(), object.clone()),
         };
-        match old {
-            Some(old) => Delta::Updated { old, new: object },
-            None => Delta::Added(object),
-        }
     }
 
-    /// Forgets an object; the version is that of its deletion, when known.
-    pub fn remove(&mut self, namespace: &str, name: &str, version: &str) -> Option<Delta<T>> {
+    /// Removes an object and returns its last version; `version` is that of the deletion, empty when unknown.
+    fn remove(&mut self, namespace: &str, name: &str, version: &str) -> Option<Arc<T>> {
         if !version.is_empty() {
             self.bookmark(version);
         }
@@ -153,7 +139,7 @@ impl<T: HasMeta> Store<T> {
             self.by_namespace.remove(namespace);
         }
         self.unindex(&old);
-        Some(Delta::Deleted(old))
+        Some(old)
     }
 
     fn unindex(&mut self, old: &Arc<T>) {
@@ -171,26 +157,24 @@ impl<T: HasMeta> Store<T> {
     }
 }
 
-/// What a watch said of an object.
-#[derive(Clone, Debug)]
-pub enum Sighting<T> {
-    /// It is there, in this state.
-    Present(Arc<T>),
-    /// It is gone; this is its last known state.
-    Absent(Arc<T>),
-}
+/// Applies a delta to the cache and returns it, tagged with its kind, for [`Controller::observe`].
+///
+/// [`Controller::observe`]: crate::Controller::observe
+pub type Apply<T> = fn(&Cache, Delta<Arc<T>>) -> AnyDelta;
 
-/// Tells the cache of a sighting; answers what changed by it.
-pub type Feed<T> = fn(&Cache, Sighting<T>) -> Option<Change>;
-
-/// Someone who needs to know the type behind a [`Kind`], to start a watch for example.
+/// A caller that needs the type behind a [`Kind`], to start a watch for example.
 pub trait Visitor {
     /// Called with the type of the kind's objects.
-    fn visit<T: HasMeta + DeserializeOwned + Send + Sync + 'static>(&mut self, kind: Kind, feed: Feed<T>);
+    fn visit<T: HasMeta + DeserializeOwned + Send + Sync + 'static>(&mut self, kind: Kind, apply: Apply<T>);
 }
 
-/// Declares the kinds the control loops watch: the enum of kinds, the cache with a store for each, and the change
-/// that one of them saw.
+/// A store is whole after every call, so a panicked writer leaves nothing half done.
+fn write<T>(store: &RwLock<Store<T>>) -> RwLockWriteGuard<'_, Store<T>> {
+    store.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Declares the kinds the control loops watch: the enum of kinds, the cache with a store for each, and the delta of
+/// any of them.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident($object:ty) $field:ident = $resource:expr;)*) => {
         /// A kind the control loops watch.
@@ -201,18 +185,12 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &'static [Kind] = &[$(Kind::$kind,)*];
 
-            /// Calls the visitor with the type of this kind's objects, and with the way to tell the cache about them.
+            /// Calls the visitor with the type of this kind's objects and the function that applies their deltas.
             pub fn visit(self, visitor: &mut impl Visitor) {
                 match self {
-                    $(Kind::$kind => visitor.visit::<$object>(self, |cache, sighting| match sighting {
-                        Sighting::Present(object) => {
-                            let mut store = cache.$field.write().unwrap_or_else(PoisonError::into_inner);
-                            Some(Change::$kind(store.set(object)))
-                        }
-                        Sighting::Absent(object) => {
-                            let meta = object.meta();
-                            cache.remove(self::Kind::$kind, &meta.namespace, &meta.name, &meta.resource_version)
-                        }
+                    $(Kind::$kind => visitor.visit::<$object>(self, |cache, delta| {
+                        write(&cache.$field).apply(&delta);
+                        AnyDelta::$kind(delta)
                     }),)*
                 }
             }
@@ -223,9 +201,9 @@ macro_rules! kinds {
             }
         }
 
-        /// One change of one object, of any kind.
+        /// A change of an object of any kind.
         #[derive(Clone, Debug)]
-        pub enum Change { $($(#[$doc])* $kind(Delta<$object>),)* }
+        pub enum AnyDelta { $($(#[$doc])* $kind(Delta<Arc<$object>>),)* }
 
         /// The stores of all kinds. Readers hold a store only while they copy out what they need.
         #[derive(Debug, Default)]
@@ -239,23 +217,25 @@ macro_rules! kinds {
                 }
             )*
 
-            /// Keeps an object as a watch or list sent it.
-            pub fn set(&self, kind: Kind, json: &[u8]) -> Result<Change, serde_json::Error> {
+            /// Stores an object that did not come from an informer, and returns the delta an informer would report.
+            pub fn set(&self, kind: Kind, json: &[u8]) -> Result<AnyDelta, serde_json::Error> {
                 match kind {
                     $(Kind::$kind => {
                         let object: Arc<$object> = Arc::new(serde_json::from_slice(json)?);
-                        let mut store = self.$field.write().unwrap_or_else(PoisonError::into_inner);
-                        Ok(Change::$kind(store.set(object)))
+                        let mut store = write(&self.$field);
+                        let delta = store.delta_to(object);
+                        store.apply(&delta);
+                        Ok(AnyDelta::$kind(delta))
                     })*
                 }
             }
 
-            /// Forgets an object that a watch or list no longer has.
-            pub fn remove(&self, kind: Kind, namespace: &str, name: &str, version: &str) -> Option<Change> {
+            /// Removes an object as [`Cache::set`] stores one; none when it is not there.
+            pub fn remove(&self, kind: Kind, namespace: &str, name: &str, version: &str) -> Option<AnyDelta> {
                 match kind {
                     $(Kind::$kind => {
-                        let mut store = self.$field.write().unwrap_or_else(PoisonError::into_inner);
-                        store.remove(namespace, name, version).map(Change::$kind)
+                        let last = write(&self.$field).remove(namespace, name, version)?;
+                        Some(AnyDelta::$kind(Delta::Deleted(last)))
                     })*
                 }
             }
@@ -263,9 +243,7 @@ macro_rules! kinds {
             /// Notes a version that carried no object.
             pub fn bookmark(&self, kind: Kind, version: &str) {
                 match kind {
-                    $(Kind::$kind => {
-                        self.$field.write().unwrap_or_else(PoisonError::into_inner).bookmark(version)
-                    })*
+                    $(Kind::$kind => write(&self.$field).bookmark(version),)*
                 }
             }
         }
@@ -300,7 +278,7 @@ kinds! {
     /// Namespaces.
     Namespace(Namespace) namespaces = requests::NAMESPACES;
     /// Service accounts.
-    ServiceAccount(Metadata) service_accounts = requests::SERVICE_ACCOUNTS;
+    ServiceAccount(PartialObjectMetadata) service_accounts = requests::SERVICE_ACCOUNTS;
     /// The ConfigMaps that hold the cluster's certificate authority.
     RootCa(ConfigMap) root_cas = requests::CONFIG_MAPS;
 }

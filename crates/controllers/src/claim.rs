@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use bayplan_model::api::{Api, PatchKind, Resource};
-use bayplan_model::meta::{HasMeta, ObjectMeta, OwnerReference};
+use bayplan_model::meta::{HasMeta, ObjectMeta, OwnerReference, PartialObjectMetadata};
 use bayplan_model::status::{Status, reason};
 use serde_json::json;
 
-use crate::cache::Metadata;
 use crate::error::{Error, not_found};
 use crate::requests;
 use crate::workload::Selector;
@@ -108,7 +107,7 @@ impl Claimant<'_> {
 
     /// A live read: the controller must still be the same one, and not be going away.
     async fn may_adopt(&self, api: &dyn Api) -> Result<(), String> {
-        let live: Metadata = requests::get(api, &self.resource, &self.meta.namespace, &self.meta.name)
+        let live: PartialObjectMetadata = requests::get(api, &self.resource, &self.meta.namespace, &self.meta.name)
             .await
             .map_err(|status| status.to_string())?;
         let key = self.meta.key();

@@ -8,7 +8,7 @@ use bayplan_model::work_queue::RetryLimits;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use crate::cache::{Change, Kind};
+use crate::cache::{AnyDelta, Kind};
 use crate::error::Error;
 
 /// What one reconcile may use of the outside.
@@ -117,7 +117,7 @@ pub trait Controller: Send + Sync {
     }
 
     /// Which keys a change concerns. The change is already in the cache.
-    fn observe(&self, change: &Change) -> Vec<Wakeup>;
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup>;
 
     /// Brings one key closer to what its spec asks for.
     fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>>;

@@ -1,7 +1,7 @@
 //! Control loops as pure reconcilers: Deployment → ReplicaSet → Pod, owner references, namespaces, service accounts.
 //!
 //! ```text
-//!   watch ──decode──▶ cache::Cache ──Change──▶ Controller::observe ──Wakeup──▶ work queue
+//!   watch ──decode──▶ cache::Cache ──Delta──▶ Controller::observe ──Wakeup──▶ work queue
 //!                          ▲                                                      │ key
 //!                          └────────── reads ── Controller::sync(key, now) ◀──────┘
 //!                                                      │

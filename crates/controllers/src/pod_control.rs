@@ -1,12 +1,11 @@
 //! Creating and deleting pods for an owner, with the events that tell of it.
 
 use bayplan_model::api::{DeleteOptions, ObjectReference, Request, Verb, decode, encode};
-use bayplan_model::meta::{ObjectMeta, OwnerReference};
+use bayplan_model::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
 use bayplan_model::status::Status;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::cache::Metadata;
 use crate::controller::Context;
 use crate::error::{Error, namespace_terminating, not_found};
 use crate::requests::{self, PODS};
@@ -54,7 +53,7 @@ pub async fn create_pod(
     regarding: &ObjectReference,
 ) -> Result<ObjectMeta, Status> {
     let answer = context.api.call(Request::collection(&PODS, namespace, Verb::Create(body))).await;
-    match answer.and_then(|body| decode::<Metadata>(&body)) {
+    match answer.and_then(|body| decode::<PartialObjectMetadata>(&body)) {
         Ok(pod) => {
             context.normal(regarding.clone(), "SuccessfulCreate", format!("Created pod: {}", pod.metadata.name));
             Ok(pod.metadata)

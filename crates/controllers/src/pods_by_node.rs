@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use bayplan_model::delta::Delta;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cache::{Cache, Delta};
+use crate::cache::Cache;
 use crate::controller::split_key;
 use crate::pod::Pod;
 
@@ -16,7 +17,7 @@ pub(crate) struct PodsByNode {
 
 impl PodsByNode {
     /// Notes a change. A pod that is bound stays where it is; only its end takes it away, or another of its name.
-    pub(crate) fn observe(&mut self, delta: &Delta<Pod>) {
+    pub(crate) fn observe(&mut self, delta: &Delta<Arc<Pod>>) {
         match delta {
             Delta::Added(pod) => self.insert(pod),
             Delta::Updated { old, new } if old.node_name != new.node_name => {

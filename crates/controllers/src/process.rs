@@ -2,7 +2,7 @@
 //! thread, at a time that is told and in an order that somebody chose.
 //!
 //! ```text
-//!   observe(change) ─▶ queues ─▶ take ─▶ Job::run(context) ─▶ finish(outcome) ─▶ queues
+//!   observe(delta) ─▶ queues ─▶ take ─▶ Job::run(context) ─▶ finish(outcome) ─▶ queues
 //! ```
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bayplan_model::work_queue::WorkQueue;
 
-use crate::cache::{Cache, Change};
+use crate::cache::{AnyDelta, Cache};
 use crate::controller::{Context, Controller, Next, Wakeup};
 use crate::error::Error;
 
@@ -74,10 +74,10 @@ impl Process {
         &self.cache
     }
 
-    /// Tells every loop of a change that the cache has already seen.
-    pub fn observe(&mut self, change: &Change, now: Duration) {
+    /// Wakes every loop that a change concerns; the cache has the change already.
+    pub fn observe(&mut self, delta: &AnyDelta, now: Duration) {
         for each in &mut self.loops {
-            for wakeup in each.controller.observe(change) {
+            for wakeup in each.controller.observe(delta) {
                 each.queue.add_after(wakeup.key, wakeup.after, now);
             }
         }

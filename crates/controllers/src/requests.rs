@@ -89,7 +89,7 @@ pub async fn patch(
     patch: &Value,
 ) -> Result<ObjectMeta, Status> {
     let request = Request::object(resource, &meta.namespace, &meta.name, Verb::Patch(kind, encode(patch)));
-    let answer: crate::cache::Metadata = decode(&api.call(request).await?)?;
+    let answer: bayplan_model::meta::PartialObjectMetadata = decode(&api.call(request).await?)?;
     Ok(answer.metadata)
 }
 

@@ -12,6 +12,7 @@
 pub mod affinity;
 pub mod api;
 pub mod csi_migration;
+pub mod delta;
 pub mod field_selector;
 pub mod int_or_string;
 pub mod label;

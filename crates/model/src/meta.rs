@@ -91,6 +91,20 @@ pub trait HasMeta {
     fn meta(&self) -> &ObjectMeta;
 }
 
+/// The view of a caller that reads metadata only; the API's `meta.k8s.io/v1 PartialObjectMetadata`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartialObjectMetadata {
+    /// The object's metadata.
+    pub metadata: ObjectMeta,
+}
+
+impl HasMeta for PartialObjectMetadata {
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
 fn is_zero(generation: &i64) -> bool {
     *generation == 0
 }

@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_client::{Change, Client, Informer, Scope};
+use bayplan_client::{Client, Informer, Scope, informer};
 use bayplan_model::api::{Api, Request, Resource, Verb};
+use bayplan_model::delta::Delta;
 use bayplan_model::status::{Status, reason};
 use bayplan_sim::fleet::Error;
 use bayplan_sim::{Effect, Event, Fleet, FleetConfig, NodeView, PodView, Ticket};
@@ -23,8 +24,8 @@ const NODES: Resource = Resource::new("", "v1", "nodes");
 
 /// Requests under way at once: enough to keep a server busy, few enough for one connection each.
 const REQUESTS_MAX: usize = 64;
-/// Changes an informer may be ahead of the fleet.
-const CHANGES_MAX: usize = 1024;
+/// Events an informer may be ahead of the fleet.
+const EVENTS_MAX: usize = 1024;
 /// A request that met an unwilling server is sent again after this, doubled each time,
 const RETRY_MIN: Duration = Duration::from_millis(200);
 /// but never later than this.
@@ -39,15 +40,15 @@ pub async fn run_nodes(client: &Client, config: FleetConfig, shutdown: impl Futu
     let mut fleet = Fleet::new(config)?;
     let mut pods = Informer::<PodView>::new(client, Scope::all(&PODS).fields("spec.nodeName!="));
     let mut nodes = Informer::<NodeView>::new(client, Scope::all(&NODES));
-    let (mut pod_changes, mut node_changes) = (pods.subscribe(CHANGES_MAX), nodes.subscribe(CHANGES_MAX));
+    let (mut pod_events, mut node_events) = (pods.subscribe(EVENTS_MAX), nodes.subscribe(EVENTS_MAX));
     let _running = (pods.spawn(), nodes.spawn());
 
     let mut outgoing = Outgoing::new(client);
     tokio::pin!(shutdown);
     // Nodes know what runs on them already before they let in any other pod.
     let listed = async {
-        while let Some(event) = pod_changes.recv().await.and_then(pod_event) {
-            fleet.handle(event, Timestamp::now());
+        while let Some(informer::Event::Delta(delta)) = pod_events.recv().await {
+            fleet.handle(Event::Pod(delta), Timestamp::now());
         }
     };
     tokio::select! {
@@ -59,8 +60,8 @@ pub async fn run_nodes(client: &Client, config: FleetConfig, shutdown: impl Futu
         outgoing.send();
         let effects = tokio::select! {
             () = &mut shutdown => return Ok(()),
-            Some(change) = pod_changes.recv() => handle(&mut fleet, pod_event(change)),
-            Some(change) = node_changes.recv() => handle(&mut fleet, node_event(change)),
+            Some(event) = pod_events.recv() => handle(&mut fleet, event, Event::Pod),
+            Some(event) = node_events.recv() => handle(&mut fleet, event, Event::Node),
             Some((ticket, answer)) = outgoing.answer() => {
                 fleet.answered(&ticket, answer.as_ref().copied(), Timestamp::now())
             }
@@ -70,23 +71,10 @@ pub async fn run_nodes(client: &Client, config: FleetConfig, shutdown: impl Futu
     }
 }
 
-fn handle(fleet: &mut Fleet, event: Option<Event>) -> Vec<Effect> {
-    event.map(|event| fleet.handle(event, Timestamp::now())).unwrap_or_default()
-}
-
-fn pod_event(change: Change<PodView>) -> Option<Event> {
-    match change {
-        Change::Added(pod) | Change::Updated { new: pod, .. } => Some(Event::Pod(pod)),
-        Change::Deleted(pod) => Some(Event::PodGone(pod)),
-        Change::Synced => None,
-    }
-}
-
-fn node_event(change: Change<NodeView>) -> Option<Event> {
-    match change {
-        Change::Added(node) | Change::Updated { new: node, .. } => Some(Event::Node(node)),
-        Change::Deleted(node) => Some(Event::NodeGone(node)),
-        Change::Synced => None,
+fn handle<V>(fleet: &mut Fleet, event: informer::Event<V>, wrap: fn(Delta<Arc<V>>) -> Event) -> Vec<Effect> {
+    match event {
+        informer::Event::Delta(delta) => fleet.handle(wrap(delta), Timestamp::now()),
+        informer::Event::Synced => Vec::new(),
     }
 }
 

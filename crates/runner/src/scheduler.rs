@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_client::informer::{self, Change};
+use bayplan_client::informer;
 use bayplan_client::leader_election::{self, Elector};
 use bayplan_client::metrics::ElectionMetrics;
 use bayplan_client::{Client, EventRecorder, Informer, Scope};
 use bayplan_model::api::{Event, Recorder, Resource};
+use bayplan_model::delta::Delta;
 use bayplan_model::meta::HasMeta;
 use bayplan_model::status::reason;
 use bayplan_scheduler::cluster::Object;
@@ -426,11 +427,10 @@ where
 {
     let mut informer = Informer::<V>::new(client, scope);
     let inputs = inputs.clone();
-    informer.on_change(move |change| {
-        let input = match change {
-            Change::Added(object) | Change::Updated { new: object, .. } => Input::Upsert(wrap(object.clone())),
-            Change::Deleted(object) => Input::Delete(wrap(object.clone())),
-            Change::Synced => return,
+    informer.on_delta(move |delta| {
+        let input = match delta {
+            Delta::Added(object) | Delta::Updated { new: object, .. } => Input::Upsert(wrap(object.clone())),
+            Delta::Deleted(object) => Input::Delete(wrap(object.clone())),
         };
         // The owner is gone only when the process is about to stop.
         let _ = inputs.send(input);

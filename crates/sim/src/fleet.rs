@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_model::delta::Delta;
 use bayplan_model::status::Status;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
@@ -81,15 +82,17 @@ impl Fleet {
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let mut out = Outbox::default();
         let name = match &event {
-            Event::Pod(pod) | Event::PodGone(pod) => &pod.spec.node_name,
-            Event::Node(node) | Event::NodeGone(node) => &node.metadata.name,
+            Event::Pod(delta) => &delta.object().spec.node_name,
+            Event::Node(delta) => &delta.object().metadata.name,
         };
         let Some(kubelet) = self.by_name.get(name).map(|&index| &mut self.kubelets[index]) else { return Vec::new() };
         match &event {
-            Event::Pod(pod) => kubelet.pod_changed(pod, now, &mut out),
-            Event::PodGone(pod) => kubelet.pod_gone(&pod.metadata.uid),
-            Event::Node(node) => kubelet.node_changed(node, now, &mut out),
-            Event::NodeGone(_) => kubelet.node_gone(&mut out),
+            Event::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) => kubelet.pod_changed(pod, now, &mut out),
+            Event::Pod(Delta::Deleted(pod)) => kubelet.pod_gone(&pod.metadata.uid),
+            Event::Node(Delta::Added(node) | Delta::Updated { new: node, .. }) => {
+                kubelet.node_changed(node, now, &mut out);
+            }
+            Event::Node(Delta::Deleted(_)) => kubelet.node_gone(&mut out),
         }
         self.settle(out)
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_model::api::{DeleteOptions, PatchKind, Preconditions, Request, Resource, Verb, encode};
+use bayplan_model::delta::Delta;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use bayplan_model::resources::{Amounts, ResourceList};
 use bayplan_model::status::{Status, reason};
@@ -82,17 +83,13 @@ impl NodeView {
     }
 }
 
-/// What reaches the simulated nodes from the API server.
+/// A change in the API server that may concern a simulated node.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A pod is there, or has changed.
-    Pod(Arc<PodView>),
-    /// A pod is gone.
-    PodGone(Arc<PodView>),
-    /// A node is there, or has changed.
-    Node(Arc<NodeView>),
-    /// A node is gone.
-    NodeGone(Arc<NodeView>),
+    /// A pod changed.
+    Pod(Delta<Arc<PodView>>),
+    /// A node changed.
+    Node(Delta<Arc<NodeView>>),
 }
 
 /// A request a node wants sent; its final answer goes back with the ticket.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_model::api::{Request, Verb};
+use bayplan_model::delta::Delta;
 use bayplan_model::status::{Status, reason};
 use bayplan_sim::{Effect, Event, Fleet, FleetConfig, NodeTemplate, NodeView, PodView};
 use jiff::{SignedDuration, Timestamp};
@@ -85,7 +86,7 @@ impl World {
                 let wanted = options.preconditions.clone().unwrap().uid.unwrap();
                 let Some(object) = self.objects.remove(&path) else { return not_found() };
                 assert_eq!(object["metadata"]["uid"], wanted);
-                (Ok(()), Some(Event::PodGone(Arc::new(serde_json::from_value(object).unwrap()))))
+                (Ok(()), Some(Event::Pod(Delta::Deleted(Arc::new(serde_json::from_value(object).unwrap())))))
             }
             other => panic!("{other:?}"),
         }
@@ -135,7 +136,8 @@ impl World {
 
     fn delete_node(&mut self, name: &str) {
         let node = self.objects.remove(&format!("/nodes/{name}")).unwrap();
-        let effects = self.fleet.handle(Event::NodeGone(Arc::new(serde_json::from_value(node).unwrap())), self.now);
+        let effects =
+            self.fleet.handle(Event::Node(Delta::Deleted(Arc::new(serde_json::from_value(node).unwrap()))), self.now);
         self.serve(effects);
     }
 
@@ -176,10 +178,10 @@ fn path(request: &Request) -> String {
 
 fn event(path: &str, object: Value) -> Option<Event> {
     if path.contains("/pods/") {
-        return Some(Event::Pod(Arc::new(serde_json::from_value::<PodView>(object).unwrap())));
+        return Some(Event::Pod(Delta::Added(Arc::new(serde_json::from_value::<PodView>(object).unwrap()))));
     }
     let node = || Arc::new(serde_json::from_value::<NodeView>(object).unwrap());
-    path.contains("/nodes/").then(|| Event::Node(node()))
+    path.contains("/nodes/").then(|| Event::Node(Delta::Added(node())))
 }
 
 /// Merges a patch as the API server does, lists of conditions by their type.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bayplan_controllers::cache::{Cache, Kind, Metadata};
+use bayplan_controllers::cache::{Cache, Kind};
 use bayplan_controllers::claim::Claimant;
 use bayplan_controllers::deployment::{DeploymentController, arithmetic, status};
 use bayplan_controllers::pod::Pod;
@@ -12,7 +12,7 @@ use bayplan_controllers::replicaset::{BURST_REPLICAS, ReplicaSetController};
 use bayplan_controllers::workload::{Deployment, ReplicaSet, Selector};
 use bayplan_controllers::{Context, requests};
 use bayplan_model::api::{Api, Event, Recorder, Request, Resource, Verb};
-use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::meta::{HasMeta, ObjectMeta, PartialObjectMetadata};
 use bayplan_model::status::{Status, reason};
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -260,7 +260,7 @@ fn claim(input: &Value, expect: &Value) -> Outcome {
         object_kind,
         object_resource: object_resource.clone(),
     };
-    let objects: Vec<Arc<Metadata>> = list(&input["objects"])?;
+    let objects: Vec<Arc<PartialObjectMetadata>> = list(&input["objects"])?;
     let claims = block_on(claimant.claim(&api, objects));
     let names: Vec<&str> = claims.claimed.iter().map(|object| object.meta().name.as_str()).collect();
     let mut answer = json!({"claimed": names, "patches": api.patches(&object_resource)});
@@ -283,7 +283,7 @@ fn replica_set_sync(input: &Value, expect: &Value, now: Timestamp) -> Outcome {
         create_limit: input["createLimit"].as_u64().and_then(|limit| usize::try_from(limit).ok()),
         ..Recording::default()
     };
-    let meta: Metadata = parse(&input["replicaSet"])?;
+    let meta: PartialObjectMetadata = parse(&input["replicaSet"])?;
     let controller = ReplicaSetController::with_burst(cache, burst);
     let outcome = block_on(controller.reconcile(&meta.metadata.key(), api.context(now)));
     let mut deleted: Vec<String> = Vec::new();
@@ -320,7 +320,7 @@ fn deployment_sync(input: &Value, expect: &Value, now: Timestamp) -> Outcome {
     fill(&cache, Kind::ReplicaSet, &expect["replicaSetsIn"])?;
     fill(&cache, Kind::Pod, &input["pods"])?;
     let api = Recording { object: expect["deploymentIn"].clone(), ..Recording::default() };
-    let meta: Metadata = parse(&expect["deploymentIn"])?;
+    let meta: PartialObjectMetadata = parse(&expect["deploymentIn"])?;
     let outcome = block_on(DeploymentController::new(cache).reconcile(&meta.metadata.key(), api.context(now)));
     let actions: Value = api.calls().iter().map(action).collect();
     let events = api.events.lock().map(|events| events.clone()).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use bayplan_client::{Change, Client, Informer, Scope, informer};
+use bayplan_client::{Client, Informer, Scope, informer};
 use bayplan_model::api::Resource;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use rustc_hash::FxHashMap;
@@ -62,10 +62,10 @@ impl Observer {
         let seen: Arc<Mutex<FxHashMap<String, Instant>>> = Arc::default();
         let (counted, count) = watch::channel(0);
         let mut informer = Informer::<V>::new(client, scope);
-        informer.on_change({
+        informer.on_delta({
             let seen = Arc::clone(&seen);
-            move |change| {
-                let (Change::Added(object) | Change::Updated { new: object, .. }) = change else { return };
+            move |delta| {
+                let Some(object) = delta.current() else { return };
                 if wanted(object) {
                     // The map is whole after every single insertion.
                     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_model::delta::Delta;
 use bayplan_model::meta::HasMeta;
 use bayplan_model::status::{Status, reason};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -11,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::backoff::Backoff;
 use super::wire::{Identity, Line, Page};
-use super::{Change, Trouble};
+use super::{Event, Trouble};
 
 /// client-go's page size.
 const PAGE_OBJECTS: usize = 500;
@@ -108,22 +109,23 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     /// Every object as updated to what it is, by key; nothing while the whole state is still being read.
-    pub(crate) fn resync(&self) -> Vec<Change<V>> {
+    pub(crate) fn resync(&self) -> Vec<Event<V>> {
         if !self.is_watching() {
             return Vec::new();
         }
         let mut objects: Vec<(&String, &Arc<V>)> = self.objects.iter().collect();
         objects.sort_by_key(|(key, _)| *key);
-        objects.into_iter().map(|(_, o)| Change::Updated { old: Arc::clone(o), new: Arc::clone(o) }).collect()
+        let unchanged = |o: &Arc<V>| Event::Delta(Delta::Updated { old: Arc::clone(o), new: Arc::clone(o) });
+        objects.into_iter().map(|(_, object)| unchanged(object)).collect()
     }
 
     /// One line of a watch; the error ends the watch.
-    pub(crate) fn line(&mut self, line: &[u8], changes: &mut Vec<Change<V>>) -> Result<(), Step> {
+    pub(crate) fn line(&mut self, line: &[u8], events: &mut Vec<Event<V>>) -> Result<(), Step> {
         let Line { kind, object } = serde_json::from_slice(line).map_err(|e| Step::Unreadable("watch event", e))?;
         match &*kind {
-            "ADDED" | "MODIFIED" => self.present(object, changes),
-            "DELETED" => self.absent(object, changes),
-            "BOOKMARK" => return self.bookmark(object, changes),
+            "ADDED" | "MODIFIED" => self.present(object, events),
+            "DELETED" => self.absent(object, events),
+            "BOOKMARK" => return self.bookmark(object, events),
             "ERROR" => {
                 return Err(match serde_json::from_str(object.get()) {
                     Ok(status) => Step::Refused(status),
@@ -137,22 +139,22 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     /// One page of a list.
-    pub(crate) fn page(&mut self, page: &[u8]) -> (Vec<Change<V>>, Step) {
+    pub(crate) fn page(&mut self, page: &[u8]) -> (Vec<Event<V>>, Step) {
         let page: Page<'_> = match serde_json::from_slice(page) {
             Ok(page) => page,
             Err(error) => return (Vec::new(), Step::Unreadable("list", error)),
         };
-        let mut changes = Vec::new();
+        let mut events = Vec::new();
         for item in page.items.unwrap_or_default() {
-            self.present(item, &mut changes);
+            self.present(item, &mut events);
         }
         match &mut self.state {
             State::Listing { continue_token, .. } if !page.metadata.continue_token.is_empty() => {
                 *continue_token = page.metadata.continue_token;
             }
-            _ => self.complete(page.metadata.resource_version, &mut changes),
+            _ => self.complete(page.metadata.resource_version, &mut events),
         }
-        (changes, Step::Done)
+        (events, Step::Done)
     }
 
     /// A request has ended: how long to wait before the next, and why.
@@ -225,7 +227,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     /// An object is there.
-    fn present(&mut self, raw: &RawValue, changes: &mut Vec<Change<V>>) {
+    fn present(&mut self, raw: &RawValue, events: &mut Vec<Event<V>>) {
         let Some(object) = self.decode(raw) else { return };
         let key = object.meta().key();
         self.note(&key, &object.meta().resource_version);
@@ -233,17 +235,19 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
             Some(old) if old.meta().resource_version == object.meta().resource_version => return,
             Some(old) if self.is_watching() && is_older(&*object, &**old) => return,
             Some(old) if is_another(&*object, &**old) => {
-                changes.push(Change::Deleted(Arc::clone(old)));
-                changes.push(Change::Added(Arc::clone(&object)));
+                events.push(Event::Delta(Delta::Deleted(Arc::clone(old))));
+                events.push(Event::Delta(Delta::Added(Arc::clone(&object))));
             }
-            Some(old) => changes.push(Change::Updated { old: Arc::clone(old), new: Arc::clone(&object) }),
-            None => changes.push(Change::Added(Arc::clone(&object))),
+            Some(old) => {
+                events.push(Event::Delta(Delta::Updated { old: Arc::clone(old), new: Arc::clone(&object) }));
+            }
+            None => events.push(Event::Delta(Delta::Added(Arc::clone(&object)))),
         }
         self.objects.insert(key, object);
     }
 
     /// An object is gone, or no longer selected.
-    fn absent(&mut self, raw: &RawValue, changes: &mut Vec<Change<V>>) {
+    fn absent(&mut self, raw: &RawValue, events: &mut Vec<Event<V>>) {
         let (key, last) = match serde_json::from_str::<V>(raw.get()) {
             Ok(object) => (object.meta().key(), Some(Arc::new(object))),
             Err(_) => match serde_json::from_str::<Identity>(raw.get()) {
@@ -261,17 +265,17 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
             seen.remove(&key);
         }
         if let Some(known) = self.objects.remove(&key) {
-            changes.push(Change::Deleted(last.unwrap_or(known)));
+            events.push(Event::Delta(Delta::Deleted(last.unwrap_or(known))));
         }
     }
 
-    fn bookmark(&mut self, raw: &RawValue, changes: &mut Vec<Change<V>>) -> Result<(), Step> {
+    fn bookmark(&mut self, raw: &RawValue, events: &mut Vec<Event<V>>) -> Result<(), Step> {
         let bookmark: Identity = serde_json::from_str(raw.get()).map_err(|e| Step::Unreadable("bookmark", e))?;
         self.heard();
         match &mut self.state {
             State::Watching { resource_version } => *resource_version = bookmark.metadata.resource_version,
             State::Streaming { .. } if bookmark.ends_initial_events() => {
-                self.complete(bookmark.metadata.resource_version, changes);
+                self.complete(bookmark.metadata.resource_version, events);
             }
             // A promise about the future before the past is complete: the server took this for a plain watch.
             State::Streaming { .. } => return Err(Step::NotStreaming),
@@ -281,16 +285,17 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     /// The whole state has been read: what was not in it has vanished.
-    fn complete(&mut self, resource_version: String, changes: &mut Vec<Change<V>>) {
+    fn complete(&mut self, resource_version: String, events: &mut Vec<Event<V>>) {
         let next = State::Watching { resource_version };
         if let State::Streaming { seen } | State::Listing { seen, .. } = std::mem::replace(&mut self.state, next) {
             let mut vanished: Vec<String> = self.objects.keys().filter(|key| !seen.contains(*key)).cloned().collect();
             vanished.sort();
-            changes.extend(vanished.iter().filter_map(|key| self.objects.remove(key)).map(Change::Deleted));
+            let vanished = vanished.iter().filter_map(|key| self.objects.remove(key));
+            events.extend(vanished.map(|object| Event::Delta(Delta::Deleted(object))));
         }
         if !self.synced {
             self.synced = true;
-            changes.push(Change::Synced);
+            events.push(Event::Synced);
         }
     }
 

@@ -24,15 +24,15 @@ fn object(text: &str) -> String {
     format!(r#"{{"metadata":{{"name":"{name}","uid":"{uid}","resourceVersion":"{version}"}},"spec":{spec}}}"#)
 }
 
-fn show(changes: &[Change<View>]) -> String {
+fn show(events: &[Event<View>]) -> String {
     let name = |v: &View| format!("{}@{}", v.metadata.name, v.metadata.resource_version);
-    let texts: Vec<String> = changes
+    let texts: Vec<String> = events
         .iter()
-        .map(|change| match change {
-            Change::Added(new) => format!("+{}", name(new)),
-            Change::Updated { old, new } => format!("{}>{}", name(old), name(new)),
-            Change::Deleted(last) => format!("-{}", name(last)),
-            Change::Synced => "synced".into(),
+        .map(|event| match event {
+            Event::Delta(Delta::Added(new)) => format!("+{}", name(new)),
+            Event::Delta(Delta::Updated { old, new }) => format!("{}>{}", name(old), name(new)),
+            Event::Delta(Delta::Deleted(last)) => format!("-{}", name(last)),
+            Event::Synced => "synced".into(),
         })
         .collect();
     texts.join(" ")
@@ -86,9 +86,9 @@ fn run(machine: &mut Machine<View>, words: &[&str]) -> String {
                 r#"{{"kind":"PodList","metadata":{{"resourceVersion":"{version}","continue":"{token}"}},"items":[{}]}}"#,
                 items.join(",")
             );
-            let (changes, step) = machine.page(page.as_bytes());
+            let (events, step) = machine.page(page.as_bytes());
             assert!(matches!(step, Step::Done));
-            return show(&changes);
+            return show(&events);
         }
         ["closed", lived] => {
             return end(machine, Step::Closed { lived: Duration::from_millis(lived.parse().unwrap()) });
@@ -102,9 +102,9 @@ fn run(machine: &mut Machine<View>, words: &[&str]) -> String {
         [kind, text] => event(kind, &object(text)),
         _ => panic!("{words:?}"),
     };
-    let mut changes = Vec::new();
-    match machine.line(line.as_bytes(), &mut changes) {
-        Ok(()) => show(&changes),
+    let mut events = Vec::new();
+    match machine.line(line.as_bytes(), &mut events) {
+        Ok(()) => show(&events),
         Err(step) => end(machine, step),
     }
 }
@@ -366,6 +366,6 @@ fn an_empty_list_with_null_items_is_a_complete_state() {
     machine.ask();
     machine.end(Step::Refused(status(&["422"])), &mut || 0.0);
     machine.ask();
-    let (changes, _) = machine.page(br#"{"metadata":{"resourceVersion":"3"},"items":null}"#);
-    assert_eq!(show(&changes), "synced");
+    let (events, _) = machine.page(br#"{"metadata":{"resourceVersion":"3"},"items":null}"#);
+    assert_eq!(show(&events), "synced");
 }

@@ -1,7 +1,7 @@
 //! The informer: lists and watches a resource, keeps compact views of it, and tells subscribers what changed.
 //!
 //! ```text
-//!   machine::Ask ─▶ driver ─▶ HTTP ─▶ lines ─▶ machine (no IO) ─▶ Change ─▶ cache, then subscribers
+//!   machine::Ask ─▶ driver ─▶ HTTP ─▶ lines ─▶ machine (no IO) ─▶ Delta ─▶ cache, then subscribers
 //! ```
 //!
 //! Each object is decoded once, from the bytes of the answer straight into the caller's view.
@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_model::api::{ListOptions, Resource};
-use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::delta::Delta;
+use bayplan_model::meta::HasMeta;
 use bayplan_model::status::Status;
 use http_body_util::BodyExt;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -31,46 +31,21 @@ use crate::request::{self, Parts};
 use lines::Lines;
 use machine::{Ask, Machine, Step};
 
-/// What happened to an object since the last change a subscriber heard of.
+/// What an informer sends to a channel.
 #[derive(Debug)]
-pub enum Change<V> {
-    /// It is new.
-    Added(Arc<V>),
-    /// It is different.
-    Updated {
-        /// What it was.
-        old: Arc<V>,
-        /// What it is.
-        new: Arc<V>,
-    },
-    /// It is gone, or no longer selected; this is its last known state.
-    Deleted(Arc<V>),
-    /// The first complete state has been told; said once.
+pub enum Event<V> {
+    /// An object changed.
+    Delta(Delta<Arc<V>>),
+    /// Every object of the first complete state has been sent; sent once.
     Synced,
 }
 
-impl<V> Clone for Change<V> {
+impl<V> Clone for Event<V> {
     fn clone(&self) -> Self {
         match self {
-            Change::Added(object) => Change::Added(Arc::clone(object)),
-            Change::Updated { old, new } => Change::Updated { old: Arc::clone(old), new: Arc::clone(new) },
-            Change::Deleted(object) => Change::Deleted(Arc::clone(object)),
-            Change::Synced => Change::Synced,
+            Event::Delta(delta) => Event::Delta(delta.clone()),
+            Event::Synced => Event::Synced,
         }
-    }
-}
-
-/// The view of callers that read metadata only.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct Partial {
-    /// The object's metadata.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-}
-
-impl HasMeta for Partial {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
     }
 }
 
@@ -160,7 +135,7 @@ const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(300);
 /// How much longer than agreed the driver waits for the server to end a watch; after that the connection is dead.
 const WATCH_OVERTIME: Duration = Duration::from_secs(15);
 
-type Subscriber<V> = Box<dyn FnMut(&Change<V>) + Send>;
+type Subscriber<V> = Box<dyn FnMut(&Delta<Arc<V>>) + Send>;
 type VersionSubscriber = Box<dyn FnMut(&str) + Send>;
 
 /// An informer being put together; [`spawn`](Informer::spawn) starts it.
@@ -170,7 +145,7 @@ pub struct Informer<V> {
     cache: Option<Cache<V>>,
     subscribers: Vec<Subscriber<V>>,
     versions: Vec<VersionSubscriber>,
-    channels: Vec<mpsc::Sender<Change<V>>>,
+    channels: Vec<mpsc::Sender<Event<V>>>,
     resync_min: Option<Duration>,
     jitter: Box<dyn FnMut() -> f64 + Send>,
 }
@@ -197,19 +172,19 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
         cache
     }
 
-    /// Calls the function with every change, in order; it must not block.
-    pub fn on_change(&mut self, subscriber: impl FnMut(&Change<V>) + Send + 'static) {
+    /// Calls the function with every delta, in order; it must not block.
+    pub fn on_delta(&mut self, subscriber: impl FnMut(&Delta<Arc<V>>) + Send + 'static) {
         self.subscribers.push(Box::new(subscriber));
     }
 
-    /// Calls the function with the version up to which every change has been told, also when none was: after a list, a
-    /// bookmark, or an object that could not be read.
+    /// Calls the function with the version up to which every delta has been reported. It moves without a delta too: after
+    /// a list, a bookmark, or an object that could not be decoded.
     pub fn on_version(&mut self, subscriber: impl FnMut(&str) + Send + 'static) {
         self.versions.push(Box::new(subscriber));
     }
 
-    /// Sends every change to a channel, in order. A full channel slows the watch down; a closed one is dropped.
-    pub fn subscribe(&mut self, capacity: usize) -> mpsc::Receiver<Change<V>> {
+    /// Sends every delta to a channel, in order. A full channel slows the watch down; a closed one is dropped.
+    pub fn subscribe(&mut self, capacity: usize) -> mpsc::Receiver<Event<V>> {
         let (sender, receiver) = mpsc::channel(capacity);
         self.channels.push(sender);
         receiver
@@ -272,8 +247,8 @@ async fn list<V: DeserializeOwned + HasMeta>(
     };
     match page.await {
         Ok(page) => {
-            let (changes, step) = machine.page(&page);
-            out.tell(changes, machine.version()).await;
+            let (events, step) = machine.page(&page);
+            out.publish(events, machine.version()).await;
             step
         }
         Err(status) => Step::Refused(status),
@@ -304,7 +279,7 @@ async fn watch<V: DeserializeOwned + HasMeta>(
             Ok(Some(Ok(frame))) => frame,
             Err(_) if wake < deadline => {
                 resync.as_mut().map(Resync::again);
-                out.tell(machine.resync(), machine.version()).await;
+                out.publish(machine.resync(), machine.version()).await;
                 continue;
             }
             Ok(Some(Err(error))) => return Step::Broken(request::unreachable(&*error)),
@@ -312,14 +287,14 @@ async fn watch<V: DeserializeOwned + HasMeta>(
         };
         let Some(data) = frame.data_ref() else { continue };
         let mut ended = lines.push(data).err().map(Step::Broken);
-        let mut changes = Vec::new();
+        let mut events = Vec::new();
         while let Some(line) = lines.next() {
-            if let Err(step) = machine.line(line, &mut changes) {
+            if let Err(step) = machine.line(line, &mut events) {
                 ended = Some(step);
                 break;
             }
         }
-        out.tell(changes, machine.version()).await;
+        out.publish(events, machine.version()).await;
         if let Some(step) = ended {
             return step;
         }
@@ -342,32 +317,39 @@ impl Resync {
     }
 }
 
-/// Where changes go.
+/// Where deltas go.
 struct Output<V> {
     cache: Option<Cache<V>>,
     subscribers: Vec<Subscriber<V>>,
     versions: Vec<VersionSubscriber>,
-    channels: Vec<mpsc::Sender<Change<V>>>,
+    channels: Vec<mpsc::Sender<Event<V>>>,
     synced: watch::Sender<bool>,
 }
 
 impl<V: HasMeta> Output<V> {
-    async fn tell(&mut self, changes: Vec<Change<V>>, version: Option<&str>) {
-        for change in changes {
-            if let Some(cache) = &self.cache {
-                cache.apply(&change);
-            }
-            for subscriber in &mut self.subscribers {
-                subscriber(&change);
+    async fn publish(&mut self, events: Vec<Event<V>>, version: Option<&str>) {
+        for event in events {
+            match &event {
+                Event::Delta(delta) => {
+                    if let Some(cache) = &self.cache {
+                        cache.apply(delta);
+                    }
+                    self.subscribers.iter_mut().for_each(|subscriber| subscriber(delta));
+                }
+                Event::Synced => {
+                    if let Some(cache) = &self.cache {
+                        cache.set_synced();
+                    }
+                }
             }
             let mut closed = false;
             for channel in &self.channels {
-                closed |= channel.send(change.clone()).await.is_err();
+                closed |= channel.send(event.clone()).await.is_err();
             }
             if closed {
                 self.channels.retain(|channel| !channel.is_closed());
             }
-            if matches!(change, Change::Synced) {
+            if matches!(event, Event::Synced) {
                 self.synced.send_replace(true);
             }
         }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bayplan_model::api::{DeleteOptions, ObjectReference};
 use futures::future::BoxFuture;
 
-use crate::cache::{Cache, Change, Kind};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::claim::Claimant;
 use crate::controller::{Context, Controller, Next, Wakeup, split_key};
 use crate::error::{Error, not_found};
@@ -197,11 +197,11 @@ impl Controller for DeploymentController {
         MAX_RETRIES
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::Deployment(delta) => self.observe_deployment(delta),
-            Change::ReplicaSet(delta) => self.observe_replica_set(delta),
-            Change::Pod(delta) => self.observe_pod(delta),
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::Deployment(delta) => self.observe_deployment(delta),
+            AnyDelta::ReplicaSet(delta) => self.observe_replica_set(delta),
+            AnyDelta::Pod(delta) => self.observe_pod(delta),
             _ => Vec::new(),
         }
     }

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
+use bayplan_model::delta::Delta;
 use bayplan_model::meta::OwnerReference;
 
 use super::{DeploymentController, KIND};
-use crate::cache::Delta;
 use crate::controller::Wakeup;
 use crate::pod::Pod;
 use crate::workload::{Deployment, ReplicaSet};
 
 impl DeploymentController {
-    pub(super) fn observe_deployment(&self, delta: &Delta<Deployment>) -> Vec<Wakeup> {
+    pub(super) fn observe_deployment(&self, delta: &Delta<Arc<Deployment>>) -> Vec<Wakeup> {
         let (Delta::Added(d) | Delta::Updated { new: d, .. } | Delta::Deleted(d)) = delta;
         vec![Wakeup::now(d.metadata.key())]
     }
 
-    pub(super) fn observe_replica_set(&self, delta: &Delta<ReplicaSet>) -> Vec<Wakeup> {
+    pub(super) fn observe_replica_set(&self, delta: &Delta<Arc<ReplicaSet>>) -> Vec<Wakeup> {
         match delta {
             Delta::Deleted(rs) => self.owner(rs),
             Delta::Added(rs) if rs.metadata.controller().is_some() || rs.metadata.deletion_timestamp.is_some() => {
@@ -42,7 +42,7 @@ impl DeploymentController {
     }
 
     /// The last old pod of a Recreate rollout is gone: nothing else would wake the Deployment.
-    pub(super) fn observe_pod(&self, delta: &Delta<Pod>) -> Vec<Wakeup> {
+    pub(super) fn observe_pod(&self, delta: &Delta<Arc<Pod>>) -> Vec<Wakeup> {
         let Delta::Deleted(pod) = delta else { return Vec::new() };
         let Some(owner) = pod.metadata.controller().filter(|owner| owner.kind == "ReplicaSet") else {
             return Vec::new();

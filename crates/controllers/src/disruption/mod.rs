@@ -12,6 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bayplan_model::delta::Delta;
 use bayplan_model::int_or_string::IntOrString;
 use bayplan_model::label_selector::Selector;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
@@ -19,7 +20,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{Cache, Change, Delta, Kind};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup, split_key};
 use crate::discovery::Resources;
 use crate::error::Error;
@@ -210,15 +211,15 @@ impl Controller for DisruptionController {
         1
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::Budget(Delta::Added(budget) | Delta::Updated { new: budget, .. }) => {
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::Budget(Delta::Added(budget) | Delta::Updated { new: budget, .. }) => {
                 vec![Wakeup::now(budget.metadata.key())]
             }
-            Change::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) => {
+            AnyDelta::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) => {
                 self.protecting(pod).into_iter().chain(stale::wakeup(pod)).collect()
             }
-            Change::Pod(Delta::Deleted(pod)) => self.protecting(pod),
+            AnyDelta::Pod(Delta::Deleted(pod)) => self.protecting(pod),
             _ => Vec::new(),
         }
     }

@@ -5,10 +5,12 @@ mod tests;
 
 use std::sync::Arc;
 
+use bayplan_model::delta::Delta;
+use bayplan_model::meta::PartialObjectMetadata;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, Change, Delta, Kind, Metadata};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup, split_key};
 use crate::error::Error;
 use crate::pod::{EphemeralVolume, Pod};
@@ -54,7 +56,8 @@ impl EphemeralVolumeController {
             };
         }
         let created = requests::create(context.api, &PERSISTENT_VOLUME_CLAIMS, namespace, &claim(pod, volume)).await;
-        let _: Metadata = created.map_err(|status| Error::Invalid(format!("create PVC {name}: {status}")))?;
+        let _: PartialObjectMetadata =
+            created.map_err(|status| Error::Invalid(format!("create PVC {name}: {status}")))?;
         Ok(())
     }
 }
@@ -90,12 +93,12 @@ impl Controller for EphemeralVolumeController {
         &[Kind::Pod, Kind::VolumeClaim]
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
             // The volumes of a pod never change.
-            Change::Pod(Delta::Added(pod)) => key_of(pod).into_iter().collect(),
+            AnyDelta::Pod(Delta::Added(pod)) => key_of(pod).into_iter().collect(),
             // A pod whose claim was deleted gets another one.
-            Change::VolumeClaim(Delta::Deleted(claim)) => {
+            AnyDelta::VolumeClaim(Delta::Deleted(claim)) => {
                 let pods = self.cache.pods();
                 let uses = |pod: &&Arc<Pod>| pod.claim_names().any(|name| name == claim.metadata.name);
                 pods.namespace(&claim.metadata.namespace).filter(uses).filter_map(|pod| key_of(pod)).collect()

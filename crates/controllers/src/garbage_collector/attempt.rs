@@ -1,14 +1,13 @@
 //! Looking at one object for real: does it have to go, and how?
 
 use bayplan_model::api::{DeleteOptions, ObjectReference, PatchKind, Preconditions, Request, Verb, decode};
-use bayplan_model::meta::{ObjectMeta, OwnerReference};
+use bayplan_model::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
 use bayplan_model::status::{Status, reason};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::graph::{FOREGROUND, Identity, Node, ORPHAN, Task};
 use super::{GarbageCollector, next};
-use crate::cache::Metadata;
 use crate::controller::{Context, Next, lock};
 use crate::discovery::ApiResource;
 use crate::error::{Error, not_found};
@@ -73,7 +72,7 @@ impl GarbageCollector {
         match context.api.call(request).await {
             Err(status) if not_found(&status) => Ok(None),
             answer => {
-                let live: Metadata = decode(&answer?)?;
+                let live: PartialObjectMetadata = decode(&answer?)?;
                 Ok((live.metadata.uid == identity.uid).then_some(live.metadata))
             }
         }
@@ -237,7 +236,8 @@ async fn patch_owners(
         Err(status) if status.code == 415 => {}
         outcome => return outcome.map(|_| ()),
     }
-    let live: Metadata = requests::get(context.api, &resource.resource, &meta.namespace, &meta.name).await?;
+    let live: PartialObjectMetadata =
+        requests::get(context.api, &resource.resource, &meta.namespace, &meta.name).await?;
     let version = live.metadata.resource_version.clone();
     let owners = rest(live.metadata);
     let patch = json!({"metadata": {"resourceVersion": version, "uid": meta.uid, "ownerReferences": owners}});
@@ -280,7 +280,8 @@ async fn delete(resource: &ApiResource, live: &ObjectMeta, policy: &str, context
     let first = requests::delete(context.api, &resource.resource, live, options(&live.resource_version)).await;
     match first {
         Err(status) if status.is(reason::CONFLICT) => {
-            let now: Metadata = requests::get(context.api, &resource.resource, &live.namespace, &live.name).await?;
+            let now: PartialObjectMetadata =
+                requests::get(context.api, &resource.resource, &live.namespace, &live.name).await?;
             let now = now.metadata;
             let moved = now.resource_version != live.resource_version;
             if now.uid == live.uid && moved && now.owner_references == live.owner_references {
@@ -311,7 +312,7 @@ async fn remove_finalizer(
             Err(status) if not_found(&status) => return Ok(()),
             outcome => return outcome.map(|_| ()).map_err(Error::from),
         }
-        let fresh: Result<Metadata, _> =
+        let fresh: Result<PartialObjectMetadata, _> =
             requests::get(context.api, &resource.resource, &meta.namespace, &meta.name).await;
         match fresh {
             Err(status) if not_found(&status) => return Ok(()),

@@ -3,12 +3,13 @@
 mod attempt;
 pub mod graph;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use bayplan_model::meta::ObjectMeta;
+use bayplan_model::delta::Delta;
+use bayplan_model::meta::PartialObjectMetadata;
 use futures::future::BoxFuture;
 
-use crate::cache::{Change, Kind};
+use crate::cache::{AnyDelta, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup, lock};
 use crate::discovery::{ApiResource, Resources};
 use crate::error::Error;
@@ -34,10 +35,20 @@ impl GarbageCollector {
         resource.can(&["delete", "list", "watch"]) && !is_event
     }
 
-    /// A watch has seen an object, or (`gone`) has seen it go.
-    pub fn observe_object(&self, api_version: &str, kind: &str, meta: &ObjectMeta, gone: bool) -> Vec<Wakeup> {
+    /// Follows a change of an object of any collected kind.
+    pub fn observe_object(
+        &self,
+        api_version: &str,
+        kind: &str,
+        delta: &Delta<Arc<PartialObjectMetadata>>,
+    ) -> Vec<Wakeup> {
         let mut graph = lock(&self.graph);
-        wakeups(if gone { graph.gone(&meta.uid) } else { graph.present(api_version, kind, meta) })
+        wakeups(match delta {
+            Delta::Added(object) | Delta::Updated { new: object, .. } => {
+                graph.present(api_version, kind, &object.metadata)
+            }
+            Delta::Deleted(object) => graph.gone(&object.metadata.uid),
+        })
     }
 
     async fn run(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
@@ -78,7 +89,7 @@ impl Controller for GarbageCollector {
         40
     }
 
-    fn observe(&self, _: &Change) -> Vec<Wakeup> {
+    fn observe(&self, _: &AnyDelta) -> Vec<Wakeup> {
         Vec::new()
     }
 

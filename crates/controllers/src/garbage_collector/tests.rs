@@ -1,6 +1,7 @@
 //! What the collector asks of the API server for one object, in order.
 
 use bayplan_model::api::Resource;
+use bayplan_model::meta::ObjectMeta;
 use bayplan_model::status::Status;
 use serde_json::{Value, json};
 
@@ -44,10 +45,14 @@ fn deleting(object: Value, finalizer: &str) -> Value {
     with(with(object, "deletionTimestamp", json!(DELETING)), "finalizers", json!([finalizer]))
 }
 
+fn added(metadata: ObjectMeta) -> Delta<Arc<PartialObjectMetadata>> {
+    Delta::Added(Arc::new(PartialObjectMetadata { metadata }))
+}
+
 fn see(collector: &GarbageCollector, objects: impl IntoIterator<Item = Value>) {
     for object in objects {
         let meta: ObjectMeta = serde_json::from_value(object["metadata"].clone()).unwrap();
-        collector.observe_object("v1", "Thing", &meta, false);
+        collector.observe_object("v1", "Thing", &added(meta));
     }
 }
 
@@ -269,11 +274,11 @@ fn what_can_never_be_looked_up_is_not_tried_again() {
     let collector = collector();
     let world = json!({"metadata": {"name": "w", "uid": "w", "ownerReferences": [{"apiVersion": "v1", "kind": "Thing", "name": "t", "uid": "t"}]}});
     let meta: ObjectMeta = serde_json::from_value(world["metadata"].clone()).unwrap();
-    collector.observe_object("v1", "World", &meta, false);
+    collector.observe_object("v1", "World", &added(meta));
     let look = get("GET worlds/w metadata", Ok(world));
     assert_eq!(told(Script::new("namespaced owner", [look]).play(&collector, "delete/w")), "Wait");
 
-    collector.observe_object("v1", "Unserved", &ObjectMeta { uid: "u".into(), ..ObjectMeta::default() }, false);
+    collector.observe_object("v1", "Unserved", &added(ObjectMeta { uid: "u".into(), ..ObjectMeta::default() }));
     let outcome = told(Script::new("unknown kind", []).play(&collector, "delete/u"));
     assert_eq!(outcome, r#"no matches for kind "Unserved" in version "v1""#, "may be served later: tried again");
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use bayplan_model::api::{DeleteOptions, ListOptions, Request, Verb, decode};
+use bayplan_model::meta::PartialObjectMetadata;
 use bayplan_model::status::Status;
 use serde::Deserialize;
 
 use super::Namespace;
-use crate::cache::{Cache, Metadata};
+use crate::cache::Cache;
 use crate::controller::Context;
 use crate::discovery::{ApiResource, Resources};
 use crate::error::{Error, not_found};
@@ -45,7 +46,7 @@ impl Outcome {
 #[serde(default)]
 struct List {
     /// An empty list of metadata says `null`.
-    items: Option<Vec<Metadata>>,
+    items: Option<Vec<PartialObjectMetadata>>,
 }
 
 /// Deletes what is in the namespace: first the pods, and when none is left everything else.
@@ -119,7 +120,11 @@ async fn delete(
 }
 
 /// Deletes every object of the resource; answers those that are still there.
-async fn empty(resource: &ApiResource, namespace: &str, context: Context<'_>) -> Result<Vec<Metadata>, Status> {
+async fn empty(
+    resource: &ApiResource,
+    namespace: &str,
+    context: Context<'_>,
+) -> Result<Vec<PartialObjectMetadata>, Status> {
     let background = DeleteOptions { propagation_policy: Some("Background".into()), ..DeleteOptions::default() };
     let collection = |verb| Request::collection(&resource.resource, namespace, verb);
     let list = || async {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_model::api::{Request, Verb, encode};
+use bayplan_model::delta::Delta;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use bayplan_model::status::{Status, reason};
 use bayplan_model::work_queue::RetryLimits;
@@ -14,7 +15,7 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, Change, Delta, Kind};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup};
 use crate::discovery::Resources;
 use crate::error::{Error, not_found};
@@ -189,14 +190,14 @@ impl Controller for NamespaceController {
         RetryLimits { delay_max: RETRY_DELAY_MAX, ..RetryLimits::default() }
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::Namespace(Delta::Added(namespace) | Delta::Updated { new: namespace, .. })
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::Namespace(Delta::Added(namespace) | Delta::Updated { new: namespace, .. })
                 if namespace.metadata.deletion_timestamp.is_some() =>
             {
                 vec![Wakeup::after(namespace.metadata.name.clone(), self.delay)]
             }
-            Change::Pod(Delta::Deleted(pod)) => {
+            AnyDelta::Pod(Delta::Deleted(pod)) => {
                 let name = &pod.metadata.namespace;
                 let closing = self.cache.namespaces().get("", name).is_some_and(|namespace| !namespace.is_active());
                 let empty = closing && self.cache.pods().namespace(name).next().is_none();

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bayplan_model::api::ObjectReference;
+use bayplan_model::delta::Delta;
 use bayplan_model::status::reason;
 use bayplan_model::timestamp;
 use futures::StreamExt;
@@ -28,7 +29,7 @@ use serde_json::json;
 
 use self::health::{Grace, Health};
 use self::zones::{Outlook, Zones};
-use crate::cache::{Cache, Change, Delta, Kind};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
 use crate::error::{Error, not_found};
 use crate::node::{NODE_LEASES, Node, Taint, patch_status, swap_taints};
@@ -399,12 +400,12 @@ impl Controller for NodeLifecycleController {
         vec![Wakeup::now(MONITOR)]
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::Node(Delta::Added(node) | Delta::Updated { new: node, .. }) => {
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::Node(Delta::Added(node) | Delta::Updated { new: node, .. }) => {
                 vec![Wakeup::now(format!("node/{}", node.metadata.name))]
             }
-            Change::Pod(delta) => {
+            AnyDelta::Pod(delta) => {
                 lock(&self.pods).observe(delta);
                 match delta {
                     Delta::Added(pod) if !pod.node_name.is_empty() => pod_key(pod),

@@ -9,7 +9,7 @@ fn at(second: i64) -> String {
     timestamp::seconds(now() + SignedDuration::from_secs(second))
 }
 
-fn set(cache: &Cache, kind: Kind, object: Value) -> Change {
+fn set(cache: &Cache, kind: Kind, object: Value) -> AnyDelta {
     cache.set(kind, object.to_string().as_bytes()).unwrap()
 }
 

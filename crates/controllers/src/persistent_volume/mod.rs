@@ -20,10 +20,11 @@ mod tests;
 
 use std::sync::Arc;
 
+use bayplan_model::delta::Delta;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim};
 use futures::future::BoxFuture;
 
-use crate::cache::{Cache, Change, Delta, Kind};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup, split_key};
 use crate::error::Error;
 
@@ -66,7 +67,7 @@ impl PersistentVolumeController {
         unbound.map(|claim| claim_key(&claim.metadata.namespace, &claim.metadata.name)).collect()
     }
 
-    fn observe_volume(&self, delta: &Delta<PersistentVolume>) -> Vec<Wakeup> {
+    fn observe_volume(&self, delta: &Delta<Arc<PersistentVolume>>) -> Vec<Wakeup> {
         let (volume, gone) = match delta {
             Delta::Added(volume) | Delta::Updated { new: volume, .. } => (volume, false),
             Delta::Deleted(volume) => (volume, true),
@@ -84,7 +85,7 @@ impl PersistentVolumeController {
         keys
     }
 
-    fn observe_claim(&self, delta: &Delta<PersistentVolumeClaim>) -> Vec<Wakeup> {
+    fn observe_claim(&self, delta: &Delta<Arc<PersistentVolumeClaim>>) -> Vec<Wakeup> {
         let (claim, gone) = match delta {
             Delta::Added(claim) | Delta::Updated { new: claim, .. } => (claim, false),
             Delta::Deleted(claim) => (claim, true),
@@ -124,11 +125,11 @@ impl Controller for PersistentVolumeController {
         1
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::Volume(delta) => self.observe_volume(delta),
-            Change::VolumeClaim(delta) => self.observe_claim(delta),
-            Change::StorageClass(Delta::Added(class)) => self.unbound(|claim| claim.class() == class.metadata.name),
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::Volume(delta) => self.observe_volume(delta),
+            AnyDelta::VolumeClaim(delta) => self.observe_claim(delta),
+            AnyDelta::StorageClass(Delta::Added(class)) => self.unbound(|claim| claim.class() == class.metadata.name),
             _ => Vec::new(),
         }
     }

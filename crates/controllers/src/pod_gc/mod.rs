@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bayplan_model::api::DeleteOptions;
+use bayplan_model::meta::PartialObjectMetadata;
 use bayplan_model::timestamp;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -16,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
-use crate::cache::{Cache, Change, Kind, Metadata};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup, lock};
 use crate::error::{Error, not_found};
 use crate::node::{Node, patch_status};
@@ -106,7 +107,7 @@ impl PodGcController {
         let mut gone = FxHashSet::default();
         for node in due {
             // The cache may be behind; only the API server knows that a node does not exist.
-            let answer: Result<Metadata, _> = requests::get(context.api, &NODES, "", &node).await;
+            let answer: Result<PartialObjectMetadata, _> = requests::get(context.api, &NODES, "", &node).await;
             if answer.is_err_and(|status| not_found(&status)) {
                 gone.insert(node);
             }
@@ -161,7 +162,7 @@ impl Controller for PodGcController {
         vec![Wakeup::now(LOOK)]
     }
 
-    fn observe(&self, _: &Change) -> Vec<Wakeup> {
+    fn observe(&self, _: &AnyDelta) -> Vec<Wakeup> {
         Vec::new()
     }
 

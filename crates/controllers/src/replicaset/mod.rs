@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 
-use crate::cache::{Cache, Change, Kind};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::consistency::Consistency;
 use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
 use crate::error::Error;
@@ -149,11 +149,11 @@ impl Controller for ReplicaSetController {
         self.owner.watches()
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::ReplicaSet(delta) => self.observe_replica_set(delta),
-            Change::ReplicationController(delta) => self.observe_replica_set(&owner::as_replica_set(delta)),
-            Change::Pod(delta) => self.observe_pod(delta),
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::ReplicaSet(delta) => self.observe_replica_set(delta),
+            AnyDelta::ReplicationController(delta) => self.observe_replica_set(&owner::as_replica_set(delta)),
+            AnyDelta::Pod(delta) => self.observe_pod(delta),
             _ => Vec::new(),
         }
     }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_model::delta::Delta;
 use bayplan_model::meta::OwnerReference;
 
 use super::ReplicaSetController;
-use crate::cache::Delta;
 use crate::controller::{Wakeup, lock};
 use crate::pod::Pod;
 use crate::workload::ReplicaSet;
 
 impl ReplicaSetController {
-    pub(super) fn observe_replica_set(&self, delta: &Delta<ReplicaSet>) -> Vec<Wakeup> {
+    pub(super) fn observe_replica_set(&self, delta: &Delta<Arc<ReplicaSet>>) -> Vec<Wakeup> {
         match delta {
             Delta::Added(rs) => vec![Wakeup::now(rs.metadata.key())],
             Delta::Updated { old, new } => {
@@ -34,7 +34,7 @@ impl ReplicaSetController {
         lock(&self.expectations).forget(&key);
     }
 
-    pub(super) fn observe_pod(&self, delta: &Delta<Pod>) -> Vec<Wakeup> {
+    pub(super) fn observe_pod(&self, delta: &Delta<Arc<Pod>>) -> Vec<Wakeup> {
         match delta {
             Delta::Added(pod) if pod.metadata.deletion_timestamp.is_some() => self.pod_deleted(pod),
             Delta::Added(pod) => self.pod_added(pod),

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use bayplan_model::api::{Api, Resource};
+use bayplan_model::delta::Delta;
 use bayplan_model::label_selector::LabelSelector;
 use bayplan_model::meta::{HasMeta, Map, ObjectMeta};
 use bayplan_model::status::Status;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cache::{Cache, Delta, Kind};
+use crate::cache::{Cache, Kind};
 use crate::claim::Claimant;
 use crate::requests::{self, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS};
 use crate::workload::{APPS_V1, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
@@ -151,7 +152,7 @@ impl HasMeta for ReplicationController {
 }
 
 /// The same change of the ReplicaSet.
-pub(super) fn as_replica_set(delta: &Delta<ReplicationController>) -> Delta<ReplicaSet> {
+pub(super) fn as_replica_set(delta: &Delta<Arc<ReplicationController>>) -> Delta<Arc<ReplicaSet>> {
     match delta {
         Delta::Added(rc) => Delta::Added(rc.set()),
         Delta::Updated { old, new } => Delta::Updated { old: old.set(), new: new.set() },

@@ -7,7 +7,8 @@ mod tests;
 use std::sync::{Arc, Mutex};
 
 use bayplan_model::api::{Api, DeleteOptions, PatchKind, Preconditions, Request, Verb, encode};
-use bayplan_model::meta::{HasMeta, Map, ObjectMeta};
+use bayplan_model::delta::Delta;
+use bayplan_model::meta::{HasMeta, Map, ObjectMeta, PartialObjectMetadata};
 use bayplan_model::pod::PodResourceClaim;
 use bayplan_model::resource_claim::{ConsumerReference, ResourceClaim};
 use bayplan_model::status::Status;
@@ -16,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, Change, Delta, Kind, Metadata};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
 use crate::error::{Error, not_found};
 use crate::node::patch_status;
@@ -162,7 +163,7 @@ impl ResourceClaimController {
             Error::Invalid(format!("resource claim template {template:?}: {why}"))
         })?;
         let claim = generated(pod, wanted, &made);
-        let stored: Metadata = requests::create(context.api, &RESOURCE_CLAIMS, namespace, &claim).await?;
+        let stored: PartialObjectMetadata = requests::create(context.api, &RESOURCE_CLAIMS, namespace, &claim).await?;
         lock(&self.made).insert(entry, stored.metadata.name.clone());
         Ok(Some(stored.metadata.name))
     }
@@ -211,7 +212,7 @@ impl ResourceClaimController {
             return Ok(pod.metadata.uid == consumer.uid && !pod.is_done());
         }
         // A pod the cache has not seen yet may just be on its way through the scheduler.
-        let live: Result<Metadata, Status> = requests::get(api, &PODS, namespace, &consumer.name).await;
+        let live: Result<PartialObjectMetadata, Status> = requests::get(api, &PODS, namespace, &consumer.name).await;
         match live {
             Ok(pod) => Ok(pod.metadata.uid == consumer.uid),
             Err(status) if not_found(&status) => Ok(false),
@@ -329,7 +330,7 @@ async fn write_status(claim: &ResourceClaim, version: &str, status: Value, api: 
     let patch = json!({"metadata": {"resourceVersion": version, "uid": claim.metadata.uid}, "status": status});
     let verb = Verb::Patch(PatchKind::Merge, encode(&patch));
     let request = Request::object(&RESOURCE_CLAIMS, &claim.metadata.namespace, &claim.metadata.name, verb);
-    let stored: Metadata = bayplan_model::api::decode(&api.call(request.subresource("status")).await?)?;
+    let stored: PartialObjectMetadata = bayplan_model::api::decode(&api.call(request.subresource("status")).await?)?;
     Ok(stored.metadata.resource_version)
 }
 
@@ -357,24 +358,24 @@ impl Controller for ResourceClaimController {
         10
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) => self.pod_keys(pod, false),
-            Change::Pod(Delta::Deleted(pod)) => self.pod_keys(pod, true),
-            Change::ResourceClaim(Delta::Added(claim) | Delta::Updated { new: claim, .. }) => {
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) => self.pod_keys(pod, false),
+            AnyDelta::Pod(Delta::Deleted(pod)) => self.pod_keys(pod, true),
+            AnyDelta::ResourceClaim(Delta::Added(claim) | Delta::Updated { new: claim, .. }) => {
                 let entry = claim.metadata.controller().zip(claim.metadata.annotations.get(POD_CLAIM_NAME));
                 if let Some((owner, name)) = entry {
                     lock(&self.made).remove(&(owner.uid.clone(), name.clone()));
                 }
                 vec![Wakeup::now(format!("claim/{}", claim.metadata.key()))]
             }
-            Change::ResourceClaim(Delta::Deleted(claim)) => {
+            AnyDelta::ResourceClaim(Delta::Deleted(claim)) => {
                 // A pod whose generated claim was deleted gets another one.
                 let owner = claim.metadata.controller().filter(|owner| owner.kind == "Pod");
                 let key = |name: &str| Wakeup::now(format!("pod/{}/{name}", claim.metadata.namespace));
                 owner.map(|owner| key(&owner.name)).into_iter().collect()
             }
-            Change::ResourceClaimTemplate(Delta::Added(template)) => {
+            AnyDelta::ResourceClaimTemplate(Delta::Added(template)) => {
                 let pods = self.cache.pods();
                 let waits = |pod: &&Arc<Pod>| {
                     pod.resource_claims

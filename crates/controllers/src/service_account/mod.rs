@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bayplan_model::delta::Delta;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use bayplan_model::status::{Status, reason};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, Change, Delta, Kind};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup};
 use crate::error::{Error, namespace_terminating, not_found};
 use crate::requests::{self, CONFIG_MAPS, SERVICE_ACCOUNTS};
@@ -55,9 +56,9 @@ pub struct RootCaPublisher {
 }
 
 /// The namespace of a change, unless it went away.
-fn namespace_of(change: &Change) -> Vec<Wakeup> {
-    match change {
-        Change::Namespace(Delta::Added(namespace) | Delta::Updated { new: namespace, .. }) => {
+fn namespace_of(delta: &AnyDelta) -> Vec<Wakeup> {
+    match delta {
+        AnyDelta::Namespace(Delta::Added(namespace) | Delta::Updated { new: namespace, .. }) => {
             vec![Wakeup::now(namespace.metadata.name.clone())]
         }
         _ => Vec::new(),
@@ -105,12 +106,12 @@ impl Controller for ServiceAccountController {
         1
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::ServiceAccount(Delta::Deleted(account)) if account.metadata.name == DEFAULT_SERVICE_ACCOUNT => {
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::ServiceAccount(Delta::Deleted(account)) if account.metadata.name == DEFAULT_SERVICE_ACCOUNT => {
                 vec![Wakeup::now(account.metadata.namespace.clone())]
             }
-            change => namespace_of(change),
+            delta => namespace_of(delta),
         }
     }
 
@@ -162,12 +163,12 @@ impl Controller for RootCaPublisher {
         1
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::RootCa(Delta::Deleted(map) | Delta::Updated { new: map, .. }) => {
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::RootCa(Delta::Deleted(map) | Delta::Updated { new: map, .. }) => {
                 vec![Wakeup::now(map.metadata.namespace.clone())]
             }
-            change => namespace_of(change),
+            delta => namespace_of(delta),
         }
     }
 

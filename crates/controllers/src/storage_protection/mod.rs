@@ -9,13 +9,14 @@ mod tests;
 use std::sync::Arc;
 
 use bayplan_model::api::{Api, ListOptions, PatchKind, Request, Resource, Verb, decode};
+use bayplan_model::delta::Delta;
 use bayplan_model::meta::ObjectMeta;
 use bayplan_model::storage::PersistentVolumeClaim;
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::cache::{Cache, Change, Delta, Kind};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup, split_key};
 use crate::error::Error;
 use crate::pod::Pod;
@@ -128,17 +129,17 @@ impl Controller for ClaimProtectionController {
         1
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::VolumeClaim(Delta::Added(claim) | Delta::Updated { new: claim, .. })
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::VolumeClaim(Delta::Added(claim) | Delta::Updated { new: claim, .. })
                 if due(&claim.metadata, CLAIM_FINALIZER) != Due::Nothing =>
             {
                 vec![Wakeup::now(claim.metadata.key())]
             }
             // Nothing else takes a claim's last user away.
-            Change::Pod(Delta::Updated { old, new }) if old.metadata.uid != new.metadata.uid => claims_of(old),
-            Change::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) if is_over(pod) => claims_of(pod),
-            Change::Pod(Delta::Deleted(pod)) => claims_of(pod),
+            AnyDelta::Pod(Delta::Updated { old, new }) if old.metadata.uid != new.metadata.uid => claims_of(old),
+            AnyDelta::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) if is_over(pod) => claims_of(pod),
+            AnyDelta::Pod(Delta::Deleted(pod)) => claims_of(pod),
             _ => Vec::new(),
         }
     }
@@ -182,9 +183,9 @@ impl Controller for VolumeProtectionController {
         1
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::Volume(Delta::Added(volume) | Delta::Updated { new: volume, .. })
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::Volume(Delta::Added(volume) | Delta::Updated { new: volume, .. })
                 if due(&volume.metadata, VOLUME_FINALIZER) != Due::Nothing =>
             {
                 vec![Wakeup::now(volume.metadata.name.clone())]

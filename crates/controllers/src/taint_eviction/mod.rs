@@ -7,6 +7,7 @@ mod tests;
 use std::sync::{Arc, Mutex};
 
 use bayplan_model::api::{DeleteOptions, ObjectReference};
+use bayplan_model::delta::Delta;
 use bayplan_model::taint::Toleration;
 use bayplan_model::timestamp;
 use futures::future::BoxFuture;
@@ -14,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, Change, Delta, Kind};
+use crate::cache::{AnyDelta, Cache, Kind};
 use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
 use crate::error::{Error, not_found};
 use crate::node::{Taint, patch_status};
@@ -209,15 +210,15 @@ impl Controller for TaintEvictionController {
         8
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::Node(Delta::Added(node)) if node.no_execute_taints().next().is_some() => {
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::Node(Delta::Added(node)) if node.no_execute_taints().next().is_some() => {
                 vec![Wakeup::now(format!("node/{}", node.metadata.name))]
             }
-            Change::Node(Delta::Updated { old, new }) if !old.no_execute_taints().eq(new.no_execute_taints()) => {
+            AnyDelta::Node(Delta::Updated { old, new }) if !old.no_execute_taints().eq(new.no_execute_taints()) => {
                 vec![Wakeup::now(format!("node/{}", new.metadata.name))]
             }
-            Change::Pod(delta) => {
+            AnyDelta::Pod(delta) => {
                 lock(&self.pods).observe(delta);
                 let pod = match delta {
                     Delta::Added(pod) if !pod.node_name.is_empty() => pod,

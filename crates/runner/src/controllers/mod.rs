@@ -16,11 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_client::informer::{self, Change as Told};
+use bayplan_client::informer;
 use bayplan_client::metrics::QueueMetrics;
 use bayplan_client::{Client, EventRecorder, Informer, Scope, WorkQueue};
 use bayplan_controllers::Controller;
-use bayplan_controllers::cache::{Cache, Change, Feed, Kind, Sighting, Visitor};
+use bayplan_controllers::cache::{AnyDelta, Apply, Cache, Kind, Visitor};
 use bayplan_controllers::deployment::DeploymentController;
 use bayplan_controllers::discovery::Resources;
 use bayplan_controllers::disruption::DisruptionController;
@@ -109,8 +109,8 @@ impl Loop {
         Loop { controller, queue }
     }
 
-    fn observe(&self, change: &Change) {
-        for wakeup in self.controller.observe(change) {
+    fn observe(&self, delta: &AnyDelta) {
+        for wakeup in self.controller.observe(delta) {
             self.queue.add_after(wakeup.key, wakeup.after);
         }
     }
@@ -302,21 +302,15 @@ struct Starter<'a> {
 }
 
 impl Visitor for Starter<'_> {
-    fn visit<T: HasMeta + DeserializeOwned + Send + Sync + 'static>(&mut self, kind: Kind, feed: Feed<T>) {
+    fn visit<T: HasMeta + DeserializeOwned + Send + Sync + 'static>(&mut self, kind: Kind, apply: Apply<T>) {
         let scope = Scope::all(&kind.resource()).fields(&kind.field_selector());
         let mut informer = Informer::<T>::new(self.client, scope);
         let wants = |each: &&Loop| each.controller.watches().contains(&kind);
         let interested: Vec<Loop> = self.loops.iter().filter(wants).cloned().collect();
         let cache = self.cache.clone();
-        informer.on_change(move |told| {
-            let sighting = match told {
-                Told::Added(object) | Told::Updated { new: object, .. } => Sighting::Present(object.clone()),
-                Told::Deleted(object) => Sighting::Absent(object.clone()),
-                Told::Synced => return,
-            };
-            if let Some(change) = feed(&cache, sighting) {
-                interested.iter().for_each(|each| each.observe(&change));
-            }
+        informer.on_delta(move |delta| {
+            let delta = apply(&cache, delta.clone());
+            interested.iter().for_each(|each| each.observe(&delta));
         });
         // Without this the ReplicaSet controller would wait for ever for a pod of its own that was created and deleted
         // while the watch was down.

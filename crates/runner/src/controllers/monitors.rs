@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_client::informer::{Change as Told, Handle, Partial};
+use bayplan_client::informer::Handle;
 use bayplan_client::{Client, Informer, Scope, WorkQueue};
 use bayplan_controllers::discovery::{ApiResource, Resources};
 use bayplan_controllers::garbage_collector::GarbageCollector;
 use bayplan_model::api::Resource;
+use bayplan_model::meta::PartialObjectMetadata;
 use futures::future::join_all;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -105,16 +106,11 @@ fn watch(
     collector: &Arc<GarbageCollector>,
     queue: &WorkQueue<String>,
 ) -> Handle {
-    let mut informer = Informer::<Partial>::new(client, Scope::all(&resource.resource).metadata_only());
+    let mut informer = Informer::<PartialObjectMetadata>::new(client, Scope::all(&resource.resource).metadata_only());
     let (collector, queue) = (collector.clone(), queue.clone());
     let (api_version, kind) = (resource.api_version(), resource.kind.clone());
-    informer.on_change(move |told| {
-        let (object, gone) = match told {
-            Told::Added(object) | Told::Updated { new: object, .. } => (object, false),
-            Told::Deleted(object) => (object, true),
-            Told::Synced => return,
-        };
-        for wakeup in collector.observe_object(&api_version, &kind, &object.metadata, gone) {
+    informer.on_delta(move |delta| {
+        for wakeup in collector.observe_object(&api_version, &kind, delta) {
             queue.add_after(wakeup.key, wakeup.after);
         }
     });

@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use bayplan_controllers::cache::{Cache, Change, Delta, Kind};
+use bayplan_controllers::cache::{AnyDelta, Cache, Kind};
 use bayplan_controllers::controller::split_key;
 use bayplan_controllers::requests::{self, PERSISTENT_VOLUMES, STORAGE_CLASSES};
 use bayplan_controllers::workload::event_reference;
 use bayplan_controllers::{Context, Controller, Error, Next, Wakeup};
 use bayplan_model::api::{Api, DeleteOptions};
+use bayplan_model::delta::Delta;
 use bayplan_model::node::LABEL_ZONE;
 use bayplan_model::status::reason;
 use bayplan_model::storage::{
@@ -150,14 +151,14 @@ impl Controller for SimulatedProvisioner {
         &[Kind::VolumeClaim, Kind::Volume, Kind::StorageClass, Kind::Node]
     }
 
-    fn observe(&self, change: &Change) -> Vec<Wakeup> {
-        match change {
-            Change::VolumeClaim(Delta::Added(claim) | Delta::Updated { new: claim, .. })
+    fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
+        match delta {
+            AnyDelta::VolumeClaim(Delta::Added(claim) | Delta::Updated { new: claim, .. })
                 if claim.metadata.annotations.contains_key(STORAGE_PROVISIONER_ANNOTATION) =>
             {
                 vec![Wakeup::now(format!("claim/{}", claim.metadata.key()))]
             }
-            Change::Volume(Delta::Added(volume) | Delta::Updated { new: volume, .. }) if is_over(volume) => {
+            AnyDelta::Volume(Delta::Added(volume) | Delta::Updated { new: volume, .. }) if is_over(volume) => {
                 vec![Wakeup::now(format!("volume/{}", volume.metadata.name))]
             }
             _ => Vec::new(),

@@ -20,7 +20,8 @@ use bayplan_controllers::process::Process;
 use bayplan_controllers::replicaset::ReplicaSetController;
 use bayplan_controllers::{Context, Controller};
 use bayplan_model::api::{Api, Event, ListOptions, Recorder, Request, Resource, Verb, decode, encode};
-use bayplan_model::meta::ObjectMeta;
+use bayplan_model::delta::Delta;
+use bayplan_model::meta::{ObjectMeta, PartialObjectMetadata};
 use bayplan_model::status::Status;
 use bayplan_store::{Change, LogStore, Store, Watch};
 use bytes::Bytes;
@@ -269,7 +270,9 @@ impl Cluster {
             self.process.observe(&change, self.now);
         }
         if self.resources.of_kind(&api_version, &kind).is_some_and(|resource| GarbageCollector::collects(&resource)) {
-            let wakeups = self.collector.observe_object(&api_version, &kind, &metadata, gone);
+            let object = Arc::new(PartialObjectMetadata { metadata });
+            let delta = if gone { Delta::Deleted(object) } else { Delta::Added(object) };
+            let wakeups = self.collector.observe_object(&api_version, &kind, &delta);
             self.process.wake(self.collector.name(), wakeups, self.now);
         }
         Ok(())
