@@ -10,11 +10,12 @@ mod world;
 
 use std::time::Duration;
 
+use bayplan_testkit::Rng;
 use serde_json::{Value, json};
 use world::World;
 use world::life::{STAGES, begin, deployment, live_through, recreate, rolling};
 use world::server::Server;
-use world::storm::{Edit, Random, Weather};
+use world::storm::{Edit, Weather};
 
 /// Runs in the default tests; enough to meet every kind of fault in every stage.
 const RUNS: u64 = 40;
@@ -60,11 +61,11 @@ fn a_rollout_in_a_storm_ends_as_if_there_had_been_none() {
     let undisturbed = undisturbed();
     let outcomes = [0, 1].map(|at| undisturbed[at].outcome());
     for seed in seeds() {
-        let (run, strategy, mut random) = (format!("seed {seed}"), strategy(seed), Random::new(seed));
+        let (run, strategy, mut rng) = (format!("seed {seed}"), strategy(seed), Rng::new(seed));
         let mut world = World::new();
         for stage in 0..STAGES {
             begin(stage, &strategy, &world.server);
-            world.storm(&mut random, STORM);
+            world.storm(&mut rng, STORM);
         }
         assert_same_end(&world.outcome(), &outcomes[usize::from(strategy == recreate())], &run);
         assert_at_rest(&mut world, &run);
@@ -77,12 +78,12 @@ fn two_managers_at_once_end_where_one_does_and_make_no_storm_of_pods() {
     let outcomes = [0, 1].map(|at| undisturbed[at].outcome_by_order());
     let mut worst = 0;
     for seed in seeds() {
-        let (run, strategy, mut random) = (format!("seed {seed}"), strategy(seed), Random::new(seed));
+        let (run, strategy, mut rng) = (format!("seed {seed}"), strategy(seed), Rng::new(seed));
         let mut world = World::with_managers(2);
         let weather = if seed.is_multiple_of(2) { STORM } else { Weather::default() };
         for stage in 0..STAGES {
             begin(stage, &strategy, &world.server);
-            world.storm(&mut random, weather);
+            world.storm(&mut rng, weather);
         }
         assert_same_end(&world.outcome_by_order(), &outcomes[usize::from(strategy == recreate())], &run);
         assert_at_rest(&mut world, &run);
@@ -97,14 +98,14 @@ fn two_managers_at_once_end_where_one_does_and_make_no_storm_of_pods() {
 }
 
 /// The user changes things at any moment, and in the end resumes.
-fn edits(random: &mut Random) -> Vec<Edit> {
+fn edits(rng: &mut Rng) -> Vec<Edit> {
     let change = |edit: fn(&mut Value, usize), number: usize| -> Edit {
         Box::new(move |server: &Server| server.edit("deployments", "web", |d| edit(&mut d["spec"], number)))
     };
     let mut edits: Vec<Edit> = Vec::new();
-    for _ in 0..3 + random.below(5) {
-        let number = random.below(5);
-        edits.push(match random.below(4) {
+    for _ in 0..3 + rng.below(5) {
+        let number = rng.below(5);
+        edits.push(match rng.below(4) {
             0 => change(|spec, number| spec["replicas"] = json!(number), number),
             1 => change(|spec, number| spec["minReadySeconds"] = json!(number), number),
             2 => change(|spec, number| spec["paused"] = json!(number > 1), number),
@@ -121,19 +122,19 @@ fn edits(random: &mut Random) -> Vec<Edit> {
 #[test]
 fn whatever_the_user_changes_in_a_storm_the_last_word_counts() {
     for seed in seeds() {
-        let (run, mut random) = (format!("seed {seed}"), Random::new(seed));
+        let (run, mut rng) = (format!("seed {seed}"), Rng::new(seed));
         let strategy = strategy(seed);
         // Two managers, one of them out of date, can leave a Recreate Deployment with two ReplicaSets that ask for pods. If
         // it is resized then, neither upstream nor we know which to resize, and it stays so until its next change.
         let two = strategy == rolling() && seed.is_multiple_of(4);
         let mut world = World::with_managers(1 + usize::from(two));
         world.server.put("deployments", deployment(strategy));
-        let edits = edits(&mut random);
-        world.storm_with(&mut random, STORM, edits);
+        let edits = edits(&mut rng);
+        world.storm_with(&mut rng, STORM, edits);
         if world.stands_still() {
             // The next change of its size gets it going.
             world.server.edit("deployments", "web", |d| d["spec"]["replicas"] = json!(5));
-            world.storm(&mut random, Weather::default());
+            world.storm(&mut rng, Weather::default());
         }
         assert_at_rest(&mut world, &run);
     }

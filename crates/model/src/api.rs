@@ -1,13 +1,15 @@
-//! The calls a pure core may ask of the shell, and the two traits through which it asks.
+//! The calls a pure core may ask of the shell, and the traits through which it asks: [`Api`], [`Recorder`], [`Timer`].
 //!
 //! Reconcilers and binding cycles are `async fn`s over [`Api`]: the compiler turns them into the state machines
 //! "response in, next request out", so the same code runs over HTTP, in-process, and under the simulator, which may
 //! answer, delay, fail or never resume any single call. Nothing here needs an async runtime.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::status::{Status, reason};
@@ -212,8 +214,17 @@ pub struct Event {
     pub note: String,
 }
 
-/// Where a pure core tells its events; the shell correlates and writes them.
+/// Where a pure core reports events; the shell correlates and writes them.
 pub trait Recorder: Send + Sync {
     /// Records one event; never blocks, and may drop it under pressure.
     fn record(&self, event: Event);
+}
+
+/// The clock and the timers that the shell lends to multi-step work, a binding cycle for example.
+pub trait Timer: Send + Sync {
+    /// The time.
+    fn now(&self) -> Timestamp;
+
+    /// Resolves after this long.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }

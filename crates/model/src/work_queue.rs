@@ -210,6 +210,8 @@ impl<K> Ord for Waiting<K> {
 
 #[cfg(test)]
 mod tests {
+    use bayplan_testkit::Rng;
+
     use super::*;
 
     fn ms(millis: u64) -> Duration {
@@ -375,22 +377,18 @@ mod tests {
     #[test]
     fn no_history_loses_a_key_or_hands_it_out_twice_at_once() {
         for seed in 1..200u64 {
-            let mut random = seed;
-            let mut pick = |n: u64| {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (random >> 33) % n
-            };
+            let mut rng = Rng::new(seed);
             let mut queue = WorkQueue::default();
             let (mut now, mut held, mut owed) = (Duration::ZERO, Vec::new(), FxHashSet::default());
             for _ in 0..300 {
-                let key = pick(6);
-                match pick(6) {
+                let key = rng.below(6);
+                match rng.below(6) {
                     0 => {
                         queue.add(key);
                         owed.insert(key);
                     }
                     1 => {
-                        queue.add_after(key, ms(pick(40)), now);
+                        queue.add_after(key, ms(rng.below(40) as u64), now);
                         owed.insert(key);
                     }
                     2 => {
@@ -398,11 +396,11 @@ mod tests {
                         owed.insert(key);
                     }
                     3 if !held.is_empty() => {
-                        let done = held.swap_remove(pick(held.len() as u64) as usize);
+                        let done = held.swap_remove(rng.below(held.len()));
                         queue.done(&done);
                         queue.forget(&done);
                     }
-                    4 => now += ms(pick(20)),
+                    4 => now += ms(rng.below(20) as u64),
                     _ => {
                         if let Some(got) = queue.get(now) {
                             assert!(!held.contains(&got), "seed {seed}: {got} handed out twice");

@@ -180,10 +180,12 @@ pub(crate) fn namespace_of(event: &Event) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::sync::Mutex;
 
     use bayplan_model::api::{EventType, ObjectReference};
-    use futures::future::BoxFuture;
+    use bayplan_testkit::{FakeApi, refused};
+    use serde_json::Value;
 
     use super::*;
 
@@ -208,25 +210,13 @@ mod tests {
         Timestamp::from_second(1_767_225_600 + seconds).unwrap()
     }
 
-    /// Says what was called, and answers with the codes it was given.
-    struct Script {
-        calls: Mutex<Vec<&'static str>>,
-        codes: Mutex<Vec<u16>>,
-    }
-
-    impl Api for Script {
-        fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
-            let verb = if matches!(request.verb, Verb::Create(_)) { "POST" } else { "PATCH" };
-            self.calls.lock().unwrap().push(verb);
-            let code = self.codes.lock().unwrap().pop().unwrap_or(200);
-            Box::pin(async move {
-                match code {
-                    200 => Ok(Bytes::new()),
-                    404 => Err(Status::failure(404, reason::NOT_FOUND, "gone")),
-                    code => Err(Status::failure(code, reason::SERVICE_UNAVAILABLE, "trouble")),
-                }
-            })
-        }
+    /// A server that answers with these codes, one after the other.
+    fn server(codes: Vec<u16>) -> FakeApi {
+        let codes = Mutex::new(VecDeque::from(codes));
+        FakeApi::new(move |_| match codes.lock().unwrap().pop_front().unwrap_or(200) {
+            200 => Ok(Value::Null),
+            code => refused(code),
+        })
     }
 
     #[tokio::test(start_paused = true)]
@@ -249,10 +239,10 @@ mod tests {
             (true, vec![0, 404, 0, 200], vec!["PATCH", "PATCH", "POST", "PATCH"]),
             (true, vec![409], vec!["PATCH"]),
         ] {
-            let codes = codes.into_iter().rev().collect();
-            let api = Script { calls: Mutex::default(), codes: Mutex::new(codes) };
+            let api = server(codes);
             attempt(&api, write(patch)).await;
-            assert_eq!(*api.calls.lock().unwrap(), calls);
+            let made = |request: &Request| if matches!(request.verb, Verb::Create(_)) { "POST" } else { "PATCH" };
+            assert_eq!(api.calls().iter().map(made).collect::<Vec<_>>(), calls);
         }
     }
 

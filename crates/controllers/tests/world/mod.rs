@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_controllers::Context;
-use bayplan_model::api::{Event, Recorder};
+use bayplan_testkit::NoEvents;
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -30,13 +30,6 @@ const POD_START: Duration = Duration::from_secs(2);
 
 /// Nothing here may need longer; a world that is still busy then is livelocked.
 const HORIZON: Duration = Duration::from_secs(48 * 3600);
-
-/// Nobody reads events here.
-pub(crate) struct Silent;
-
-impl Recorder for Silent {
-    fn record(&self, _: Event) {}
-}
 
 /// The world.
 pub(crate) struct World {
@@ -147,7 +140,7 @@ impl World {
         let manager = &mut self.managers[at];
         let Some(job) = manager.process.take(self.now) else { return false };
         self.reconciles += 1;
-        let context = Context { now, api: &*self.server, recorder: &Silent };
+        let context = Context { now, api: &*self.server, recorder: &NoEvents };
         // The server answers at once; a call without an answer is the crash, and drops the reconcile where it was.
         match job.run(context).now_or_never() {
             Some(outcome) => manager.process.finish(job, outcome, self.now),

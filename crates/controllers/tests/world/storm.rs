@@ -10,42 +10,23 @@ use bayplan_controllers::process::Job;
 use bayplan_controllers::{Context, Error, Next};
 use bayplan_model::api::{Api, Request};
 use bayplan_model::status::Status;
+use bayplan_testkit::{NoEvents, Rng};
 use bytes::Bytes;
 use futures::future::{BoxFuture, poll_fn};
 use futures::task::noop_waker;
 
 use super::manager::{Manager, PLURALS};
 use super::server::{Fault, Server};
-use super::{HORIZON, Silent, World};
+use super::{HORIZON, World};
 
 /// As many reconciles of a manager overlap as a controller has workers.
 const WORKERS: usize = 5;
 
 /// The user changes something once in so many steps.
-const EDIT_ONCE_IN: usize = 40;
+const EDIT_ONE_IN: usize = 40;
 
 /// A change of the user.
 pub(crate) type Edit = Box<dyn Fn(&Server)>;
-
-/// A source of chance that a seed repeats.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// A number below `n`.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % n.max(1) as u64) as usize
-    }
-
-    /// True once in `n` times.
-    pub(crate) fn once_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
 
 /// Lets one call pass at a time, so that any other reconcile may come between two calls of one.
 struct Gate {
@@ -82,7 +63,7 @@ impl Flight {
         let gate = Arc::new(Gate { server: world.server.clone(), open: AtomicBool::new(false) });
         let (now, api) = (world.timestamp(), gate.clone());
         let reconcile = Box::pin(async move {
-            let outcome = job.run(Context { now, api: &*api, recorder: &Silent }).await;
+            let outcome = job.run(Context { now, api: &*api, recorder: &NoEvents }).await;
             (job, outcome)
         });
         Flight { gate, reconcile }
@@ -115,28 +96,28 @@ pub(crate) struct Weather {
 
 impl World {
     /// Runs until nobody has anything left to do, in an order that chance chooses.
-    pub(crate) fn storm(&mut self, random: &mut Random, weather: Weather) {
-        self.storm_with(random, weather, Vec::new());
+    pub(crate) fn storm(&mut self, rng: &mut Rng, weather: Weather) {
+        self.storm_with(rng, weather, Vec::new());
     }
 
     /// The same, while the user makes these changes one after the other, each at any moment.
-    pub(crate) fn storm_with(&mut self, random: &mut Random, mut weather: Weather, edits: Vec<Edit>) {
+    pub(crate) fn storm_with(&mut self, rng: &mut Rng, mut weather: Weather, edits: Vec<Edit>) {
         let mut edits = VecDeque::from(edits);
         self.pass_to(self.now);
         let mut flights: Vec<Vec<Flight>> = self.managers.iter().map(|_| Vec::new()).collect();
         loop {
             self.hear();
-            if random.once_in(EDIT_ONCE_IN)
+            if rng.one_in(EDIT_ONE_IN)
                 && let Some(edit) = edits.pop_front()
             {
                 edit(&self.server);
                 continue;
             }
             for (at, flights) in flights.iter_mut().enumerate() {
-                self.misfortune(at, flights, random, &mut weather);
+                self.misfortune(at, flights, rng, &mut weather);
             }
-            let at = random.below(self.managers.len());
-            if self.act(at, &mut flights[at], random) || self.anyone_acts(&mut flights, random) {
+            let at = rng.below(self.managers.len());
+            if self.act(at, &mut flights[at], rng) || self.anyone_acts(&mut flights, rng) {
                 continue;
             }
             match self.next_time() {
@@ -150,9 +131,9 @@ impl World {
         }
     }
 
-    fn misfortune(&mut self, at: usize, flights: &mut Vec<Flight>, random: &mut Random, weather: &mut Weather) {
+    fn misfortune(&mut self, at: usize, flights: &mut Vec<Flight>, rng: &mut Rng, weather: &mut Weather) {
         let mut strikes = |chance: usize| {
-            let strikes = chance > 0 && weather.faults > 0 && random.once_in(chance);
+            let strikes = chance > 0 && weather.faults > 0 && rng.one_in(chance);
             weather.faults -= usize::from(strikes);
             strikes
         };
@@ -162,20 +143,20 @@ impl World {
             self.managers[at] = Manager::start(&self.server, self.now);
         }
         if lost {
-            let plural = PLURALS[random.below(PLURALS.len())];
+            let plural = PLURALS[rng.below(PLURALS.len())];
             self.managers[at].relist(plural, &self.server, self.now);
         }
         if bad {
-            self.server.plan_next(if random.once_in(2) { Fault::LostAnswer } else { Fault::Conflict });
+            self.server.plan_next(if rng.one_in(2) { Fault::LostAnswer } else { Fault::Conflict });
         }
     }
 
     /// Something that this manager can do now, if there is anything.
-    fn act(&mut self, at: usize, flights: &mut Vec<Flight>, random: &mut Random) -> bool {
-        let first = random.below(3);
+    fn act(&mut self, at: usize, flights: &mut Vec<Flight>, rng: &mut Rng) -> bool {
+        let first = rng.below(3);
         (0..3).any(|offset| match (first + offset) % 3 {
             0 => {
-                let first = random.below(PLURALS.len());
+                let first = rng.below(PLURALS.len());
                 let mut plurals = (0..PLURALS.len()).map(|offset| PLURALS[(first + offset) % PLURALS.len()]);
                 plurals.any(|plural| self.managers[at].deliver_of(plural, self.now))
             }
@@ -190,7 +171,7 @@ impl World {
                 if flights.is_empty() {
                     return false;
                 }
-                let which = random.below(flights.len());
+                let which = rng.below(flights.len());
                 if let Some((job, outcome)) = flights[which].step() {
                     drop(flights.swap_remove(which));
                     self.managers[at].process.finish(job, outcome, self.now);
@@ -200,7 +181,7 @@ impl World {
         })
     }
 
-    fn anyone_acts(&mut self, flights: &mut [Vec<Flight>], random: &mut Random) -> bool {
-        (0..self.managers.len()).any(|at| self.act(at, &mut flights[at], random))
+    fn anyone_acts(&mut self, flights: &mut [Vec<Flight>], rng: &mut Rng) -> bool {
+        (0..self.managers.len()).any(|at| self.act(at, &mut flights[at], rng))
     }
 }

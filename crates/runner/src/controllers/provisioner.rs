@@ -172,49 +172,12 @@ impl Controller for SimulatedProvisioner {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
-    use bayplan_model::api::{Event, Recorder, Request, Verb};
     use bayplan_model::status::Status;
-    use bytes::Bytes;
+    use bayplan_testkit::{FakeApi, request_line};
     use futures::FutureExt;
     use jiff::Timestamp;
 
     use super::*;
-
-    /// Takes everything that is written, and says that it is there already when told so.
-    #[derive(Default)]
-    struct Server {
-        exists: bool,
-        written: Mutex<Vec<String>>,
-        volumes: Mutex<Vec<Value>>,
-        events: Mutex<Vec<String>>,
-    }
-
-    impl Api for Server {
-        fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
-            let verb = match &request.verb {
-                Verb::Create(body) => {
-                    self.volumes.lock().unwrap().push(serde_json::from_slice(body).unwrap());
-                    "create"
-                }
-                Verb::Delete(_) => "delete",
-                other => panic!("{other:?}"),
-            };
-            self.written.lock().unwrap().push(format!("{verb} {} {}", request.resource.plural, request.name));
-            let answer = match self.exists {
-                true => Err(Status::failure(409, reason::ALREADY_EXISTS, "there")),
-                false => Ok(Bytes::from_static(b"{}")),
-            };
-            futures::future::ready(answer).boxed()
-        }
-    }
-
-    impl Recorder for Server {
-        fn record(&self, event: Event) {
-            self.events.lock().unwrap().push(format!("{}: {}", event.reason, event.note));
-        }
-    }
 
     fn claim(annotations: &Value, volume: &str) -> Value {
         json!({
@@ -238,7 +201,7 @@ mod tests {
     }
 
     /// Reconciles all that the last of these objects wakes.
-    fn play(server: &Server, objects: &[(Kind, Value)]) {
+    fn play(server: &FakeApi, objects: &[(Kind, Value)]) {
         let cache = Arc::new(Cache::default());
         let provisioner = SimulatedProvisioner::new(Arc::clone(&cache));
         let mut keys = Vec::new();
@@ -265,10 +228,10 @@ mod tests {
             ("not before it is asked for", &json!({}), "", "Immediate", false),
             ("not in another's place", &of_another, "", "Immediate", false),
         ] {
-            let server = Server::default();
+            let server = FakeApi::default();
             let objects = [(Kind::StorageClass, class(mode)), (Kind::VolumeClaim, claim(annotations, volume))];
             play(&server, &objects);
-            assert_eq!(!server.written.lock().unwrap().is_empty(), made, "{what}");
+            assert_eq!(!server.calls().is_empty(), made, "{what}");
         }
     }
 
@@ -276,7 +239,7 @@ mod tests {
     fn a_volume_is_what_the_claim_asks_for_in_the_zone_of_its_node() {
         let node = json!({"metadata": {"name": "n", "labels": {LABEL_ZONE: "zone-2"}}});
         let annotations = json!({STORAGE_PROVISIONER_ANNOTATION: "csi.example.com", SELECTED_NODE_ANNOTATION: "n"});
-        let server = Server::default();
+        let server = FakeApi::default();
         let class = class(WAIT_FOR_FIRST_CONSUMER);
         let claim = claim(&annotations, "");
         play(&server, &[(Kind::Node, node), (Kind::StorageClass, class.clone()), (Kind::VolumeClaim, claim.clone())]);
@@ -293,16 +256,18 @@ mod tests {
                 "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
             },
         });
-        assert_eq!(server.volumes.lock().unwrap()[0], expected);
+        assert_eq!(request_line(&server.calls()[0]), ("POST persistentvolumes".into(), expected));
         let events = [
             "Provisioning: External provisioner is provisioning volume for claim \"shop/data\"",
             "ProvisioningSucceeded: Successfully provisioned volume pvc-u",
         ];
-        assert_eq!(*server.events.lock().unwrap(), events);
+        let notes: Vec<String> =
+            server.events().iter().map(|event| format!("{}: {}", event.reason, event.note)).collect();
+        assert_eq!(notes, events);
 
-        let again = Server { exists: true, ..Server::default() };
+        let again = FakeApi::new(|_| Err(Status::failure(409, reason::ALREADY_EXISTS, "there")));
         play(&again, &[(Kind::StorageClass, class), (Kind::VolumeClaim, claim)]);
-        assert_eq!(again.written.lock().unwrap().len(), 1, "one that is there already is as good");
+        assert_eq!(again.calls().len(), 1, "one that is there already is as good");
     }
 
     #[test]
@@ -316,10 +281,10 @@ mod tests {
             ("another's", volume("Delete", "Released", "vol-123"), false),
             ("going", leaving, false),
         ] {
-            let server = Server::default();
+            let server = FakeApi::default();
             play(&server, &[(Kind::Volume, volume)]);
-            let expected: &[&str] = if goes { &["delete persistentvolumes pvc-u"] } else { &[] };
-            assert_eq!(*server.written.lock().unwrap(), expected, "{what}");
+            let expected: &[&str] = if goes { &["DELETE persistentvolumes/pvc-u"] } else { &[] };
+            assert_eq!(server.lines(), expected, "{what}");
         }
     }
 }

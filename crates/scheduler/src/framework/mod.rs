@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use bayplan_model::api::Timer;
 use bayplan_model::api::{Api, Recorder, Request};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -298,14 +299,6 @@ pub struct PreFlight {
     pub status: Status,
     /// Whether it may run beside its neighbours.
     pub allow_parallel: bool,
-}
-
-/// The clock and timers the shell lends to binding cycles.
-pub trait Timer: Send + Sync {
-    /// The time.
-    fn now(&self) -> Timestamp;
-    /// Resolves after this long.
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
 
 /// What plugins are shown while a pod is bound.

@@ -174,39 +174,39 @@ impl SimulatedDisk {
     /// What is found after the machine comes up again; the seed decides what of the unsynced survives.
     pub fn reboot(&self, crash: Crash, seed: u64) -> Self {
         let state = self.state();
-        let mut random = Random(seed);
+        let mut rng = Rng(seed);
         let mut names = state.durable_names.clone();
         for op in &state.pending_names {
             let keep = match crash {
                 Crash::LoseAll => false,
                 Crash::KeepAll => true,
-                Crash::Torn | Crash::Holes => random.below(2) == 0,
+                Crash::Torn | Crash::Holes => rng.below(2) == 0,
             };
             if keep {
                 perform(&mut names, op);
             }
         }
-        let files = names.into_iter().map(|(name, inode)| (name, surviving(&state.inodes[inode], crash, &mut random)));
+        let files = names.into_iter().map(|(name, inode)| (name, surviving(&state.inodes[inode], crash, &mut rng)));
         Self::with_files(files.collect())
     }
 }
 
-fn surviving(inode: &Inode, crash: Crash, random: &mut Random) -> Vec<u8> {
+fn surviving(inode: &Inode, crash: Crash, rng: &mut Rng) -> Vec<u8> {
     let Some(unsynced) = inode.current.strip_prefix(&*inode.durable) else {
         // Cut and not synced: either length may be found.
-        let keep_cut = crash == Crash::KeepAll || (crash != Crash::LoseAll && random.below(2) == 0);
+        let keep_cut = crash == Crash::KeepAll || (crash != Crash::LoseAll && rng.below(2) == 0);
         return if keep_cut { inode.current.clone() } else { inode.durable.clone() };
     };
     let mut bytes = inode.durable.clone();
     match crash {
         Crash::LoseAll => {}
         Crash::KeepAll => bytes.extend_from_slice(unsynced),
-        Crash::Torn => bytes.extend_from_slice(&unsynced[..random.below(unsynced.len() + 1)]),
+        Crash::Torn => bytes.extend_from_slice(&unsynced[..rng.below(unsynced.len() + 1)]),
         Crash::Holes => {
             let start = bytes.len();
             bytes.extend_from_slice(unsynced);
             for (at, byte) in bytes.iter_mut().enumerate().skip(start) {
-                if Random(random.0 ^ (at / SECTOR_BYTES) as u64).below(2) == 0 {
+                if Rng(rng.0 ^ (at / SECTOR_BYTES) as u64).below(2) == 0 {
                     *byte = 0;
                 }
             }
@@ -216,9 +216,9 @@ fn surviving(inode: &Inode, crash: Crash, random: &mut Random) -> Vec<u8> {
 }
 
 /// SplitMix64: a few lines, and the same answers everywhere.
-struct Random(u64);
+struct Rng(u64);
 
-impl Random {
+impl Rng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

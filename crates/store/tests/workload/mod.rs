@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bayplan_store::disk::{Disk, SimulatedDisk};
 use bayplan_store::{Change, Entry, LogStore, OpenError, Options, Revision, Store, WriteError};
+use bayplan_testkit::Rng;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::executor::block_on;
@@ -17,18 +18,6 @@ pub(crate) fn options() -> Options {
 
 pub(crate) fn open(disk: &SimulatedDisk) -> Result<LogStore, OpenError> {
     LogStore::open(Arc::new(disk.clone()), options())
-}
-
-/// SplitMix64.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
 }
 
 /// The writes in the order they were submitted, and how many were acknowledged.
@@ -77,17 +66,17 @@ pub(crate) fn state_at(changes: &[Change], revision: Revision) -> Vec<Entry> {
 
 /// Runs batches of concurrent writes and compactions until the steps are done or a write fails.
 pub(crate) fn run(store: &LogStore, seed: u64, steps: usize) -> Told {
-    let mut random = Random(seed);
+    let mut rng = Rng::new(seed);
     let mut told = Told { acknowledged: 1, compacted: 1, ..Told::default() };
     let mut live: BTreeMap<String, Revision> = BTreeMap::new();
     for _ in 0..steps {
-        if random.below(5) == 0 && told.acknowledged > 2 {
-            let behind = random.below(3);
-            told.compacted = told.compacted.max(told.acknowledged - behind);
+        if rng.below(5) == 0 && told.acknowledged > 2 {
+            let behind = rng.below(3);
+            told.compacted = told.compacted.max(told.acknowledged - behind as Revision);
             block_on(store.compact(told.compacted)).expect("between oldest and newest");
             continue;
         }
-        let batch = batch(&mut random, &mut live, told.submitted.len() as Revision + 2);
+        let batch = batch(&mut rng, &mut live, told.submitted.len() as Revision + 2);
         told.submitted.extend(batch.iter().map(|(key, value, _)| (key.clone(), value.clone())));
         let writes = batch.into_iter().map(|(key, value, expected)| async move {
             match (value, expected) {
@@ -117,19 +106,19 @@ pub(crate) fn run(store: &LogStore, seed: u64, steps: usize) -> Told {
 type Planned = (String, Option<Bytes>, Option<Revision>);
 
 /// One to four writes of different keys; sometimes larger than a sector.
-fn batch(random: &mut Random, live: &mut BTreeMap<String, Revision>, first: Revision) -> Vec<Planned> {
-    let (count, shift) = (1 + random.below(4), random.below(6));
+fn batch(rng: &mut Rng, live: &mut BTreeMap<String, Revision>, first: Revision) -> Vec<Planned> {
+    let (count, shift) = (1 + rng.below(4), rng.below(6));
     (0..count)
         .map(|position| {
             let key = format!("/registry/pods/{}", (shift + position) % 6);
             let expected = live.get(&key).copied();
-            if expected.is_some() && random.below(3) == 0 {
+            if expected.is_some() && rng.below(3) == 0 {
                 live.remove(&key);
                 return (key, None, expected);
             }
-            let len = if random.below(5) == 0 { 1200 } else { random.below(40) };
-            live.insert(key.clone(), first + position);
-            (key, Some(vec![first as u8; len as usize].into()), expected)
+            let len = if rng.below(5) == 0 { 1200 } else { rng.below(40) };
+            live.insert(key.clone(), first + position as Revision);
+            (key, Some(vec![first as u8; len].into()), expected)
         })
         .collect()
 }

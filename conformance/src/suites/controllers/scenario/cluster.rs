@@ -2,7 +2,6 @@
 //! `bayplan controller-manager` runs, stepped one reconcile at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use bayplan_model::delta::Delta;
 use bayplan_model::meta::{ObjectMeta, PartialObjectMetadata};
 use bayplan_model::status::Status;
 use bayplan_store::{Change, LogStore, Store, Watch};
+use bayplan_testkit::VirtualClock;
 use bytes::Bytes;
 use futures::FutureExt;
 use jiff::Timestamp;
@@ -45,20 +45,11 @@ const RECONCILES_MAX: usize = 20_000;
 /// What the API server's answer to discovery should look like.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The time, in nanoseconds, shared with the API server.
-#[derive(Clone)]
-struct Clock(Arc<AtomicI64>);
+/// The time at which scenarios begin.
+const START_SECONDS: i64 = 1_780_000_000;
 
-impl Clock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_nanosecond(self.0.load(Ordering::Relaxed).into()).unwrap_or_default()
-    }
-
-    fn set(&self, since_start: Duration) {
-        const START_SECONDS: i64 = 1_780_000_000;
-        let nanoseconds = i64::try_from(since_start.as_nanos()).unwrap_or(i64::MAX);
-        self.0.store(nanoseconds.saturating_add(START_SECONDS * 1_000_000_000), Ordering::Relaxed);
-    }
+fn start() -> Timestamp {
+    Timestamp::from_second(START_SECONDS).unwrap_or_default()
 }
 
 /// What the loops told their users, before it is correlated.
@@ -80,7 +71,7 @@ pub(super) struct Cluster {
     resources: Resources,
     collector: Arc<GarbageCollector>,
     process: Process,
-    clock: Clock,
+    clock: VirtualClock,
     now: Duration,
     told: Told,
     correlators: BTreeMap<&'static str, CoreEvents>,
@@ -106,8 +97,7 @@ fn service_account_key() -> Result<&'static str, String> {
 
 impl Cluster {
     pub(super) async fn start() -> Result<Cluster, String> {
-        let clock = Clock(Arc::default());
-        clock.set(Duration::ZERO);
+        let clock = VirtualClock::at(start());
         let store: Arc<dyn Store> = Arc::new(LogStore::in_memory().map_err(|error| error.to_string())?);
         let first = store.revision().await.map_err(|error| error.to_string())?;
         let changes = store.watch("/registry/", "/registry0", first).await.map_err(|error| error.to_string())?;
@@ -221,7 +211,7 @@ impl Cluster {
             let end = end.unwrap_or(self.now + QUIET);
             let next = self.process.next_deadline().filter(|next| *next <= end);
             self.now = next.unwrap_or(end);
-            self.clock.set(self.now);
+            self.clock.set(start() + self.now);
             if next.is_none() {
                 return Ok(());
             }

@@ -1,0 +1,21 @@
+//! What the tests of the workspace share. A dev-dependency only: no crate that ships links it.
+//!
+//! ```text
+//!   Rng           a seeded generator: the same seed, the same test
+//!   VirtualClock  the time, moved by the test; also a Timer whose sleeps end at once
+//!   FakeApi       an API server that is one function, and keeps what it was asked
+//!   ScriptedApi   an API server that expects exactly these exchanges, in this order
+//!   pod, node     builders of objects, as JSON or as the model's views
+//! ```
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+mod api;
+mod clock;
+mod objects;
+mod rng;
+
+pub use api::{ANY, Exchange, FakeApi, NoEvents, ScriptedApi, refused, request_line};
+pub use clock::VirtualClock;
+pub use objects::{NodeBuilder, PodBuilder, merge, node, pod};
+pub use rng::Rng;
