@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bayplan_scheduler::config::{self, Configuration};
-use bayplan_scheduler::cycle::select::{Dice, TieBreak};
-use bayplan_scheduler::framework::{Points, Registry};
+use bayplan_scheduler::cycle::tie_break::{Rng, TieBreak};
+use bayplan_scheduler::framework::{ExtensionPoints, Registry};
 use bayplan_scheduler::profile::Profile;
 use bayplan_scheduler::scheduler::Scheduler;
 use serde_json::{Map, Value, json};
@@ -50,7 +50,7 @@ fn answer(text: &str) -> Value {
 /// Profile, extension point, plugins.
 fn plugins(completed: &Value) -> Result<Value, String> {
     let configuration = Configuration::from_completed(completed.clone()).map_err(|error| error.to_string())?;
-    let scheduler = Scheduler::new(&configuration, &Registry::default(), TieBreak::Random(Dice::new(1)));
+    let scheduler = Scheduler::new(&configuration, &Registry::default(), TieBreak::Random(Rng::new(1)));
     let scheduler = scheduler.map_err(|error| error.to_string())?;
     let names = configuration.profiles.iter().filter_map(|profile| profile.scheduler_name.as_deref());
     let expanded = names.filter_map(|name| Some((name.to_owned(), points(scheduler.profile(name)?))));
@@ -67,7 +67,7 @@ fn points(profile: &Arc<Profile>) -> Value {
 }
 
 /// `PreFilterPlugin` is configured as `preFilter`.
-fn key(point: Points) -> String {
+fn key(point: ExtensionPoints) -> String {
     let name = point.interface().trim_end_matches("Plugin");
     let (first, rest) = name.split_at(1);
     first.to_lowercase() + rest

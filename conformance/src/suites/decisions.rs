@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use bayplan_scheduler::cycle::Attempt;
-use bayplan_scheduler::cycle::filter::{Found, Search};
+use bayplan_scheduler::cycle::filter::{FilterResult, Search};
 use bayplan_scheduler::cycle::score::Scores;
-use bayplan_scheduler::engine::{Engine, Question};
+use bayplan_scheduler::engine::{DecisionInput, Engine};
 use serde_json::{Map, Value, json};
 
 use super::Outcome;
@@ -19,8 +19,8 @@ pub(super) fn check(case: &Value) -> Outcome {
     let mut attempt = Attempt::new(&profile, &cluster, &nominator, &pod, NOW);
     let expected = &case["expected"];
     let mut answer = Value::Object(decide(&mut attempt, pod.is_assigned()));
-    let question = Question { profile: &profile, cluster: &cluster, nominator: &nominator, pod: &pod, now: NOW };
-    by_engine(&mut Engine::default(), question, &mut answer);
+    let input = DecisionInput { profile: &profile, cluster: &cluster, nominator: &nominator, pod: &pod, now: NOW };
+    by_engine(&mut Engine::default(), input, &mut answer);
     // Upstream reports any one of these when several nodes fail.
     let any_of = expected["errors"].as_array();
     if any_of.is_some_and(|errors| errors.contains(&answer["error"])) {
@@ -31,11 +31,11 @@ pub(super) fn check(case: &Value) -> Outcome {
 }
 
 /// Where the fast engine answers, its feasible nodes, scores and best nodes count, not those of the plain cycle.
-fn by_engine(engine: &mut Engine, question: Question<'_>, answer: &mut Value) {
+fn by_engine(engine: &mut Engine, input: DecisionInput<'_>, answer: &mut Value) {
     if answer.get("preEnqueue").is_some() || answer.get("nominatedNodeUsed").is_some() {
         return;
     }
-    let Some(scores) = engine.scores(question) else { return };
+    let Some(scores) = engine.scores(input) else { return };
     answer["feasible"] = sorted(scores.iter().map(|(node, _)| node));
     let highest = scores.iter().map(|(_, score)| score).max();
     let best = sorted(scores.iter().filter(|(_, score)| Some(score) == highest).map(|(node, _)| node));
@@ -78,7 +78,7 @@ fn decide(attempt: &mut Attempt<'_>, bound: bool) -> Map<String, Value> {
     answer
 }
 
-fn describe_search(attempt: &Attempt<'_>, found: &Found<'_>, answer: &mut Map<String, Value>) {
+fn describe_search(attempt: &Attempt<'_>, found: &FilterResult<'_>, answer: &mut Map<String, Value>) {
     let diagnosis = &found.diagnosis;
     if let Some(rejection) = &diagnosis.pre_filter {
         answer.insert("preFilter".into(), status(rejection));
@@ -98,7 +98,7 @@ fn describe_search(attempt: &Attempt<'_>, found: &Found<'_>, answer: &mut Map<St
     insert_names(answer, "skippedFilterPlugins", attempt.skipped().0);
 }
 
-fn describe_no_fit(attempt: &mut Attempt<'_>, found: Found<'_>, bound: bool, answer: &mut Map<String, Value>) {
+fn describe_no_fit(attempt: &mut Attempt<'_>, found: FilterResult<'_>, bound: bool, answer: &mut Map<String, Value>) {
     let mut diagnosis = found.diagnosis;
     insert_names(answer, "unschedulablePlugins", diagnosis.unschedulable_plugins.clone());
     insert_names(answer, "pendingPlugins", diagnosis.pending_plugins.clone());

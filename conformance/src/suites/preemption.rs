@@ -2,7 +2,7 @@
 
 use bayplan_scheduler::cycle::Attempt;
 use bayplan_scheduler::cycle::filter::Search;
-use bayplan_scheduler::cycle::preempt::{best, dry_run};
+use bayplan_scheduler::cycle::preempt::{best_candidates, dry_run};
 use bayplan_scheduler::framework::Nomination;
 use bayplan_scheduler::plugins::default_preemption::{ineligible, potential_nodes};
 use serde_json::{Map, Value, json};
@@ -42,7 +42,7 @@ pub(super) fn check(case: &Value) -> Outcome {
             answer.insert("dryRunStatuses".into(), statuses.into());
         }
         if !result.candidates.is_empty() {
-            let acceptable = best(&result.candidates, NOW);
+            let acceptable = best_candidates(&result.candidates, NOW);
             answer.insert("acceptable".into(), sorted(acceptable.iter().map(|candidate| &candidate.node)));
         }
     });

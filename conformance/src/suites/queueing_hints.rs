@@ -1,7 +1,7 @@
 //! Whether an event may let a pod fit that a plugin rejected.
 
 use bayplan_scheduler::cluster::Object;
-use bayplan_scheduler::framework::{Changed, ClusterEvent, Cycle, EventResource, Hint, action};
+use bayplan_scheduler::framework::{ClusterEvent, Cycle, EventResource, ObjectChange, QueueingHint, action};
 use serde_json::{Value, json};
 
 use super::scheduler::{NOW, cluster, pod, profile};
@@ -23,16 +23,16 @@ pub(super) fn check(case: &Value) -> Outcome {
     let plugin = profile.named(name).ok_or_else(|| Mismatch::Unreadable(format!("no plugin {name}")))?;
     let cluster_event = ClusterEvent::new(resource(event)?, kind(event)?);
     let cycle = Cycle { pod: &pod, cluster: &cluster, now: NOW };
-    let changed = Changed { old: old.as_ref(), new: new.as_ref() };
-    let asks = plugin.events().into_iter().find(|r| r.event.covers(&cluster_event)).map(|r| r.asks);
-    let hint = match asks {
-        Some(true) => plugin.hint(&cycle, &cluster_event, &changed),
-        Some(false) => Ok(Hint::Queue),
+    let changed = ObjectChange { old: old.as_ref(), new: new.as_ref() };
+    let has_hint = plugin.events_to_register().into_iter().find(|r| r.event.covers(&cluster_event)).map(|r| r.has_hint);
+    let hint = match has_hint {
+        Some(true) => plugin.queueing_hint(&cycle, &cluster_event, &changed),
+        Some(false) => Ok(QueueingHint::Queue),
         None => return Err(Mismatch::Unreadable(format!("{name} does not listen to {}", cluster_event.label()))),
     };
     let answer = match hint {
-        Ok(Hint::Queue) => json!({"hint": "Queue"}),
-        Ok(Hint::Skip) => json!({"hint": "QueueSkip"}),
+        Ok(QueueingHint::Queue) => json!({"hint": "Queue"}),
+        Ok(QueueingHint::Skip) => json!({"hint": "QueueSkip"}),
         // A plugin that cannot tell does not keep the pod waiting.
         Err(error) => json!({"hint": "Queue", "error": error}),
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bayplan_scheduler::cycle::filter::Search;
 use bayplan_scheduler::cycle::{Attempt, fit_error::Diagnosis};
-use bayplan_scheduler::engine::{Engine, Question};
+use bayplan_scheduler::engine::{DecisionInput, Engine};
 use serde_json::{Value, json};
 
 use super::scheduler::{NOW, cluster, pod, profile, sorted};
@@ -22,8 +22,8 @@ pub(super) fn check(case: &Value) -> Outcome {
     let mut engine = Engine::default();
     for (json, expected) in pods.zip(steps) {
         let pod = pod(json)?;
-        let question = Question { profile: &profile, cluster: &cluster, nominator: &nominator, pod: &pod, now: NOW };
-        let fast = engine.scores(question);
+        let input = DecisionInput { profile: &profile, cluster: &cluster, nominator: &nominator, pod: &pod, now: NOW };
+        let fast = engine.scores(input);
         let mut attempt = Attempt::new(&profile, &cluster, &nominator, &pod, NOW);
         let mut answer = step(&mut attempt);
         if let Some(scores) = fast {

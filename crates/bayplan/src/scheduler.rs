@@ -9,7 +9,7 @@ use bayplan_runner::ops_server::health::{Asked, Health};
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
 use bayplan_runner::telemetry::{Probe, telemetry};
 use bayplan_scheduler::config::{self, API_VERSION, Configuration};
-use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::cycle::tie_break::TieBreak;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::sync::watch;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::select::{Dice, TieBreak};
+use bayplan_scheduler::cycle::tie_break::{Rng, TieBreak};
 use bayplan_scheduler::effect::{Effect, Shell};
 use bayplan_scheduler::framework::Registry;
 use bayplan_scheduler::scheduler::{self, Input, Scheduler};
@@ -130,7 +130,7 @@ struct World<'p> {
 
 impl<'p> World<'p> {
     fn new(options: &Options, progress: &'p mut Progress<'_>) -> Result<Self, Error> {
-        let ties = TieBreak::Random(Dice::new(options.seed));
+        let ties = TieBreak::Random(Rng::new(options.seed));
         let scheduler = Scheduler::new(&Configuration::default(), &Registry::default(), ties)?;
         let start = Timestamp::from_second(START_SECONDS).expect("a day of this century");
         Ok(World {

@@ -20,7 +20,7 @@ use bayplan_model::meta::HasMeta;
 use bayplan_model::status::reason;
 use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::{ClientConnection, Configuration};
-use bayplan_scheduler::cycle::select::{Dice, TieBreak};
+use bayplan_scheduler::cycle::tie_break::{Rng, TieBreak};
 use bayplan_scheduler::effect::{Effect, Shell};
 use bayplan_scheduler::extender::Extender;
 use bayplan_scheduler::framework::{Registry, Timer};
@@ -184,7 +184,7 @@ pub async fn run_scheduler(
     for extender in &config.configuration.extenders {
         extenders.push(Arc::new(HttpExtender::new(extender.clone())?));
     }
-    let ties = TieBreak::Random(Dice::new(config.seed));
+    let ties = TieBreak::Random(Rng::new(config.seed));
     let mut scheduler = Scheduler::with_extenders(&config.configuration, &config.registry, extenders, ties)?;
     if let Some(duration) = config.max_in_unschedulable {
         scheduler = scheduler.with_max_in_unschedulable(duration);

@@ -17,7 +17,7 @@ use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
 use bayplan_scheduler::cluster::{NodeInfo, PodInfo};
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::cycle::preempt::Candidate;
-use bayplan_scheduler::extender::{Extender, HostPriority, MetaVictims, Passed};
+use bayplan_scheduler::extender::{Extender, HostPriority, MetaVictims, PassedNodes};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -197,7 +197,7 @@ async fn whole_nodes_are_sent_and_come_back_to_be_filtered() {
     .await;
     let (nodes, extender) = (nodes(), service.extender(json!({})));
     let answer = extender.filter(&pod("p"), &nodes.iter().collect::<Vec<_>>()).unwrap();
-    let Passed::Nodes(passed) = answer.passed else { panic!("whole nodes") };
+    let PassedNodes::Nodes(passed) = answer.passed else { panic!("whole nodes") };
     assert_eq!(passed[0].metadata.labels.get("new").map(String::as_str), Some("label"));
     let kept: Value = serde_json::from_str(passed[0].manifest.as_deref().unwrap()).unwrap();
     assert_eq!(kept["spec"]["x"], 1, "the next extender sees what this one answered");
@@ -214,12 +214,12 @@ async fn names_are_enough_for_one_that_knows_the_nodes() {
     let (nodes, nodes_known) = (nodes(), json!({"nodeCacheCapable": true}));
     let shown: Vec<&NodeInfo> = nodes.iter().collect();
     let answer = service.extender(nodes_known).filter(&pod("p"), &shown).unwrap();
-    assert!(matches!(answer.passed, Passed::Names(names) if names == ["b"]));
+    assert!(matches!(answer.passed, PassedNodes::Names(names) if names == ["b"]));
     let sent = json!({"Pod": whole_pod("p"), "Nodes": null, "NodeNames": ["a", "b"]});
     assert_eq!(service.asked(), [("/sched/filter".to_owned(), sent)]);
     // One that does not know them answers with nodes, and names alone let nothing pass.
     let answer = service.extender(json!({})).filter(&pod("p"), &shown).unwrap();
-    assert!(matches!(answer.passed, Passed::Names(names) if names.is_empty()));
+    assert!(matches!(answer.passed, PassedNodes::Names(names) if names.is_empty()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

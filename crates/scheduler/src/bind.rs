@@ -8,8 +8,8 @@ use futures::future::{AbortHandle, AbortRegistration, Abortable, join_all};
 
 use crate::cluster::PodInfo;
 use crate::effect::{Shell, StatusUpdate, event};
-use crate::framework::{BindContext, Code, CycleStates, Points, Status};
-use crate::measure::Point;
+use crate::framework::{BindContext, Code, CycleStates, ExtensionPoints, Status};
+use crate::metrics::TimedPoint;
 use crate::profile::Profile;
 use crate::queue::QueuedPod;
 
@@ -120,15 +120,15 @@ impl Binding {
         }
         let watch = self.profile.stopwatch();
         let status = self.run_bind(cx).await;
-        watch.point(Point::Bind, status.code);
+        watch.point(TimedPoint::Bind, status.code);
         if status.is_success() {
             let note = format!("Successfully assigned {} to {}", self.pod.info.key(), self.node);
             shell.recorder.record(event(&self.pod.info, EventType::Normal, "Scheduled", "Binding", note));
             let watch = self.profile.stopwatch();
-            for &plugin in self.profile.at(Points::POST_BIND) {
+            for &plugin in self.profile.at(ExtensionPoints::POST_BIND) {
                 self.states.get(plugin).post_bind(cx).await;
             }
-            watch.point(Point::PostBind, Code::Success);
+            watch.point(TimedPoint::PostBind, Code::Success);
         }
         status
     }
@@ -136,7 +136,7 @@ impl Binding {
     async fn run_pre_bind(&self, cx: BindContext<'_>, shell: Shell<'_>) -> Status {
         let watch = self.profile.stopwatch();
         let flight = self.pre_flight();
-        watch.point(Point::PreBindPreFlight, flight.as_ref().err().map_or(Code::Success, |status| status.code));
+        watch.point(TimedPoint::PreBindPreFlight, flight.as_ref().err().map_or(Code::Success, |status| status.code));
         let groups = match flight {
             Ok(groups) => groups,
             Err(status) => return status,
@@ -150,15 +150,15 @@ impl Binding {
             let running = group.iter().map(|&plugin| async move {
                 let watch = self.profile.stopwatch_if(self.states.sampled);
                 let status = self.states.get(plugin).pre_bind(cx).await;
-                watch.plugin(plugin, Point::PreBind, status.code);
+                watch.plugin(plugin, TimedPoint::PreBind, status.code);
                 self.named(plugin, "PreBind", status)
             });
             if let Some(failed) = join_all(running).await.into_iter().find(|status| !status.is_success()) {
-                watch.point(Point::PreBind, failed.code);
+                watch.point(TimedPoint::PreBind, failed.code);
                 return failed;
             }
         }
-        watch.point(Point::PreBind, Code::Success);
+        watch.point(TimedPoint::PreBind, Code::Success);
         Status::SUCCESS
     }
 
@@ -166,7 +166,7 @@ impl Binding {
     fn pre_flight(&self) -> Result<Vec<Vec<usize>>, Status> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut open = false;
-        for &plugin in self.profile.at(Points::PRE_BIND) {
+        for &plugin in self.profile.at(ExtensionPoints::PRE_BIND) {
             let answer = self.states.get(plugin).pre_bind_pre_flight(&self.assumed, &self.node);
             match answer.status.code {
                 Code::Skip => continue,
@@ -195,10 +195,10 @@ impl Binding {
                 Err(error) => return Status::error(error.to_string()),
             }
         }
-        for &plugin in self.profile.at(Points::BIND) {
+        for &plugin in self.profile.at(ExtensionPoints::BIND) {
             let watch = self.profile.stopwatch_if(self.states.sampled);
             let status = self.states.get(plugin).bind(cx).await;
-            watch.plugin(plugin, Point::Bind, status.code);
+            watch.plugin(plugin, TimedPoint::Bind, status.code);
             if !status.is_skip() {
                 return self.named(plugin, "Bind", status);
             }

@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use crate::cluster::{NodeInfo, PodInfo};
 use crate::config::ExtenderConfig;
 use crate::cycle::preempt::Candidate;
-use crate::framework::{Plugin, PluginName, Points};
+use crate::framework::{ExtensionPoints, Plugin, PluginName};
 
 /// The plugin that is blamed for what extenders reject.
 pub const EXTENDER: PluginName = "Extender";
@@ -64,7 +64,7 @@ pub trait Extender: Send + Sync {
     fn config(&self) -> &ExtenderConfig;
 
     /// Says which of the nodes the pod may go to.
-    fn filter(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Filtered, Error>;
+    fn filter(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<ExtenderFilterResult, Error>;
 
     /// Scores nodes, each from 0 to [`MAX_EXTENDER_PRIORITY`].
     fn prioritize(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Vec<HostPriority>, Error>;
@@ -82,9 +82,9 @@ pub trait Extender: Send + Sync {
 
 /// What an extender says about nodes.
 #[derive(Clone, Debug, Default)]
-pub struct Filtered {
+pub struct ExtenderFilterResult {
     /// The nodes that pass.
-    pub passed: Passed,
+    pub passed: PassedNodes,
     /// Nodes that do not, and why; preemption may help there.
     pub failed: BTreeMap<String, String>,
     /// Nodes that do not, and why; preemption cannot help there.
@@ -93,16 +93,16 @@ pub struct Filtered {
 
 /// The nodes that pass, in the form the extender answered in.
 #[derive(Clone, Debug)]
-pub enum Passed {
+pub enum PassedNodes {
     /// Names of nodes it was asked about.
     Names(Vec<String>),
     /// Whole nodes, which are used as answered and without the pods on them.
     Nodes(Vec<Arc<Node>>),
 }
 
-impl Default for Passed {
+impl Default for PassedNodes {
     fn default() -> Self {
-        Passed::Names(Vec::new())
+        PassedNodes::Names(Vec::new())
     }
 }
 
@@ -125,16 +125,16 @@ pub struct MetaVictims {
 }
 
 /// Stands for the extenders in the queue: pods they reject are tried again after any event.
-pub(crate) struct Rejections;
+pub(crate) struct ExtenderRejections;
 
-impl Plugin for Rejections {
+impl Plugin for ExtenderRejections {
     type State = ();
 
     fn name(&self) -> PluginName {
         EXTENDER
     }
 
-    fn points(&self) -> Points {
-        Points::default()
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::default()
     }
 }

@@ -16,11 +16,11 @@ pub mod effect;
 pub mod engine;
 pub mod extender;
 pub mod framework;
-mod judge;
-mod measure;
+mod metrics;
 pub mod plugins;
 pub mod profile;
 pub mod queue;
+mod queue_plugins;
 pub mod scheduler;
 
-pub use measure::Clock;
+pub use metrics::Clock;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::config::{PluginSet, Plugins, ProfileConfig};
-use crate::extender::{EXTENDER, Extender, Extenders, Rejections};
-use crate::framework::{AnyPlugin, ClusterEvent, MAX_NODE_SCORE, PluginName, Points, Registration, Registry};
-use crate::measure::{ProfileMeasures, Stopwatch};
+use crate::extender::{EXTENDER, Extender, ExtenderRejections, Extenders};
+use crate::framework::{
+    AnyPlugin, ClusterEvent, EventRegistration, ExtensionPoints, MAX_NODE_SCORE, PluginName, Registry,
+};
+use crate::metrics::{ProfileMetrics, Stopwatch};
 
 /// Why a profile cannot be built.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -65,21 +67,21 @@ pub enum Error {
 }
 
 /// All extension points in the order in which they are expanded.
-const POINTS: [Points; 14] = [
-    Points::PRE_FILTER,
-    Points::FILTER,
-    Points::POST_FILTER,
-    Points::RESERVE,
-    Points::PRE_SCORE,
-    Points::SCORE,
-    Points::PRE_BIND,
-    Points::BIND,
-    Points::POST_BIND,
-    Points::PERMIT,
-    Points::PRE_ENQUEUE,
-    Points::QUEUE_SORT,
-    Points::PLACEMENT_GENERATE,
-    Points::PLACEMENT_SCORE,
+const POINTS: [ExtensionPoints; 14] = [
+    ExtensionPoints::PRE_FILTER,
+    ExtensionPoints::FILTER,
+    ExtensionPoints::POST_FILTER,
+    ExtensionPoints::RESERVE,
+    ExtensionPoints::PRE_SCORE,
+    ExtensionPoints::SCORE,
+    ExtensionPoints::PRE_BIND,
+    ExtensionPoints::BIND,
+    ExtensionPoints::POST_BIND,
+    ExtensionPoints::PERMIT,
+    ExtensionPoints::PRE_ENQUEUE,
+    ExtensionPoints::QUEUE_SORT,
+    ExtensionPoints::PLACEMENT_GENERATE,
+    ExtensionPoints::PLACEMENT_SCORE,
 ];
 
 /// The plugins of one `schedulerName`.
@@ -90,7 +92,7 @@ pub struct Profile {
     pub percentage: Option<i32>,
     plugins: Vec<AnyPlugin>,
     /// By plugin: where it is enabled.
-    points: Vec<Points>,
+    points: Vec<ExtensionPoints>,
     /// Plugins with a part in what follows a decision.
     after_decision: Vec<usize>,
     /// By the position of the point in [`POINTS`].
@@ -98,12 +100,12 @@ pub struct Profile {
     weights: Vec<i64>,
     placement_weights: Vec<i64>,
     /// By plugin, with upstream's additions; empty for plugins that reject nobody.
-    registrations: BTreeMap<PluginName, (usize, Vec<Registration>)>,
+    registrations: BTreeMap<PluginName, (usize, Vec<EventRegistration>)>,
     extenders: Extenders,
     /// What anybody wants to hear of, each once.
-    heard: Vec<ClusterEvent>,
+    registered: Vec<ClusterEvent>,
     /// Where its work is told, if anybody asks.
-    pub(crate) measures: Option<ProfileMeasures>,
+    pub(crate) metrics: Option<ProfileMetrics>,
 }
 
 impl Profile {
@@ -119,18 +121,23 @@ impl Profile {
             *slot = expand(&plugins, &config.plugins, point, std::mem::take(slot))?;
         }
         let weights_at = |point| weights(&plugins, &config.plugins, point);
-        let (weights, placement_weights) = (weights_at(Points::SCORE)?, weights_at(Points::PLACEMENT_SCORE)?);
+        let (weights, placement_weights) =
+            (weights_at(ExtensionPoints::SCORE)?, weights_at(ExtensionPoints::PLACEMENT_SCORE)?);
         let registrations = registrations(&plugins);
-        let points: Vec<Points> = (0..plugins.len())
+        let points: Vec<ExtensionPoints> = (0..plugins.len())
             .map(|at| {
                 let enabled = POINTS.into_iter().zip(&order).filter(|(_, order)| order.contains(&at));
-                enabled.fold(Points::default(), |all, (point, _)| all.and(point))
+                enabled.fold(ExtensionPoints::default(), |all, (point, _)| all.union(point))
             })
             .collect();
-        let later = Points::RESERVE.and(Points::PERMIT).and(Points::PRE_BIND).and(Points::BIND).and(Points::POST_BIND);
-        let heard = heard(&registrations);
+        let later = ExtensionPoints::RESERVE
+            .union(ExtensionPoints::PERMIT)
+            .union(ExtensionPoints::PRE_BIND)
+            .union(ExtensionPoints::BIND)
+            .union(ExtensionPoints::POST_BIND);
+        let registered = registered(&registrations);
         let profile = Profile {
-            after_decision: (0..plugins.len()).filter(|at| points[*at].any(later)).collect(),
+            after_decision: (0..plugins.len()).filter(|at| points[*at].intersects(later)).collect(),
             points,
             name,
             percentage: config.percentage_of_nodes_to_score,
@@ -140,14 +147,14 @@ impl Profile {
             placement_weights,
             registrations,
             extenders: Extenders::default(),
-            heard,
-            measures: None,
+            registered,
+            metrics: None,
         };
-        match profile.at(Points::QUEUE_SORT).len() {
+        match profile.at(ExtensionPoints::QUEUE_SORT).len() {
             1 => {}
             count => return Err(Error::QueueSort { name: profile.name, count }),
         }
-        if profile.at(Points::BIND).is_empty() {
+        if profile.at(ExtensionPoints::BIND).is_empty() {
             return Err(Error::NoBind(profile.name));
         }
         Ok(profile)
@@ -156,13 +163,13 @@ impl Profile {
     /// The same profile with extenders asked beside its plugins.
     pub(crate) fn with_extenders(mut self, extenders: Extenders) -> Self {
         if !extenders.is_empty() {
-            let stand_in = AnyPlugin::new(Rejections);
-            self.registrations.insert(EXTENDER, (self.plugins.len(), stand_in.events()));
+            let stand_in = AnyPlugin::new(ExtenderRejections);
+            self.registrations.insert(EXTENDER, (self.plugins.len(), stand_in.events_to_register()));
             self.plugins.push(stand_in);
-            self.points.push(Points::default());
+            self.points.push(ExtensionPoints::default());
             self.weights.push(0);
             self.placement_weights.push(0);
-            self.heard = heard(&self.registrations);
+            self.registered = registered(&self.registrations);
         }
         self.extenders = extenders;
         self
@@ -175,22 +182,22 @@ impl Profile {
 
     /// Times an extension point, if anybody asks.
     pub(crate) fn stopwatch(&self) -> Stopwatch<'_> {
-        Stopwatch::start(self.measures.as_ref())
+        Stopwatch::start(self.metrics.as_ref())
     }
 
     /// Times a plugin in a cycle that is sampled.
     pub(crate) fn stopwatch_if(&self, sampled: bool) -> Stopwatch<'_> {
-        Stopwatch::start(self.measures.as_ref().filter(|_| sampled))
+        Stopwatch::start(self.metrics.as_ref().filter(|_| sampled))
     }
 
     /// The plugins at a point, in order.
-    pub(crate) fn at(&self, point: Points) -> &[usize] {
+    pub(crate) fn at(&self, point: ExtensionPoints) -> &[usize] {
         let at = POINTS.iter().position(|p| *p == point).expect("callers name single points");
         &self.order[at]
     }
 
     /// Names and weights of the plugins at a point, in order.
-    pub fn enabled(&self, point: Points) -> Vec<(PluginName, i64)> {
+    pub fn enabled(&self, point: ExtensionPoints) -> Vec<(PluginName, i64)> {
         self.at(point).iter().map(|&i| (self.plugins[i].name(), self.weights[i])).collect()
     }
 
@@ -208,7 +215,7 @@ impl Profile {
     }
 
     /// The points at which a plugin is enabled.
-    pub(crate) fn points_of(&self, plugin: usize) -> Points {
+    pub(crate) fn points_of(&self, plugin: usize) -> ExtensionPoints {
         self.points[plugin]
     }
 
@@ -223,15 +230,15 @@ impl Profile {
 
     /// The plugin that orders the queue.
     pub(crate) fn queue_sort(&self) -> &AnyPlugin {
-        &self.plugins[self.at(Points::QUEUE_SORT)[0]]
+        &self.plugins[self.at(ExtensionPoints::QUEUE_SORT)[0]]
     }
 
     /// The plugins of every extension point that has any, in order, with their weights where they score.
-    pub fn expanded(&self) -> impl Iterator<Item = (Points, Vec<(PluginName, Option<i64>)>)> {
+    pub fn expanded(&self) -> impl Iterator<Item = (ExtensionPoints, Vec<(PluginName, Option<i64>)>)> {
         POINTS.into_iter().zip(&self.order).filter(|(_, order)| !order.is_empty()).map(|(point, order)| {
             let weight = |at: usize| match point {
-                Points::SCORE => Some(self.weights[at]),
-                Points::PLACEMENT_SCORE => Some(self.placement_weights[at]),
+                ExtensionPoints::SCORE => Some(self.weights[at]),
+                ExtensionPoints::PLACEMENT_SCORE => Some(self.placement_weights[at]),
                 _ => None,
             };
             (point, order.iter().map(|&at| (self.plugins[at].name(), weight(at))).collect())
@@ -244,17 +251,17 @@ impl Profile {
             let config = extender.config();
             config.is_filter() || config.is_prioritizer()
         };
-        !self.at(Points::SCORE).is_empty() || self.extenders.iter().any(chooses)
+        !self.at(ExtensionPoints::SCORE).is_empty() || self.extenders.iter().any(chooses)
     }
 
     /// A plugin of this profile and the events it wants to hear of.
-    pub(crate) fn registrations(&self, plugin: &str) -> Option<(&AnyPlugin, &[Registration])> {
+    pub(crate) fn registrations(&self, plugin: &str) -> Option<(&AnyPlugin, &[EventRegistration])> {
         self.registrations.get(plugin).map(|(at, list)| (&self.plugins[*at], list.as_slice()))
     }
 
     /// Whether any plugin wants to hear of an event.
-    pub(crate) fn hears_of(&self, event: &ClusterEvent) -> bool {
-        self.heard.iter().any(|heard| heard.covers(event))
+    pub(crate) fn is_registered(&self, event: &ClusterEvent) -> bool {
+        self.registered.iter().any(|registered| registered.covers(event))
     }
 }
 
@@ -287,12 +294,12 @@ fn find(plugins: &[AnyPlugin], name: &str, interface: &'static str) -> Result<us
 }
 
 /// The plugins named for the point itself.
-fn specific(plugins: &[AnyPlugin], config: &Plugins, point: Points) -> Result<Vec<usize>, Error> {
+fn specific(plugins: &[AnyPlugin], config: &Plugins, point: ExtensionPoints) -> Result<Vec<usize>, Error> {
     let interface = point.interface();
     let mut order = Vec::new();
     for entry in &config.set(point).enabled {
         let at = find(plugins, &entry.name, interface)?;
-        if !plugins[at].points().has(point) {
+        if !plugins[at].extension_points().contains(point) {
             return Err(Error::DoesNotExtend { name: entry.name.clone(), interface });
         }
         if order.contains(&at) {
@@ -304,7 +311,12 @@ fn specific(plugins: &[AnyPlugin], config: &Plugins, point: Points) -> Result<Ve
 }
 
 /// Adds the plugins of `multiPoint`: first those that also have a specific entry, then the others, then the rest.
-fn expand(plugins: &[AnyPlugin], config: &Plugins, point: Points, named: Vec<usize>) -> Result<Vec<usize>, Error> {
+fn expand(
+    plugins: &[AnyPlugin],
+    config: &Plugins,
+    point: ExtensionPoints,
+    named: Vec<usize>,
+) -> Result<Vec<usize>, Error> {
     let interface = point.interface();
     let PluginSet { disabled, .. } = config.set(point);
     if disabled.iter().any(|plugin| plugin.name == "*") {
@@ -314,7 +326,7 @@ fn expand(plugins: &[AnyPlugin], config: &Plugins, point: Points, named: Vec<usi
     let mut added: Vec<usize> = Vec::new();
     for entry in &config.multi_point.enabled {
         let at = find(plugins, &entry.name, interface)?;
-        if !plugins[at].points().has(point) || disabled.iter().any(|plugin| plugin.name == entry.name) {
+        if !plugins[at].extension_points().contains(point) || disabled.iter().any(|plugin| plugin.name == entry.name) {
             continue;
         }
         if named.contains(&at) {
@@ -330,12 +342,12 @@ fn expand(plugins: &[AnyPlugin], config: &Plugins, point: Points, named: Vec<usi
 }
 
 /// Weights: the first of the point's and the `multiPoint` lists that names the plugin; 0 means 1.
-fn weights(plugins: &[AnyPlugin], config: &Plugins, point: Points) -> Result<Vec<i64>, Error> {
+fn weights(plugins: &[AnyPlugin], config: &Plugins, point: ExtensionPoints) -> Result<Vec<i64>, Error> {
     let mut weights = vec![0; plugins.len()];
     let mut total: i64 = 0;
     for entry in config.set(point).enabled.iter().chain(&config.multi_point.enabled) {
         let Some(at) = plugins.iter().position(|plugin| plugin.name() == entry.name) else { continue };
-        if weights[at] != 0 || !plugins[at].points().has(point) {
+        if weights[at] != 0 || !plugins[at].extension_points().contains(point) {
             continue;
         }
         weights[at] = match entry.weight.unwrap_or(0) {
@@ -345,42 +357,48 @@ fn weights(plugins: &[AnyPlugin], config: &Plugins, point: Points) -> Result<Vec
         let most = weights[at].saturating_mul(MAX_NODE_SCORE);
         // Upstream's subtraction wraps: after a negative weight nothing fits any more.
         if most > i64::MAX.wrapping_sub(total) {
-            return Err(Error::Overflow(if point == Points::SCORE { "score" } else { "placement score" }));
+            return Err(Error::Overflow(if point == ExtensionPoints::SCORE { "score" } else { "placement score" }));
         }
         total += most;
     }
     Ok(weights)
 }
 
-fn registrations(plugins: &[AnyPlugin]) -> BTreeMap<PluginName, (usize, Vec<Registration>)> {
-    let rejecting = [Points::PRE_ENQUEUE, Points::PRE_FILTER, Points::FILTER, Points::RESERVE, Points::PERMIT];
+fn registrations(plugins: &[AnyPlugin]) -> BTreeMap<PluginName, (usize, Vec<EventRegistration>)> {
+    let rejecting = [
+        ExtensionPoints::PRE_ENQUEUE,
+        ExtensionPoints::PRE_FILTER,
+        ExtensionPoints::FILTER,
+        ExtensionPoints::RESERVE,
+        ExtensionPoints::PERMIT,
+    ];
     let mut all = BTreeMap::new();
     for (at, plugin) in plugins.iter().enumerate() {
-        if rejecting.iter().any(|point| plugin.points().has(*point)) {
-            all.insert(plugin.name(), (at, with_taints(plugin.events())));
+        if rejecting.iter().any(|point| plugin.extension_points().contains(*point)) {
+            all.insert(plugin.name(), (at, with_taints(plugin.events_to_register())));
         }
     }
     all
 }
 
 /// What anybody wants to hear of, each once.
-fn heard(registrations: &BTreeMap<PluginName, (usize, Vec<Registration>)>) -> Vec<ClusterEvent> {
-    let mut heard: Vec<ClusterEvent> = Vec::new();
+fn registered(registrations: &BTreeMap<PluginName, (usize, Vec<EventRegistration>)>) -> Vec<ClusterEvent> {
+    let mut registered: Vec<ClusterEvent> = Vec::new();
     for registration in registrations.values().flat_map(|(_, list)| list) {
-        if !heard.contains(&registration.event) {
-            heard.push(registration.event);
+        if !registered.contains(&registration.event) {
+            registered.push(registration.event);
         }
     }
-    heard
+    registered
 }
 
 /// Upstream tells plugins that want to hear of new nodes of every change of taints too: a node may only become
 /// visible to them (through NodeUnschedulable and TaintToleration) when its taints go.
-fn with_taints(mut list: Vec<Registration>) -> Vec<Registration> {
+fn with_taints(mut list: Vec<EventRegistration>) -> Vec<EventRegistration> {
     use crate::framework::{EventResource, action};
     let on_nodes = |bit: u32| list.iter().any(|r| r.event.resource == EventResource::Node && r.event.action & bit != 0);
     if on_nodes(action::ADD) && !on_nodes(action::UPDATE_NODE_TAINT) {
-        list.push(Registration::always(EventResource::Node, action::UPDATE_NODE_TAINT));
+        list.push(EventRegistration::always(EventResource::Node, action::UPDATE_NODE_TAINT));
     }
     list
 }

@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::cycle::tie_break::TieBreak;
 use bayplan_scheduler::framework::Registry;
-use bayplan_scheduler::queue::Place;
+use bayplan_scheduler::queue::QueueStage;
 use bayplan_scheduler::scheduler::{Input, Scheduler};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -96,13 +96,13 @@ fn events_while_10000_pods_wait() {
     }
     for i in 0..10_000 {
         let mut pod = pod(&format!("p{i}"), None, "100");
-        pod["metadata"]["labels"]["shape"] = format!("s{}", i % 10).into();
+        pod["metadata"]["labels"]["template"] = format!("s{}", i % 10).into();
         upsert(&mut scheduler, pod);
     }
     let started = Instant::now();
     let tried = drain(&mut scheduler);
     report("a pod that fits nowhere", tried, started);
-    assert_eq!(scheduler.queue().place("p7"), Some(Place::Unschedulable));
+    assert_eq!(scheduler.queue().stage("p7"), Some(QueueStage::Unschedulable));
     let placed: Vec<Object> = (0..1_000)
         .map(|i| {
             let mut pod = pod(&format!("placed{i}"), None, "1m");

@@ -8,7 +8,7 @@ use bayplan_scheduler::cluster::{Cluster, Object, PodInfo};
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::cycle::Attempt;
 use bayplan_scheduler::cycle::filter::Search;
-use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::cycle::tie_break::TieBreak;
 use bayplan_scheduler::effect::Effect;
 use bayplan_scheduler::framework::{Nomination, Registry};
 use bayplan_scheduler::profile::Profile;

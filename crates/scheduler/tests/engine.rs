@@ -11,9 +11,9 @@ use bayplan_scheduler::cluster::{Object, PodInfo};
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::cycle::Attempt;
 use bayplan_scheduler::cycle::filter::Search;
-use bayplan_scheduler::cycle::select::{Dice, TieBreak};
+use bayplan_scheduler::cycle::tie_break::{Rng, TieBreak};
 use bayplan_scheduler::effect::Effect;
-use bayplan_scheduler::engine::{Engine, Question};
+use bayplan_scheduler::engine::{DecisionInput, Engine};
 use bayplan_scheduler::framework::{PostFilter, Registry};
 use bayplan_scheduler::scheduler::{Input, Scheduler};
 use jiff::{SignedDuration, Timestamp};
@@ -68,7 +68,7 @@ impl History {
     fn new(seed: u64) -> Self {
         let mut luck = Luck(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let configuration = configuration(&mut luck);
-        let ties = TieBreak::Random(Dice::new(seed));
+        let ties = TieBreak::Random(Rng::new(seed));
         let scheduler = Scheduler::new(&configuration, &Registry::default(), ties).expect("a valid configuration");
         let templates = (0..6).map(|_| template(&mut luck)).collect();
         let mut history = History {
@@ -339,8 +339,8 @@ impl History {
             let pod = PodInfo::new(pod);
             let (cluster, nominator) = (self.scheduler.cluster(), &self.scheduler.queue().nominator);
             let profile = self.scheduler.profile("default-scheduler").expect("the profile is there");
-            let question = Question { profile, cluster, nominator, pod: &pod, now: self.now };
-            let fast = self.engine.scores(question);
+            let input = DecisionInput { profile, cluster, nominator, pod: &pod, now: self.now };
+            let fast = self.engine.scores(input);
             // Where pods are nominated, those that count by domain are left to the plain cycle.
             let alone = self.nominated.is_empty();
             self.compared += usize::from(alone);
@@ -355,7 +355,7 @@ impl History {
             plain.sort();
             assert_eq!(names, plain, "seed {seed}, step {step}: feasible nodes of {json:#}");
             if found.feasible.is_empty()
-                && let Some((message, answer)) = self.engine.why_not(question)
+                && let Some((message, answer)) = self.engine.why_not(input)
             {
                 let mut diagnosis = found.diagnosis;
                 let plain = attempt.post_filter(&mut diagnosis, 0);

@@ -11,11 +11,11 @@ use bayplan_model::status::Status as ApiStatus;
 use bayplan_scheduler::cluster::{NodeInfo, Object, PodInfo};
 use bayplan_scheduler::config::{Configuration, ExtenderConfig};
 use bayplan_scheduler::cycle::preempt::Candidate;
-use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::cycle::tie_break::TieBreak;
 use bayplan_scheduler::effect::{Effect, Shell};
-use bayplan_scheduler::extender::{Error, Extender, Filtered, HostPriority, MetaVictims, Passed};
+use bayplan_scheduler::extender::{Error, Extender, ExtenderFilterResult, HostPriority, MetaVictims, PassedNodes};
 use bayplan_scheduler::framework::{Registry, Timer};
-use bayplan_scheduler::queue::Place;
+use bayplan_scheduler::queue::QueueStage;
 use bayplan_scheduler::scheduler::{Input, Scheduler};
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -30,7 +30,7 @@ type Preemption = BTreeMap<String, MetaVictims>;
 /// Answers as the test says and notes what it was asked.
 struct Fake {
     config: ExtenderConfig,
-    filter: fn(&[&NodeInfo]) -> Result<Filtered, Error>,
+    filter: fn(&[&NodeInfo]) -> Result<ExtenderFilterResult, Error>,
     prioritize: fn(&[&NodeInfo]) -> Result<Vec<HostPriority>, Error>,
     preempt: fn(&[Candidate]) -> Result<Preemption, Error>,
     bind: Result<(), Error>,
@@ -67,7 +67,7 @@ impl Extender for Fake {
         &self.config
     }
 
-    fn filter(&self, _pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Filtered, Error> {
+    fn filter(&self, _pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<ExtenderFilterResult, Error> {
         self.note("filter", nodes.iter().map(|node| node.name.to_string()));
         (self.filter)(nodes)
     }
@@ -166,9 +166,9 @@ fn place(scheduler: &mut Scheduler, name: &str, more: Value) -> String {
     outcome(scheduler)
 }
 
-fn names(passed: &[&str]) -> Result<Filtered, Error> {
-    let passed = Passed::Names(passed.iter().map(|name| (*name).to_owned()).collect());
-    Ok(Filtered { passed, ..Filtered::default() })
+fn names(passed: &[&str]) -> Result<ExtenderFilterResult, Error> {
+    let passed = PassedNodes::Names(passed.iter().map(|name| (*name).to_owned()).collect());
+    Ok(ExtenderFilterResult { passed, ..ExtenderFilterResult::default() })
 }
 
 fn because(reasons: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -198,10 +198,10 @@ fn extenders_filter_one_after_the_other_what_the_plugins_let_pass() {
 fn what_extenders_reject_is_told_and_any_event_wakes_it() {
     let extender = Arc::new(Fake {
         filter: |_| {
-            Ok(Filtered {
+            Ok(ExtenderFilterResult {
                 failed: because(&[("a", "no licence"), ("b", "no licence")]),
                 failed_and_unresolvable: because(&[("b", "wrong rack"), ("c", "wrong rack")]),
-                ..Filtered::default()
+                ..ExtenderFilterResult::default()
             })
         },
         ..filter("e")
@@ -212,12 +212,12 @@ fn what_extenders_reject_is_told_and_any_event_wakes_it() {
                     nodes are available: 1 No preemption victims found for incoming pod, 2 Preemption is not helpful \
                     for scheduling.";
     assert_eq!(told, expected);
-    assert_eq!(scheduler.queue().place("p"), Some(Place::Unschedulable));
+    assert_eq!(scheduler.queue().stage("p"), Some(QueueStage::Unschedulable));
     // Nothing in this claim concerns the pod; who knows what the extender looks at.
     let claim =
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "x", "namespace": "d"}});
     scheduler.handle(Input::Upsert(Object::decode(&claim).unwrap().unwrap()), NOW);
-    assert_eq!(scheduler.queue().place("p"), Some(Place::Backoff));
+    assert_eq!(scheduler.queue().stage("p"), Some(QueueStage::Backoff));
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_failing_extender_fails_the_pod_in_its_own_words() {
     ] {
         let mut scheduler = scheduler(vec![&Arc::new(extender)]);
         assert_eq!(place(&mut scheduler, "p", json!({})), expected);
-        assert_eq!(scheduler.queue().place("p"), Some(Place::Backoff), "errors are retried");
+        assert_eq!(scheduler.queue().stage("p"), Some(QueueStage::Backoff), "errors are retried");
     }
 }
 
@@ -241,7 +241,10 @@ fn nodes_an_extender_answers_with_are_scored_as_answered_and_without_their_pods(
     let whole = Arc::new(Fake {
         filter: |nodes| {
             let copy = |node: &&NodeInfo| Arc::new(node.node().clone());
-            Ok(Filtered { passed: Passed::Nodes(nodes[..2].iter().map(copy).collect()), ..Filtered::default() })
+            Ok(ExtenderFilterResult {
+                passed: PassedNodes::Nodes(nodes[..2].iter().map(copy).collect()),
+                ..ExtenderFilterResult::default()
+            })
         },
         ..filter("e")
     });
@@ -374,7 +377,7 @@ fn an_extender_binds_in_the_place_of_plugins_unless_it_may_fail_and_does() {
         assert_eq!(extender.asked(), asked);
         assert_eq!(*server.0.lock().unwrap(), called);
         scheduler.handle(Input::Bound(outcome), NOW);
-        assert_eq!(scheduler.queue().place("p"), (!message.is_empty()).then_some(Place::Backoff));
+        assert_eq!(scheduler.queue().stage("p"), (!message.is_empty()).then_some(QueueStage::Backoff));
     }
 }
 

@@ -11,8 +11,10 @@ mod world;
 use std::time::Duration;
 
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::select::{self, TieBreak};
-use bayplan_scheduler::framework::{AnyPlugin, Code, Cycle, Permit, Plugin, PluginName, Points, Registry, Status};
+use bayplan_scheduler::cycle::tie_break::{self, TieBreak};
+use bayplan_scheduler::framework::{
+    AnyPlugin, Code, Cycle, ExtensionPoints, Permit, Plugin, PluginName, Registry, Status,
+};
 use bayplan_scheduler::scheduler::Scheduler;
 use jiff::SignedDuration;
 use serde_json::json;
@@ -32,8 +34,8 @@ impl Plugin for Hold {
         "Hold"
     }
 
-    fn points(&self) -> Points {
-        Points::PERMIT
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PERMIT
     }
 
     fn permit(&self, cx: &Cycle<'_>, (): &mut (), _node: &str) -> Permit {
@@ -59,21 +61,21 @@ fn world(seed: u64) -> World {
     let mut registry = Registry::default();
     registry.register("Hold", |_| Ok(AnyPlugin::new(Hold)));
     let configuration = Configuration::from_yaml(CONFIG).unwrap();
-    let ties = TieBreak::Random(select::Dice::new(seed));
+    let ties = TieBreak::Random(tie_break::Rng::new(seed));
     World::new(seed, Scheduler::new(&configuration, &registry, ties).unwrap())
 }
 
 fn create_pod(world: &mut World) {
-    let dice = &mut world.dice;
-    let app = format!("a{}", dice.below(3));
+    let rng = &mut world.rng;
+    let app = format!("a{}", rng.below(3));
     let mut labels = json!({"app": app});
     let mut spec = json!({
-        "priority": dice.below(3),
-        "containers": [{"resources": {"requests": {"cpu": format!("{}m", 100 + 700 * dice.below(4))}}}],
+        "priority": rng.below(3),
+        "containers": [{"resources": {"requests": {"cpu": format!("{}m", 100 + 700 * rng.below(4))}}}],
     });
     let same_app = json!({"matchLabels": {"app": app}});
     let host = "kubernetes.io/hostname";
-    match dice.below(10) {
+    match rng.below(10) {
         0 => spec["containers"][0]["ports"] = json!([{"hostPort": 80}]),
         1 => {
             let term = json!({"topologyKey": host, "labelSelector": same_app});
@@ -86,7 +88,7 @@ fn create_pod(world: &mut World) {
         }
         3 => spec["schedulingGates"] = json!([{"name": "wait"}]),
         4 => labels["permit"] = "wait".into(),
-        5 if dice.one_in(3) => labels["permit"] = "never".into(),
+        5 if rng.one_in(3) => labels["permit"] = "never".into(),
         6 => spec["preemptionPolicy"] = "Never".into(),
         7 => {
             let term = json!({"topologyKey": "topology.kubernetes.io/zone", "labelSelector": same_app});
@@ -98,31 +100,31 @@ fn create_pod(world: &mut World) {
 }
 
 fn step(world: &mut World) {
-    match world.dice.below(20) {
+    match world.rng.below(20) {
         0..=3 => create_pod(world),
         4 => {
-            let (name, cordoned) = (world.dice.below(5), world.dice.one_in(4));
+            let (name, cordoned) = (world.rng.below(5), world.rng.one_in(4));
             world.set_node(name, cordoned);
         }
-        5 if world.dice.one_in(2) => world.remove_some_node(),
+        5 if world.rng.one_in(2) => world.remove_some_node(),
         6 => {
-            if let Some(name) = world.server.any_pod(&mut world.dice) {
+            if let Some(name) = world.server.any_pod(&mut world.rng) {
                 world.server.delete(&name);
             }
         }
         7 => world.server.terminating().iter().for_each(|name| world.server.end(name)),
         8 => {
-            let one_in = [0, 0, 2, 5][world.dice.below(4)];
-            let seed = world.dice.below(usize::MAX) as u64;
+            let one_in = [0, 0, 2, 5][world.rng.below(4)];
+            let seed = world.rng.below(usize::MAX) as u64;
             world.server.refuse_one_in(one_in, seed);
         }
         9 => {
-            let seconds = 1 + world.dice.below(30) as i64;
+            let seconds = 1 + world.rng.below(30) as i64;
             world.pass(SignedDuration::from_secs(seconds));
         }
         10 => {
             for uid in world.waiting() {
-                match world.dice.below(4) {
+                match world.rng.below(4) {
                     0 => world.scheduler.allow(&uid, "Hold"),
                     1 => world.scheduler.reject(&uid, "Hold", "changed my mind".into(), world.now),
                     _ => {}

@@ -9,7 +9,7 @@ use bayplan_model::api::{Api, Event, Recorder, Request};
 use bayplan_model::status::Status;
 use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::cycle::tie_break::TieBreak;
 use bayplan_scheduler::effect::Shell;
 use bayplan_scheduler::framework::{Registry, Timer};
 use bayplan_scheduler::scheduler::{Input, Scheduler};

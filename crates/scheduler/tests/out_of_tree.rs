@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use bayplan_scheduler::cluster::{NodeInfo, Object};
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::cycle::tie_break::TieBreak;
 use bayplan_scheduler::effect::Effect;
 use bayplan_scheduler::framework::{
-    AnyPlugin, Code, Cycle, Permit, Plugin, PluginName, Points, PreFilter, Registry, Status,
+    AnyPlugin, Code, Cycle, ExtensionPoints, Permit, Plugin, PluginName, PreFilter, Registry, Status,
 };
-use bayplan_scheduler::queue::Place;
+use bayplan_scheduler::queue::QueueStage;
 use bayplan_scheduler::scheduler::{Input, Scheduler};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -28,8 +28,8 @@ impl Plugin for Colours {
         "Colours"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER).and(Points::PERMIT)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER.union(ExtensionPoints::FILTER).union(ExtensionPoints::PERMIT)
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut Self::State) -> PreFilter {
@@ -124,7 +124,7 @@ fn a_waiting_pod_that_nobody_allows_gives_its_room_back_and_returns_to_the_queue
     assert_eq!(told.as_deref(), Some(note));
     assert!(!scheduler.is_waiting("p"));
     assert_eq!(scheduler.cluster().placed_count(), 0);
-    assert_eq!(scheduler.queue().place("p"), Some(Place::Unschedulable));
+    assert_eq!(scheduler.queue().stage("p"), Some(QueueStage::Unschedulable));
 }
 
 #[test]

@@ -9,10 +9,12 @@ use bayplan_model::api::{Api, Event, Recorder, Request};
 use bayplan_model::status::Status as ApiStatus;
 use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::select::TieBreak;
+use bayplan_scheduler::cycle::tie_break::TieBreak;
 use bayplan_scheduler::effect::{Effect, Shell};
-use bayplan_scheduler::framework::{AnyPlugin, BindContext, Plugin, PluginName, Points, Registry, Status, Timer};
-use bayplan_scheduler::queue::Place;
+use bayplan_scheduler::framework::{
+    AnyPlugin, BindContext, ExtensionPoints, Plugin, PluginName, Registry, Status, Timer,
+};
+use bayplan_scheduler::queue::QueueStage;
 use bayplan_scheduler::scheduler::{Input, Scheduler};
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -30,8 +32,8 @@ impl Plugin for Endless {
         "Endless"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_BIND
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_BIND
     }
 
     fn pre_bind<'a>(&'a self, _cx: BindContext<'a>, (): &'a ()) -> BoxFuture<'a, Status> {
@@ -117,7 +119,7 @@ fn a_victim_in_pre_bind_is_turned_away_in_memory() {
     let outcome = block_on(binding).unwrap();
     scheduler.handle(outcome, Timestamp::UNIX_EPOCH);
     assert_eq!(scheduler.cluster().placed_count(), 0);
-    assert_eq!(scheduler.queue().place("low"), Some(Place::Backoff));
+    assert_eq!(scheduler.queue().stage("low"), Some(QueueStage::Backoff));
     assert!(!server.0.lock().unwrap().iter().any(|call| call.contains("binding")));
 
     // The room that came free wakes the preemptor.

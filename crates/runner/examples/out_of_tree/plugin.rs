@@ -5,8 +5,9 @@
 
 use bayplan_scheduler::cluster::NodeInfo;
 use bayplan_scheduler::framework::{
-    AnyPlugin, Changed, ClusterEvent, Cycle, Dependencies, EventResource, Hint, NodeScore, Normalization, Plugin,
-    PluginName, Points, PreFilter, Reads, Registration, Registry, Status, action, default_normalize,
+    AnyPlugin, ClusterEvent, Cycle, Dependencies, EventRegistration, EventResource, ExtensionPoints, NodeScore,
+    Normalization, ObjectChange, Plugin, PluginName, PreFilter, QueueingHint, Reads, Registry, Status, action,
+    default_normalize,
 };
 use serde::Deserialize;
 
@@ -42,8 +43,8 @@ impl Plugin for Quiet {
         NAME
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER).and(Points::SCORE)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER.union(ExtensionPoints::FILTER).union(ExtensionPoints::SCORE)
     }
 
     fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
@@ -52,17 +53,22 @@ impl Plugin for Quiet {
         Dependencies { filter: Reads::Usage, score: Reads::Usage, normalization, ..Dependencies::NOTHING }
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![
-            Registration::ask(EventResource::Pod, action::DELETE),
-            Registration::always(EventResource::Node, action::ADD),
+            EventRegistration::with_hint(EventResource::Pod, action::DELETE),
+            EventRegistration::always(EventResource::Node, action::ADD),
         ]
     }
 
-    fn hint(&self, _cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        _cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         // A pod that was on no node made none busy.
         let left_a_node = changed.pods().0.is_some_and(|pod| pod.is_assigned());
-        Ok(if left_a_node { Hint::Queue } else { Hint::Skip })
+        Ok(if left_a_node { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, (): &mut ()) -> PreFilter {

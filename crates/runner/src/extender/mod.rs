@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use bayplan_scheduler::cluster::{NodeInfo, PodInfo};
 use bayplan_scheduler::config::ExtenderConfig;
 use bayplan_scheduler::cycle::preempt::Candidate;
-use bayplan_scheduler::extender::{Error as Failure, Extender, Filtered, HostPriority, MetaVictims};
+use bayplan_scheduler::extender::{Error as Failure, Extender, ExtenderFilterResult, HostPriority, MetaVictims};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
@@ -163,7 +163,7 @@ impl Extender for HttpExtender {
         &self.config
     }
 
-    fn filter(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Filtered, Failure> {
+    fn filter(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<ExtenderFilterResult, Failure> {
         let cached = self.config.node_cache_capable;
         let body = wire::arguments(pod, nodes, cached);
         self.told(self.ask(&self.config.filter_verb, body, |answer| wire::filtered(answer, cached)))

@@ -8,7 +8,7 @@ use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::cluster::{NodeInfo, PodInfo};
 use bayplan_scheduler::cycle::preempt::Candidate;
-use bayplan_scheduler::extender::{Filtered, HostPriority, MetaVictims, Passed};
+use bayplan_scheduler::extender::{ExtenderFilterResult, HostPriority, MetaVictims, PassedNodes};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -132,15 +132,15 @@ impl<'a> Fields<'a> {
 }
 
 /// `ExtenderFilterResult`.
-pub(super) fn filtered(answer: &[u8], names_only: bool) -> Result<Filtered, Error> {
+pub(super) fn filtered(answer: &[u8], names_only: bool) -> Result<ExtenderFilterResult, Error> {
     let answer = Fields::first(answer)?.succeeded()?;
     let names = if names_only { answer.read("NodeNames")? } else { None };
     let passed = match (names, answer.raw("Nodes")) {
-        (Some(names), _) => Passed::Names(names),
-        (None, Some(list)) => Passed::Nodes(nodes(&Fields::of(list)?)?),
-        (None, None) => Passed::default(),
+        (Some(names), _) => PassedNodes::Names(names),
+        (None, Some(list)) => PassedNodes::Nodes(nodes(&Fields::of(list)?)?),
+        (None, None) => PassedNodes::default(),
     };
-    Ok(Filtered {
+    Ok(ExtenderFilterResult {
         passed,
         failed: answer.read("FailedNodes")?.unwrap_or_default(),
         failed_and_unresolvable: answer.read("FailedAndUnresolvableNodes")?.unwrap_or_default(),

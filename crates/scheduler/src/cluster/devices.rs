@@ -25,27 +25,27 @@ const EXPRESSIONS_MAX: usize = 64;
 /// Slices and devices in use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices {
-    by_node: FxHashMap<String, Vec<Arc<Published>>>,
+    by_node: FxHashMap<String, Vec<Arc<PublishedSlice>>>,
     /// Slices that several nodes may need.
-    shared: Vec<Arc<Published>>,
+    shared: Vec<Arc<PublishedSlice>>,
     /// By driver and name.
-    pools: FxHashMap<String, FxHashMap<String, Pool>>,
+    pools: FxHashMap<String, FxHashMap<String, DevicePool>>,
 }
 
 /// All that is known of a pool.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pool {
-    slices: Vec<Arc<Published>>,
+pub(crate) struct DevicePool {
+    slices: Vec<Arc<PublishedSlice>>,
     /// Made when it is first asked for after a change.
-    generations: OnceLock<BTreeMap<i64, Generation>>,
-    held: FxHashMap<String, Held>,
+    generations: OnceLock<BTreeMap<i64, PoolGeneration>>,
+    in_use: FxHashMap<String, DeviceUse>,
 }
 
 /// The slices of a pool that belong together.
 #[derive(Clone, Debug)]
-pub(crate) struct Generation {
+pub(crate) struct PoolGeneration {
     /// By name.
-    pub(crate) slices: Vec<Arc<Published>>,
+    pub(crate) slices: Vec<Arc<PublishedSlice>>,
     /// What partitions of devices share.
     pub(crate) counters: Counters,
     /// Device names are not unique, or devices consume counters that are not there.
@@ -54,13 +54,13 @@ pub(crate) struct Generation {
 
 /// What claims have of a device.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct DeviceUse {
     exclusive: u32,
     shares: u32,
     amounts: DeviceAmounts,
 }
 
-impl Held {
+impl DeviceUse {
     /// Whether a claim has the device for itself.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.exclusive > 0
@@ -71,33 +71,33 @@ impl Held {
         (self.shares > 0).then_some(&self.amounts)
     }
 
-    fn change(&mut self, result: &DeviceResult, comes: bool) {
-        let count = |n: &mut u32| *n = if comes { *n + 1 } else { n.saturating_sub(1) };
+    fn change(&mut self, result: &DeviceResult, added: bool) {
+        let count = |n: &mut u32| *n = if added { *n + 1 } else { n.saturating_sub(1) };
         if result.share_id.is_none() {
             return count(&mut self.exclusive);
         }
         count(&mut self.shares);
         for (name, amount) in &result.consumed_capacity {
             let sum = self.amounts.entry(name.clone()).or_insert_with(|| Quantity::new(0, amount.format()));
-            if comes { sum.add(amount) } else { sum.sub(amount) }
+            if added { sum.add(amount) } else { sum.sub(amount) }
         }
     }
 }
 
 /// A slice with what is computed from it once.
 #[derive(Debug)]
-pub(crate) struct Published {
+pub(crate) struct PublishedSlice {
     pub(crate) slice: Arc<ResourceSlice>,
-    reach: Reach,
+    nodes: NodeSelection,
     /// Of each device, where devices say for themselves.
-    devices: Vec<Reach>,
+    devices: Vec<NodeSelection>,
     /// By expression, for each device: what it answered.
-    answers: Mutex<FxHashMap<Box<str>, Vec<Option<bool>>>>,
+    selector_results: Mutex<FxHashMap<Box<str>, Vec<Option<bool>>>>,
 }
 
 /// From where something can be reached.
 #[derive(Debug)]
-enum Reach {
+enum NodeSelection {
     Node(String),
     Everywhere,
     Matching(NodeMatcher),
@@ -105,41 +105,41 @@ enum Reach {
     Nowhere,
 }
 
-impl Reach {
+impl NodeSelection {
     fn new(name: Option<&str>, all: bool, selector: Option<&NodeSelector>) -> Self {
         if let Some(name) = name.filter(|name| !name.is_empty()) {
-            return Reach::Node(name.to_owned());
+            return NodeSelection::Node(name.to_owned());
         }
         if all {
-            return Reach::Everywhere;
+            return NodeSelection::Everywhere;
         }
-        let Some(selector) = selector else { return Reach::Nowhere };
+        let Some(selector) = selector else { return NodeSelection::Nowhere };
         let matcher = NodeMatcher::new(selector);
         match matcher.errors().first() {
-            Some(error) => Reach::Unreadable(format!("failed to parse node selector: {error}")),
-            None => Reach::Matching(matcher),
+            Some(error) => NodeSelection::Unreadable(format!("failed to parse node selector: {error}")),
+            None => NodeSelection::Matching(matcher),
         }
     }
 
     fn includes(&self, node: &Node) -> Result<bool, String> {
         match self {
-            Reach::Node(name) => Ok(node.metadata.name == *name),
-            Reach::Everywhere => Ok(true),
-            Reach::Matching(matcher) => Ok(matcher.matches(node)),
-            Reach::Unreadable(error) => Err(error.clone()),
-            Reach::Nowhere => Ok(false),
+            NodeSelection::Node(name) => Ok(node.metadata.name == *name),
+            NodeSelection::Everywhere => Ok(true),
+            NodeSelection::Matching(matcher) => Ok(matcher.matches(node)),
+            NodeSelection::Unreadable(error) => Err(error.clone()),
+            NodeSelection::Nowhere => Ok(false),
         }
     }
 }
 
-impl Published {
+impl PublishedSlice {
     fn new(slice: Arc<ResourceSlice>) -> Self {
         let spec = &slice.spec;
-        let of_device = |d: &Device| Reach::new(d.node_name.as_deref(), d.all_nodes, d.node_selector.as_ref());
-        Published {
-            reach: Reach::new(spec.node_name.as_deref(), spec.all_nodes, spec.node_selector.as_ref()),
+        let of_device = |d: &Device| NodeSelection::new(d.node_name.as_deref(), d.all_nodes, d.node_selector.as_ref());
+        PublishedSlice {
+            nodes: NodeSelection::new(spec.node_name.as_deref(), spec.all_nodes, spec.node_selector.as_ref()),
             devices: spec.devices.iter().filter(|_| spec.per_device_node_selection).map(of_device).collect(),
-            answers: Mutex::default(),
+            selector_results: Mutex::default(),
             slice,
         }
     }
@@ -152,13 +152,13 @@ impl Published {
         }
         let name = &self.slice.metadata.name;
         if spec.node_name.as_ref().is_some_and(|n| !n.is_empty()) || spec.all_nodes || spec.node_selector.is_some() {
-            return self.reach.includes(node).map_err(|error| {
+            return self.nodes.includes(node).map_err(|error| {
                 format!("gather pool information: failed to perform node selection for slice {name}: {error}")
             });
         }
-        for (device, reach) in spec.devices.iter().zip(&self.devices) {
+        for (device, nodes) in spec.devices.iter().zip(&self.devices) {
             let device = &device.name;
-            if reach.includes(node).map_err(|error| {
+            if nodes.includes(node).map_err(|error| {
                 format!(
                     "gather pool information: failed to perform node selection for device {device} in slice {name}: \
                      {error}"
@@ -171,12 +171,12 @@ impl Published {
     }
 
     /// Whether a node can reach a device of a slice that it can reach.
-    pub(crate) fn device_reaches(&self, device: usize, node: &Node) -> Result<bool, String> {
-        self.devices.get(device).map_or(Ok(true), |reach| reach.includes(node))
+    pub(crate) fn device_is_accessible(&self, device: usize, node: &Node) -> Result<bool, String> {
+        self.devices.get(device).map_or(Ok(true), |nodes| nodes.includes(node))
     }
 
     /// What an expression answers for a device, asked once; errors are not kept.
-    pub(crate) fn answer<E>(
+    pub(crate) fn selector_result<E>(
         &self,
         expression: &str,
         device: usize,
@@ -184,16 +184,16 @@ impl Published {
     ) -> Result<bool, E> {
         let devices = &self.slice.spec.devices;
         // A poisoned lock still guards whole answers: each is written at once.
-        let lock = || self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(expression).and_then(|answers| answers[device]) {
+        let lock = || self.selector_results.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(expression).and_then(|selector_results| selector_results[device]) {
             return Ok(known);
         }
         let answer = evaluate(&devices[device])?;
-        let mut answers = lock();
-        if answers.len() >= EXPRESSIONS_MAX && !answers.contains_key(expression) {
-            answers.clear();
+        let mut selector_results = lock();
+        if selector_results.len() >= EXPRESSIONS_MAX && !selector_results.contains_key(expression) {
+            selector_results.clear();
         }
-        answers.entry(expression.into()).or_insert_with(|| vec![None; devices.len()])[device] = Some(answer);
+        selector_results.entry(expression.into()).or_insert_with(|| vec![None; devices.len()])[device] = Some(answer);
         Ok(answer)
     }
 
@@ -202,26 +202,26 @@ impl Published {
     }
 }
 
-fn insert(list: &mut Vec<Arc<Published>>, slice: &Arc<Published>) {
+fn insert(list: &mut Vec<Arc<PublishedSlice>>, slice: &Arc<PublishedSlice>) {
     let at = list.partition_point(|known| known.key() < slice.key());
     list.insert(at, slice.clone());
 }
 
-fn remove(list: &mut Vec<Arc<Published>>, slice: &ResourceSlice) {
+fn remove(list: &mut Vec<Arc<PublishedSlice>>, slice: &ResourceSlice) {
     let meta = &slice.metadata;
     list.retain(|known| known.key() != (meta.namespace.as_str(), meta.name.as_str()));
 }
 
-impl Generation {
-    fn new(slices: Vec<Arc<Published>>) -> Self {
+impl PoolGeneration {
+    fn new(slices: Vec<Arc<PublishedSlice>>) -> Self {
         let counters = counters(&slices);
         let is_invalid = counters.as_ref().is_none_or(|counters| !is_valid(&slices, counters));
-        Generation { slices, counters: counters.unwrap_or_default(), is_invalid }
+        PoolGeneration { slices, counters: counters.unwrap_or_default(), is_invalid }
     }
 }
 
 /// What the partitions of a pool share; none when a set is there twice.
-fn counters(slices: &[Arc<Published>]) -> Option<Counters> {
+fn counters(slices: &[Arc<PublishedSlice>]) -> Option<Counters> {
     let mut sets = BTreeSet::new();
     let mut counters = Counters::new();
     for set in slices.iter().flat_map(|known| &known.slice.spec.shared_counters) {
@@ -234,7 +234,7 @@ fn counters(slices: &[Arc<Published>]) -> Option<Counters> {
 }
 
 /// Device names are unique, and devices consume counters that are there.
-fn is_valid(slices: &[Arc<Published>], counters: &Counters) -> bool {
+fn is_valid(slices: &[Arc<PublishedSlice>], counters: &Counters) -> bool {
     let mut names = BTreeSet::new();
     let mut devices = slices.iter().flat_map(|known| &known.slice.spec.devices);
     devices.all(|device| {
@@ -250,15 +250,15 @@ pub(crate) fn consumed(device: &Device) -> impl Iterator<Item = ((String, String
     })
 }
 
-impl Pool {
+impl DevicePool {
     /// A generation of the pool's slices.
-    pub(crate) fn generation(&self, number: i64) -> Option<&Generation> {
+    pub(crate) fn generation(&self, number: i64) -> Option<&PoolGeneration> {
         let generations = self.generations.get_or_init(|| {
-            let mut slices: BTreeMap<i64, Vec<Arc<Published>>> = BTreeMap::new();
+            let mut slices: BTreeMap<i64, Vec<Arc<PublishedSlice>>> = BTreeMap::new();
             for known in &self.slices {
                 slices.entry(known.slice.spec.pool.generation).or_default().push(known.clone());
             }
-            slices.into_iter().map(|(number, slices)| (number, Generation::new(slices))).collect()
+            slices.into_iter().map(|(number, slices)| (number, PoolGeneration::new(slices))).collect()
         });
         generations.get(&number)
     }
@@ -269,34 +269,34 @@ impl Pool {
     }
 
     /// What claims have of a device, if they have something.
-    pub(crate) fn held(&self, device: &str) -> Option<&Held> {
-        self.held.get(device)
+    pub(crate) fn in_use(&self, device: &str) -> Option<&DeviceUse> {
+        self.in_use.get(device)
     }
 
     fn is_empty(&self) -> bool {
-        self.slices.is_empty() && self.held.is_empty()
+        self.slices.is_empty() && self.in_use.is_empty()
     }
 }
 
 impl Devices {
     /// The slices a node may need: its own, then those that others may need too; each by name.
-    pub(crate) fn near(&self, node: &str) -> impl Iterator<Item = &Arc<Published>> {
+    pub(crate) fn slices_for(&self, node: &str) -> impl Iterator<Item = &Arc<PublishedSlice>> {
         self.by_node.get(node).into_iter().flatten().chain(&self.shared)
     }
 
     /// A pool by driver and name.
-    pub(crate) fn pool(&self, driver: &str, name: &str) -> Option<&Pool> {
+    pub(crate) fn pool(&self, driver: &str, name: &str) -> Option<&DevicePool> {
         self.pools.get(driver)?.get(name)
     }
 
     /// Changes a pool; one without anything is dropped.
-    fn change_pool(&mut self, driver: &str, name: &str, change: impl FnOnce(&mut Pool)) {
+    fn change_pool(&mut self, driver: &str, name: &str, change: impl FnOnce(&mut DevicePool)) {
         if !self.pools.contains_key(driver) {
             self.pools.insert(driver.to_owned(), FxHashMap::default());
         }
         let Some(of_driver) = self.pools.get_mut(driver) else { return };
         if !of_driver.contains_key(name) {
-            of_driver.insert(name.to_owned(), Pool::default());
+            of_driver.insert(name.to_owned(), DevicePool::default());
         }
         let Some(pool) = of_driver.get_mut(name) else { return };
         change(pool);
@@ -327,7 +327,7 @@ impl Devices {
             });
         }
         if let Some(new) = new {
-            let known = Arc::new(Published::new(new.clone()));
+            let known = Arc::new(PublishedSlice::new(new.clone()));
             match own_node(new) {
                 None => insert(&mut self.shared, &known),
                 Some(node) => insert(self.by_node.entry(node.to_owned()).or_default(), &known),
@@ -340,16 +340,16 @@ impl Devices {
     }
 
     /// Counts what a claim was given, or no longer has. Who only looks at devices does not take them.
-    pub(super) fn count(&mut self, results: &[DeviceResult], comes: bool) {
+    pub(super) fn count(&mut self, results: &[DeviceResult], added: bool) {
         for result in results.iter().filter(|result| result.admin_access != Some(true)) {
             self.change_pool(&result.driver, &result.pool, |pool| {
-                if !pool.held.contains_key(&result.device) {
-                    pool.held.insert(result.device.clone(), Held::default());
+                if !pool.in_use.contains_key(&result.device) {
+                    pool.in_use.insert(result.device.clone(), DeviceUse::default());
                 }
-                let Some(held) = pool.held.get_mut(&result.device) else { return };
-                held.change(result, comes);
-                if held.exclusive == 0 && held.shares == 0 {
-                    pool.held.remove(&result.device);
+                let Some(in_use) = pool.in_use.get_mut(&result.device) else { return };
+                in_use.change(result, added);
+                if in_use.exclusive == 0 && in_use.shares == 0 {
+                    pool.in_use.remove(&result.device);
                 }
             });
         }

@@ -2,18 +2,18 @@
 //!
 //! One thread owns it and changes it in place; cycles borrow it, so there is no snapshot.
 
-mod changes;
-mod claims;
+mod assumed_volumes;
+mod device_claims;
 pub(crate) mod devices;
+mod headroom;
+mod node_changes;
 mod node_info;
 mod node_tree;
 mod objects;
 mod pod_info;
-mod room;
-mod shape;
+mod pod_info_cache;
+mod signature;
 pub(crate) mod storage;
-mod templates;
-mod volumes;
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,18 +22,18 @@ use bayplan_model::meta::Map;
 use bayplan_model::node::Node;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub(crate) use changes::{Change, Changes, Log};
-pub use claims::{ClaimKey, DEVICE_CLASS_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION};
+pub use assumed_volumes::{AssumeError, AssumedVolumes};
+pub use device_claims::{ClaimKey, DEVICE_CLASS_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION};
+pub use headroom::{Headroom, ResourceHeadroom};
+pub(crate) use headroom::{balance_of_two, requested_fraction};
+pub(crate) use node_changes::{ChangeLog, NodeChange, NodeChanges};
 pub use node_info::{HostPorts, NodeId, NodeInfo};
 use node_tree::NodeTree;
 pub use objects::{Object, Objects, Table};
 pub use pod_info::{AffinityTerm, PodInfo};
-pub use room::{Room, Share};
-pub(crate) use room::{balance_of_two, used};
-pub(crate) use shape::Kinships;
-pub use shape::{KinId, ShapeHash};
-pub(crate) use templates::Templates;
-pub use volumes::{AssumeError, AssumedVolumes};
+pub(crate) use pod_info_cache::PodInfoCache;
+pub(crate) use signature::AffinityClasses;
+pub use signature::{AffinityClassId, SignatureHash};
 
 /// Why the cluster refuses a change.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -50,12 +50,12 @@ pub enum Error {
 
 /// What is known of a pod on a node.
 #[derive(Clone, Debug)]
-struct Placed {
+struct PlacedPod {
     info: Arc<PodInfo>,
     node: NodeId,
     /// Its place among the node's pods, of which there may be too many to search.
     at: u32,
-    kin: KinId,
+    affinity_class: AffinityClassId,
     assumed: bool,
 }
 
@@ -73,20 +73,20 @@ pub struct Image {
 pub struct Cluster {
     slots: Vec<Option<NodeInfo>>,
     /// By slot: apart from the nodes, so that looking at many of them waits for little memory.
-    rooms: Vec<Room>,
+    headrooms: Vec<Headroom>,
     free: Vec<NodeId>,
     by_name: FxHashMap<Arc<str>, NodeId>,
     tree: NodeTree,
     node_count: usize,
     /// Made from the tree when it is asked for after nodes came or went.
     order: OnceLock<Vec<NodeId>>,
-    kinships: Kinships,
+    affinity_classes: AffinityClasses,
     /// The nodes with pods that have affinity of any kind, and those with pods that have required anti-affinity.
     with_affinity: FxHashSet<NodeId>,
     with_required_anti_affinity: FxHashSet<NodeId>,
-    changes: Changes,
+    changes: NodeChanges,
     /// By UID.
-    placed: FxHashMap<String, Placed>,
+    placed: FxHashMap<String, PlacedPod>,
     images: FxHashMap<String, Image>,
     /// The objects plugins look up.
     pub objects: Objects,
@@ -104,7 +104,7 @@ impl Cluster {
 
     /// All nodes, zone by zone in turn.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeInfo> + Clone {
-        self.order().iter().map(|id| self.slot(*id))
+        self.order().iter().map(|id| self.node_in_slot(*id))
     }
 
     /// All nodes, in the order of [`Cluster::nodes`].
@@ -112,18 +112,18 @@ impl Cluster {
         self.order.get_or_init(|| self.tree.list())
     }
 
-    /// A node by its place, unless it is a ghost or the place is empty.
+    /// A node by its place, unless it is a placeholder or the place is empty.
     pub(crate) fn node_by_id(&self, id: NodeId) -> Option<&NodeInfo> {
-        self.slots.get(id.0 as usize)?.as_ref().filter(|node| !node.is_ghost())
+        self.slots.get(id.0 as usize)?.as_ref().filter(|node| !node.is_placeholder())
     }
 
     /// What is left of the node at a place; of no meaning when there is no node.
-    pub(crate) fn room(&self, id: NodeId) -> &Room {
-        &self.rooms[id.0 as usize]
+    pub(crate) fn headroom(&self, id: NodeId) -> &Headroom {
+        &self.headrooms[id.0 as usize]
     }
 
     /// One more than the highest place of any node.
-    pub(crate) fn places(&self) -> usize {
+    pub(crate) fn slot_count(&self) -> usize {
         self.slots.len()
     }
 
@@ -138,18 +138,18 @@ impl Cluster {
     }
 
     /// What happened to nodes and pods lately.
-    pub(crate) fn changes(&self) -> &Changes {
+    pub(crate) fn changes(&self) -> &NodeChanges {
         &self.changes
     }
 
-    /// Which kins of pods are where.
-    pub(crate) fn kinships(&self) -> &Kinships {
-        &self.kinships
+    /// Which affinity classes of pods are where.
+    pub(crate) fn affinity_classes(&self) -> &AffinityClasses {
+        &self.affinity_classes
     }
 
     /// The node at a place in the order of [`Cluster::nodes`].
     pub(crate) fn node_at(&self, index: usize) -> &NodeInfo {
-        self.slot(self.order()[index])
+        self.node_in_slot(self.order()[index])
     }
 
     /// How many nodes there are.
@@ -157,9 +157,9 @@ impl Cluster {
         self.node_count
     }
 
-    /// A node by name; ghosts are not found.
+    /// A node by name; placeholders are not found.
     pub fn node(&self, name: &str) -> Option<&NodeInfo> {
-        self.by_name.get(name).map(|id| self.slot(*id)).filter(|node| !node.is_ghost())
+        self.by_name.get(name).map(|id| self.node_in_slot(*id)).filter(|node| !node.is_placeholder())
     }
 
     /// Size and spread of an image.
@@ -192,19 +192,19 @@ impl Cluster {
         self.placed.values().filter(|pod| pod.assumed).count()
     }
 
-    /// A node by its place, which is that of a node or of a ghost.
-    pub(crate) fn slot(&self, id: NodeId) -> &NodeInfo {
+    /// A node by its place, which is that of a node or of a placeholder.
+    pub(crate) fn node_in_slot(&self, id: NodeId) -> &NodeInfo {
         self.slots[id.0 as usize].as_ref().expect("names, order and pods refer to occupied slots only")
     }
 
-    fn slot_mut(&mut self, id: NodeId) -> &mut NodeInfo {
+    fn node_in_slot_mut(&mut self, id: NodeId) -> &mut NodeInfo {
         self.slots[id.0 as usize].as_mut().expect("names, order and pods refer to occupied slots only")
     }
 
     /// Stores a node and returns its former version.
     pub fn set_node(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
-        let id = self.slot_named(&node.metadata.name);
-        let old = self.slot(id).node_object().cloned();
+        let id = self.claim_slot(&node.metadata.name);
+        let old = self.node_in_slot(id).node_object().cloned();
         self.count_images(old.as_deref(), Some(&node));
         let zone = node.zone_key();
         // Heartbeats are most of what is heard of nodes, and change nothing that anybody looks at.
@@ -213,11 +213,11 @@ impl Cluster {
             a.labels == b.labels && a.annotations == b.annotations && old.spec == node.spec && old.status == node.status
         });
         if unchanged {
-            self.slot_mut(id).replace_node(node);
+            self.node_in_slot_mut(id).replace_node(node);
             return old;
         }
-        self.slot_mut(id).set_node(Some(node));
-        self.note(Change::Node(id));
+        self.node_in_slot_mut(id).set_node(Some(node));
+        self.record_change(NodeChange::Object(id));
         match old.as_ref().map(|n| n.zone_key()) {
             None => {
                 self.tree.add(&zone, id);
@@ -234,39 +234,39 @@ impl Cluster {
         old
     }
 
-    /// Drops a node and returns its last version; its pods stay, on a ghost, until they are gone too.
+    /// Drops a node and returns its last version; its pods stay, on a placeholder, until they are gone too.
     pub fn remove_node(&mut self, name: &str) -> Option<Arc<Node>> {
         let id = *self.by_name.get(name)?;
-        let node = self.slot(id).node_object().cloned()?;
+        let node = self.node_in_slot(id).node_object().cloned()?;
         self.count_images(Some(&node), None);
-        self.slot_mut(id).set_node(None);
+        self.node_in_slot_mut(id).set_node(None);
         self.tree.remove(&node.zone_key(), id);
         self.node_count -= 1;
         self.order = OnceLock::new();
-        self.note(Change::Node(id));
-        self.release(id);
+        self.record_change(NodeChange::Object(id));
+        self.release_slot(id);
         Some(node)
     }
 
-    fn slot_named(&mut self, name: &str) -> NodeId {
+    fn claim_slot(&mut self, name: &str) -> NodeId {
         if let Some(id) = self.by_name.get(name) {
             return *id;
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            self.rooms.push(Room::default());
+            self.headrooms.push(Headroom::default());
             NodeId(u32::try_from(self.slots.len() - 1).expect("a cluster has fewer than 2^32 nodes"))
         });
         let name: Arc<str> = name.into();
-        self.slots[id.0 as usize] = Some(NodeInfo::ghost(id, name.clone()));
+        self.slots[id.0 as usize] = Some(NodeInfo::placeholder(id, name.clone()));
         self.by_name.insert(name, id);
         id
     }
 
-    /// Frees the slot of a ghost without pods.
-    fn release(&mut self, id: NodeId) {
-        let info = self.slot(id);
-        if info.is_ghost() && info.pods().is_empty() {
+    /// Frees the slot of a placeholder without pods.
+    fn release_slot(&mut self, id: NodeId) {
+        let info = self.node_in_slot(id);
+        if info.is_placeholder() && info.pods().is_empty() {
             let name = info.name.clone();
             self.by_name.remove(&name);
             self.slots[id.0 as usize] = None;
@@ -321,21 +321,21 @@ impl Cluster {
         if self.placed.contains_key(pod.uid()) {
             return Err(Error::AlreadyKnown { uid: pod.uid().to_owned(), key: pod.key() });
         }
-        let node = self.slot_named(node);
-        self.place(pod, node, true);
+        let node = self.claim_slot(node);
+        self.add_pod(pod, node, true);
         Ok(())
     }
 
     /// Takes an assumed pod off its node again; does nothing to others.
     pub fn forget(&mut self, uid: &str) {
         if self.is_assumed(uid) {
-            self.displace(uid);
+            self.remove_pod(uid);
         }
     }
 
     /// Stores a pod the API server knows to be on a node: confirms an assumed one, moves or updates a known one.
     pub fn set_pod(&mut self, pod: Arc<PodInfo>) {
-        let node = self.slot_named(&pod.spec.node_name);
+        let node = self.claim_slot(&pod.spec.node_name);
         if let Some(placed) = self.placed.get_mut(pod.uid())
             && placed.node == node
             && placed.info.same_on_node(&pod)
@@ -343,57 +343,53 @@ impl Cluster {
             placed.assumed = false;
             placed.info = pod.clone();
             let at = placed.at as usize;
-            self.slot_mut(node).replace_pod_at(at, pod);
+            self.node_in_slot_mut(node).replace_pod_at(at, pod);
             return;
         }
-        self.displace(pod.uid());
-        // The node may have been a ghost that the pod's former version kept.
-        let node = self.slot_named(&pod.spec.node_name);
-        self.place(pod, node, false);
+        self.remove_pod(pod.uid());
+        // The node may have been a placeholder that the pod's former version kept.
+        let node = self.claim_slot(&pod.spec.node_name);
+        self.add_pod(pod, node, false);
+    }
+
+    fn add_pod(&mut self, info: Arc<PodInfo>, node: NodeId, assumed: bool) {
+        let at = self.node_in_slot(node).pods().len() as u32;
+        self.node_in_slot_mut(node).add_pod(info.clone());
+        let affinity_class = self.affinity_classes.join(&info, node);
+        self.update_affinity_lists(&info, node);
+        self.record_change(NodeChange::Pod { node, affinity_class, by: 1 });
+        self.placed.insert(info.uid().to_owned(), PlacedPod { info, node, at, affinity_class, assumed });
     }
 
     /// Takes a pod off its node.
     pub fn remove_pod(&mut self, uid: &str) {
-        self.displace(uid);
-    }
-
-    fn place(&mut self, info: Arc<PodInfo>, node: NodeId, assumed: bool) {
-        let at = self.slot(node).pods().len() as u32;
-        self.slot_mut(node).add_pod(info.clone());
-        let kin = self.kinships.join(&info, node);
-        self.list_affinity(&info, node);
-        self.note(Change::Pod { node, kin, by: 1 });
-        self.placed.insert(info.uid().to_owned(), Placed { info, node, at, kin, assumed });
-    }
-
-    fn displace(&mut self, uid: &str) {
-        if let Some(Placed { info, node, at, kin, .. }) = self.placed.remove(uid) {
-            let moved = self.slot_mut(node).remove_pod_at(at as usize).cloned();
+        if let Some(PlacedPod { info, node, at, affinity_class, .. }) = self.placed.remove(uid) {
+            let moved = self.node_in_slot_mut(node).remove_pod_at(at as usize).cloned();
             if let Some(placed) = moved.and_then(|moved| self.placed.get_mut(moved.uid())) {
                 placed.at = at;
             }
-            self.kinships.leave(kin, node);
-            self.list_affinity(&info, node);
-            self.note(Change::Pod { node, kin, by: -1 });
-            self.release(node);
+            self.affinity_classes.leave(affinity_class, node);
+            self.update_affinity_lists(&info, node);
+            self.record_change(NodeChange::Pod { node, affinity_class, by: -1 });
+            self.release_slot(node);
         }
     }
 
     /// Lists a node, or not, after a pod came or went.
-    fn list_affinity(&mut self, pod: &PodInfo, id: NodeId) {
+    fn update_affinity_lists(&mut self, pod: &PodInfo, id: NodeId) {
         if !pod.has_affinity() {
             return;
         }
-        let node = self.slot(id);
+        let node = self.node_in_slot(id);
         let (affinity, required) = (node.pods_with_affinity > 0, node.pods_with_required_anti_affinity > 0);
         let list = |nodes: &mut FxHashSet<NodeId>, has: bool| if has { nodes.insert(id) } else { nodes.remove(&id) };
         list(&mut self.with_affinity, affinity);
         list(&mut self.with_required_anti_affinity, required);
     }
 
-    fn note(&mut self, change: Change) {
+    fn record_change(&mut self, change: NodeChange) {
         let node = change.node();
-        self.rooms[node.0 as usize] = Room::of(self.slot(node));
+        self.headrooms[node.0 as usize] = Headroom::of(self.node_in_slot(node));
         self.changes.push(change, self.slots.len());
     }
 }

@@ -14,7 +14,7 @@ use super::PodInfo;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
-/// A node and what is on it. Without a node object it is a ghost: pods are bound to a node nobody knows (yet).
+/// A node and what is on it. Without a node object it is a placeholder: pods are bound to a node nobody knows (yet).
 #[derive(Clone, Debug)]
 pub struct NodeInfo {
     /// The node's place.
@@ -45,7 +45,7 @@ static NO_NODE: std::sync::LazyLock<Node> = std::sync::LazyLock::new(Node::defau
 
 impl NodeInfo {
     /// A place without node or pods.
-    pub fn ghost(id: NodeId, name: Arc<str>) -> Self {
+    pub fn placeholder(id: NodeId, name: Arc<str>) -> Self {
         NodeInfo {
             id,
             name,
@@ -64,18 +64,18 @@ impl NodeInfo {
 
     /// A node outside any cluster, with no pods: what queueing hints try a pod on.
     pub fn of(node: Arc<Node>) -> Self {
-        let mut info = NodeInfo::ghost(NodeId(0), node.metadata.name.as_str().into());
+        let mut info = NodeInfo::placeholder(NodeId(0), node.metadata.name.as_str().into());
         info.set_node(Some(node));
         info
     }
 
-    /// The node object; cycles never see a ghost, for which this is an empty node.
+    /// The node object; cycles never see a placeholder, for which this is an empty node.
     pub fn node(&self) -> &Node {
         self.node.as_deref().unwrap_or(&NO_NODE)
     }
 
     /// True when there is no node object.
-    pub fn is_ghost(&self) -> bool {
+    pub fn is_placeholder(&self) -> bool {
         self.node.is_none()
     }
 
@@ -134,16 +134,16 @@ impl NodeInfo {
         self.pods[at] = pod;
     }
 
-    fn account(&mut self, pod: &PodInfo, comes: bool) {
-        let count = |n: &mut u32| *n = if comes { *n + 1 } else { n.saturating_sub(1) };
+    fn account(&mut self, pod: &PodInfo, added: bool) {
+        let count = |n: &mut u32| *n = if added { *n + 1 } else { n.saturating_sub(1) };
         if pod.has_affinity() {
             count(&mut self.pods_with_affinity);
         }
         if !pod.required_anti_affinity.is_empty() {
             count(&mut self.pods_with_required_anti_affinity);
         }
-        let sign = if comes { 1 } else { -1 };
-        if comes {
+        let sign = if added { 1 } else { -1 };
+        if added {
             self.requested.add(&pod.usage.requested)
         } else {
             self.requested.sub(&pod.usage.requested)
@@ -153,7 +153,7 @@ impl NodeInfo {
         for volume in &pod.spec.volumes {
             let Some(claim) = &volume.persistent_volume_claim else { continue };
             let key = format!("{}/{}", pod.metadata.namespace, claim.claim_name);
-            if comes {
+            if added {
                 *self.claims.entry(key).or_default() += 1;
             } else if let Some(users) = self.claims.get_mut(&key) {
                 *users -= 1;

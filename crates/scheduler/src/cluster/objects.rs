@@ -13,10 +13,10 @@ use bayplan_model::storage::{
 use bayplan_model::workload::{Controller, Namespace, PodDisruptionBudget, ReplicationController, Service};
 use rustc_hash::FxHashMap;
 
-use super::claims::Claims;
+use super::assumed_volumes::AssumedVolumes;
+use super::device_claims::DeviceClaims;
 use super::devices::Devices;
 use super::storage::Storage;
-use super::volumes::AssumedVolumes;
 use crate::framework::EventResource;
 
 /// Objects of one kind by namespace and name: hashed, because they are looked up far more often than listed.
@@ -135,7 +135,7 @@ macro_rules! objects {
             $($(#[$meta])* pub $table: Table<$type>,)*
             /// What is derived from slices and claims.
             pub(crate) devices: Devices,
-            pub(super) claims: Claims,
+            pub(super) claims: DeviceClaims,
             /// What is derived from volumes, attachments and capacity.
             pub(crate) storage: Storage,
             pub(super) assumed_volumes: AssumedVolumes,
@@ -149,7 +149,7 @@ macro_rules! objects {
                     Object::Node(_) => return None,
                     $(Object::$variant(o) => self.$table.insert(&o.metadata, o.clone()).map(Object::$variant),)*
                 };
-                self.derive(old.as_ref(), Some(object));
+                self.update_indexes(old.as_ref(), Some(object));
                 old
             }
 
@@ -160,7 +160,7 @@ macro_rules! objects {
                     Object::Node(_) => return None,
                     $(Object::$variant(o) => self.$table.remove(&o.metadata).map(Object::$variant),)*
                 };
-                self.derive(old.as_ref(), None);
+                self.update_indexes(old.as_ref(), None);
                 old
             }
         }
@@ -215,7 +215,7 @@ macro_rules! sides {
 
 impl Objects {
     /// Brings what is derived from objects up to date after a change.
-    fn derive(&mut self, old: Option<&Object>, new: Option<&Object>) {
+    fn update_indexes(&mut self, old: Option<&Object>, new: Option<&Object>) {
         match new.or(old) {
             Some(Object::ResourceSlice(_)) => {
                 let (old, new) = sides!(ResourceSlice, old, new);
@@ -223,9 +223,9 @@ impl Objects {
             }
             Some(Object::ResourceClaim(_)) => {
                 let (old, new) = sides!(ResourceClaim, old, new);
-                for (claim, comes) in [(&old, false), (&new, true)] {
+                for (claim, added) in [(&old, false), (&new, true)] {
                     let allocation = claim.as_ref().and_then(|claim| claim.status.allocation.as_ref());
-                    self.devices.count(allocation.map_or(&[][..], |given| &given.devices.results), comes);
+                    self.devices.count(allocation.map_or(&[][..], |given| &given.devices.results), added);
                 }
                 for ended in self.claims.claim_changed(old.as_deref(), new.as_ref()) {
                     self.devices.count(&ended.devices.results, false);
@@ -235,7 +235,7 @@ impl Objects {
                 let (old, new) = sides!(DeviceClass, old, new);
                 self.claims.class_changed(old.as_deref(), new.as_ref());
             }
-            Some(Object::PersistentVolume(volume)) => self.see_volume(&volume.metadata.name),
+            Some(Object::PersistentVolume(volume)) => self.index_volume(&volume.metadata.name),
             Some(Object::VolumeAttachment(_)) => {
                 let (old, new) = sides!(VolumeAttachment, old, new);
                 self.storage.attachment_changed(old.as_deref(), new.as_ref());
@@ -248,10 +248,10 @@ impl Objects {
         }
     }
 
-    /// Takes over a volume as it is now: as promised, as long as that holds.
-    pub(super) fn see_volume(&mut self, name: &str) {
+    /// Takes over a volume as it is now: as assumed, as long as that holds.
+    pub(super) fn index_volume(&mut self, name: &str) {
         let stored = self.persistent_volumes.get("", name);
-        let seen = stored.map(|stored| self.assumed_volumes.as_promised(stored));
+        let seen = stored.map(|stored| self.assumed_volumes.as_assumed(stored));
         self.storage.volume_changed(name, seen);
     }
 }

@@ -27,10 +27,10 @@ pub struct PodInfo {
     pub preferred_anti_affinity: Arc<[(i32, AffinityTerm)]>,
     /// What is wrong with the affinity terms; terms with an error are left out.
     pub affinity_errors: Arc<[String]>,
-    /// Finds pods of the same shape; see [`PodInfo::same_shape`].
-    pub shape_hash: super::ShapeHash,
-    /// Finds pods of the same kin.
-    pub(super) kin_hash: u64,
+    /// Finds pods of the same signature; see [`PodInfo::same_signature`].
+    pub signature_hash: super::SignatureHash,
+    /// Finds pods of the same affinity class.
+    pub(super) affinity_hash: u64,
 }
 
 impl Deref for PodInfo {
@@ -54,17 +54,17 @@ impl PodInfo {
             preferred_affinity: preferred(&pod, attract, "preferredAffinityTerms", &mut errors).into(),
             preferred_anti_affinity: preferred(&pod, repel, "preferredAntiAffinityTerms", &mut errors).into(),
             affinity_errors: errors.into(),
-            shape_hash: super::ShapeHash::of(&pod),
-            kin_hash: super::shape::kin_hash(&pod),
+            signature_hash: super::SignatureHash::of(&pod),
+            affinity_hash: super::signature::affinity_hash(&pod),
             pod,
         }
     }
 
-    /// The same for a pod of the same template as `known`, whose results it shares; none for another pod.
-    pub fn like(pod: Arc<Pod>, known: &PodInfo) -> Option<Self> {
-        super::shape::same_but_for_the_node(&pod, &known.pod).then(|| {
-            let shape_hash = super::ShapeHash::of(&pod);
-            PodInfo { pod, shape_hash, ..known.clone() }
+    /// The same for a pod of the same template as `cached`, whose results it shares; none for another pod.
+    pub fn like(pod: Arc<Pod>, cached: &PodInfo) -> Option<Self> {
+        super::signature::same_except_node(&pod, &cached.pod).then(|| {
+            let signature_hash = super::SignatureHash::of(&pod);
+            PodInfo { pod, signature_hash, ..cached.clone() }
         })
     }
 

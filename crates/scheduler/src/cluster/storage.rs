@@ -17,42 +17,42 @@ const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 /// Volumes, attachments and capacity.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Storage {
-    /// By name, as promised if they are.
-    volumes: FxHashMap<String, Arc<KnownVolume>>,
+    /// By name, as assumed if they are.
+    volumes: FxHashMap<String, Arc<IndexedVolume>>,
     /// Volumes that are kept for nobody, by class.
-    free: FxHashMap<String, FreeVolumes>,
+    available: FxHashMap<String, AvailableVolumes>,
     /// Names of volumes that are kept for a claim, by the claim's namespace and name.
-    kept: FxHashMap<String, FxHashMap<String, BTreeSet<String>>>,
+    reserved: FxHashMap<String, FxHashMap<String, BTreeSet<String>>>,
     /// By node, then by name.
     attachments: FxHashMap<String, BTreeMap<String, Arc<VolumeAttachment>>>,
     /// By class, then by namespace and name.
-    capacities: FxHashMap<String, BTreeMap<(String, String), KnownCapacity>>,
+    capacities: FxHashMap<String, BTreeMap<(String, String), IndexedCapacity>>,
 }
 
 /// A volume with what is computed from it once.
 #[derive(Debug)]
-pub(crate) struct KnownVolume {
+pub(crate) struct IndexedVolume {
     pub(crate) volume: Arc<PersistentVolume>,
     pub(crate) capacity: i64,
     /// Where it can be reached; anywhere when absent.
     affinity: Option<NodeMatcher>,
     /// A label and the one value of it that all nodes have which can reach it.
-    pin: Option<(String, String)>,
+    required_label: Option<(String, String)>,
 }
 
 /// Volumes of a class, smallest first, then by name.
-type Ordered = BTreeMap<(i64, String), Arc<KnownVolume>>;
+type VolumesBySize = BTreeMap<(i64, String), Arc<IndexedVolume>>;
 
 #[derive(Clone, Debug, Default)]
-struct FreeVolumes {
+struct AvailableVolumes {
     /// By the label and the value they are pinned to.
-    pinned: BTreeMap<String, FxHashMap<String, Ordered>>,
-    others: Ordered,
+    by_label: BTreeMap<String, FxHashMap<String, VolumesBySize>>,
+    others: VolumesBySize,
 }
 
 /// Free capacity with what is computed from it once.
 #[derive(Clone, Debug)]
-struct KnownCapacity {
+struct IndexedCapacity {
     largest: Option<i64>,
     /// None when no node can be told to reach it.
     nodes: Option<Selector>,
@@ -64,22 +64,22 @@ pub(crate) fn largest_volume(capacity: &CsiStorageCapacity) -> Option<i64> {
 }
 
 /// What every node has in common that matches a selector, as far as it is one value of one label.
-fn pin(selector: &NodeSelector) -> Option<(String, String)> {
+fn required_label(selector: &NodeSelector) -> Option<(String, String)> {
     let mut terms = selector.node_selector_terms.iter().filter(|term| !term.is_empty());
     let (Some(term), None) = (terms.next(), terms.next()) else { return None };
     let one_value = |r: &&NodeSelectorRequirement| r.operator == "In" && r.values.len() == 1;
-    let mut pins = term.match_expressions.iter().filter(one_value);
-    let hostname = pins.clone().find(|r| r.key == LABEL_HOSTNAME);
-    hostname.or_else(|| pins.next()).map(|r| (r.key.clone(), r.values[0].clone()))
+    let mut single_valued = term.match_expressions.iter().filter(one_value);
+    let hostname = single_valued.clone().find(|r| r.key == LABEL_HOSTNAME);
+    hostname.or_else(|| single_valued.next()).map(|r| (r.key.clone(), r.values[0].clone()))
 }
 
-impl KnownVolume {
+impl IndexedVolume {
     fn new(volume: Arc<PersistentVolume>) -> Self {
         let selector = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-        KnownVolume {
+        IndexedVolume {
             capacity: volume.capacity(),
             affinity: selector.map(NodeMatcher::new),
-            pin: selector.and_then(pin),
+            required_label: selector.and_then(required_label),
             volume,
         }
     }
@@ -94,25 +94,25 @@ impl KnownVolume {
     }
 }
 
-impl FreeVolumes {
+impl AvailableVolumes {
     fn is_empty(&self) -> bool {
-        self.pinned.is_empty() && self.others.is_empty()
+        self.by_label.is_empty() && self.others.is_empty()
     }
 
-    fn insert(&mut self, known: &Arc<KnownVolume>) {
-        let ordered = match &known.pin {
+    fn insert(&mut self, known: &Arc<IndexedVolume>) {
+        let ordered = match &known.required_label {
             None => &mut self.others,
-            Some((label, value)) => self.pinned.entry(label.clone()).or_default().entry(value.clone()).or_default(),
+            Some((label, value)) => self.by_label.entry(label.clone()).or_default().entry(value.clone()).or_default(),
         };
         ordered.insert(known.order(), known.clone());
     }
 
-    fn remove(&mut self, known: &KnownVolume) {
-        let Some((label, value)) = &known.pin else {
+    fn remove(&mut self, known: &IndexedVolume) {
+        let Some((label, value)) = &known.required_label else {
             self.others.remove(&known.order());
             return;
         };
-        let Some(values) = self.pinned.get_mut(label) else { return };
+        let Some(values) = self.by_label.get_mut(label) else { return };
         if let Some(ordered) = values.get_mut(value) {
             ordered.remove(&known.order());
             if ordered.is_empty() {
@@ -120,36 +120,36 @@ impl FreeVolumes {
             }
         }
         if values.is_empty() {
-            self.pinned.remove(label);
+            self.by_label.remove(label);
         }
     }
 }
 
 impl Storage {
-    /// A volume by name, as promised if it is.
-    pub(crate) fn volume(&self, name: &str) -> Option<&Arc<KnownVolume>> {
+    /// A volume by name, as assumed if it is.
+    pub(crate) fn volume(&self, name: &str) -> Option<&Arc<IndexedVolume>> {
         self.volumes.get(name)
     }
 
     /// The volumes that are kept for a claim, by name.
-    pub(crate) fn kept_for(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Arc<KnownVolume>> {
-        let names = self.kept.get(namespace).and_then(|claims| claims.get(name));
+    pub(crate) fn reserved_for(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Arc<IndexedVolume>> {
+        let names = self.reserved.get(namespace).and_then(|claims| claims.get(name));
         names.into_iter().flatten().filter_map(|name| self.volumes.get(name))
     }
 
     /// The smallest free volume of a class that has at least this many bytes, is not pinned elsewhere than to a node
     /// with these labels, and suits; of equally small ones the first by name.
-    pub(crate) fn smallest_free(
+    pub(crate) fn smallest_available(
         &self,
         class: &str,
         bytes: i64,
         labels: &Map,
-        suits: impl Fn(&KnownVolume) -> bool,
-    ) -> Option<&Arc<KnownVolume>> {
-        let free = self.free.get(class)?;
-        let here = free.pinned.iter().filter_map(|(label, values)| values.get(labels.get(label)?));
-        let lists = here.chain([&free.others]);
-        let first = |list: &'_ Ordered| {
+        suits: impl Fn(&IndexedVolume) -> bool,
+    ) -> Option<&Arc<IndexedVolume>> {
+        let available = self.available.get(class)?;
+        let here = available.by_label.iter().filter_map(|(label, values)| values.get(labels.get(label)?));
+        let lists = here.chain([&available.others]);
+        let first = |list: &'_ VolumesBySize| {
             list.range((bytes, String::new())..).find(|(_, known)| suits(known)).map(|(order, _)| order.clone())
         };
         let best = lists.filter_map(first).min()?;
@@ -176,29 +176,29 @@ impl Storage {
             self.forget(&known);
         }
         let Some(volume) = seen else { return };
-        let known = Arc::new(KnownVolume::new(volume.clone()));
+        let known = Arc::new(IndexedVolume::new(volume.clone()));
         match &volume.spec.claim_ref {
-            None => self.free.entry(volume.class().to_owned()).or_default().insert(&known),
+            None => self.available.entry(volume.class().to_owned()).or_default().insert(&known),
             Some(to) => {
-                let claims = self.kept.entry(to.namespace.clone()).or_default();
+                let claims = self.reserved.entry(to.namespace.clone()).or_default();
                 claims.entry(to.name.clone()).or_default().insert(name.to_owned());
             }
         }
         self.volumes.insert(name.to_owned(), known);
     }
 
-    fn forget(&mut self, known: &KnownVolume) {
+    fn forget(&mut self, known: &IndexedVolume) {
         let volume = &known.volume;
         let Some(to) = &volume.spec.claim_ref else {
-            if let Some(free) = self.free.get_mut(volume.class()) {
-                free.remove(known);
-                if free.is_empty() {
-                    self.free.remove(volume.class());
+            if let Some(available) = self.available.get_mut(volume.class()) {
+                available.remove(known);
+                if available.is_empty() {
+                    self.available.remove(volume.class());
                 }
             }
             return;
         };
-        let Some(claims) = self.kept.get_mut(&to.namespace) else { return };
+        let Some(claims) = self.reserved.get_mut(&to.namespace) else { return };
         if let Some(names) = claims.get_mut(&to.name) {
             names.remove(&volume.metadata.name);
             if names.is_empty() {
@@ -206,7 +206,7 @@ impl Storage {
             }
         }
         if claims.is_empty() {
-            self.kept.remove(&to.namespace);
+            self.reserved.remove(&to.namespace);
         }
     }
 
@@ -237,7 +237,7 @@ impl Storage {
         }
         if let Some(new) = new {
             let nodes = new.node_topology.as_ref().and_then(|topology| Selector::of(Some(topology)).ok());
-            let known = KnownCapacity { largest: largest_volume(new), nodes };
+            let known = IndexedCapacity { largest: largest_volume(new), nodes };
             self.capacities.entry(new.storage_class_name.clone()).or_default().insert(key(new), known);
         }
     }

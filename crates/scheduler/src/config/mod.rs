@@ -18,7 +18,7 @@ pub use load::{chooses_budget, load};
 pub(crate) use validation::validate_args;
 pub use validation::{aggregate, validate};
 
-use crate::framework::Points;
+use crate::framework::ExtensionPoints;
 
 /// Group and version of the configuration.
 pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
@@ -208,22 +208,22 @@ pub struct PluginRef {
 
 impl Plugins {
     /// The set of one extension point.
-    pub fn set(&self, point: Points) -> &PluginSet {
+    pub fn set(&self, point: ExtensionPoints) -> &PluginSet {
         match point {
-            Points::PRE_ENQUEUE => &self.pre_enqueue,
-            Points::QUEUE_SORT => &self.queue_sort,
-            Points::PRE_FILTER => &self.pre_filter,
-            Points::FILTER => &self.filter,
-            Points::POST_FILTER => &self.post_filter,
-            Points::PRE_SCORE => &self.pre_score,
-            Points::SCORE => &self.score,
-            Points::RESERVE => &self.reserve,
-            Points::PERMIT => &self.permit,
-            Points::PRE_BIND => &self.pre_bind,
-            Points::BIND => &self.bind,
-            Points::POST_BIND => &self.post_bind,
-            Points::PLACEMENT_GENERATE => &self.placement_generate,
-            Points::PLACEMENT_SCORE => &self.placement_score,
+            ExtensionPoints::PRE_ENQUEUE => &self.pre_enqueue,
+            ExtensionPoints::QUEUE_SORT => &self.queue_sort,
+            ExtensionPoints::PRE_FILTER => &self.pre_filter,
+            ExtensionPoints::FILTER => &self.filter,
+            ExtensionPoints::POST_FILTER => &self.post_filter,
+            ExtensionPoints::PRE_SCORE => &self.pre_score,
+            ExtensionPoints::SCORE => &self.score,
+            ExtensionPoints::RESERVE => &self.reserve,
+            ExtensionPoints::PERMIT => &self.permit,
+            ExtensionPoints::PRE_BIND => &self.pre_bind,
+            ExtensionPoints::BIND => &self.bind,
+            ExtensionPoints::POST_BIND => &self.post_bind,
+            ExtensionPoints::PLACEMENT_GENERATE => &self.placement_generate,
+            ExtensionPoints::PLACEMENT_SCORE => &self.placement_score,
             _ => &self.multi_point,
         }
     }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::cluster::{NodeInfo, PodInfo};
-use crate::extender::{Error, Extender, Extenders, Filtered, HostPriority, MAX_EXTENDER_PRIORITY, MetaVictims, Passed};
+use crate::extender::{
+    Error, Extender, ExtenderFilterResult, Extenders, HostPriority, MAX_EXTENDER_PRIORITY, MetaVictims, PassedNodes,
+};
 use crate::framework::{Cycle, MAX_NODE_SCORE, NodeStatuses, Status};
 
 use super::preempt::Candidate;
@@ -38,10 +40,10 @@ pub(super) fn filter<'a>(
     Ok(nodes)
 }
 
-fn pass<'a>(extender: &dyn Extender, asked: &Nodes<'a>, answer: &Filtered) -> Result<Nodes<'a>, Error> {
+fn pass<'a>(extender: &dyn Extender, asked: &Nodes<'a>, answer: &ExtenderFilterResult) -> Result<Nodes<'a>, Error> {
     match &answer.passed {
-        Passed::Nodes(nodes) => Ok(nodes.iter().map(|node| Cow::Owned(NodeInfo::of(node.clone()))).collect()),
-        Passed::Names(names) => {
+        PassedNodes::Nodes(nodes) => Ok(nodes.iter().map(|node| Cow::Owned(NodeInfo::of(node.clone()))).collect()),
+        PassedNodes::Names(names) => {
             let by_name: rustc_hash::FxHashMap<&str, &Cow<'a, NodeInfo>> =
                 asked.iter().map(|node| (&*node.name, node)).collect();
             let known = |name: &String| {
@@ -56,7 +58,7 @@ fn pass<'a>(extender: &dyn Extender, asked: &Nodes<'a>, answer: &Filtered) -> Re
 }
 
 /// Notes why nodes do not pass; the harder verdict counts for a node that is in both lists.
-fn note(statuses: &mut NodeStatuses, answer: Filtered) {
+fn note(statuses: &mut NodeStatuses, answer: ExtenderFilterResult) {
     for (node, message) in answer.failed {
         statuses.nodes.insert(node.into(), Status::unschedulable(message));
     }
@@ -81,12 +83,12 @@ pub(super) fn prioritize(extenders: &Extenders, pod: &PodInfo, nodes: &[&NodeInf
             calls.into_iter().map(|call| call.join().ok().flatten()).collect()
         }),
     };
-    let places: rustc_hash::FxHashMap<&str, usize> = nodes.iter().enumerate().map(|(i, n)| (&*n.name, i)).collect();
+    let indexes: rustc_hash::FxHashMap<&str, usize> = nodes.iter().enumerate().map(|(i, n)| (&*n.name, i)).collect();
     for (extender, answer) in asked.into_iter().zip(answers) {
         // Upstream's arithmetic wraps, and extenders may answer with any number.
         let factor = extender.config().weight.wrapping_mul(MAX_NODE_SCORE / MAX_EXTENDER_PRIORITY);
         for priority in answer.into_iter().flatten() {
-            if let Some(&at) = places.get(priority.host.as_str()) {
+            if let Some(&at) = indexes.get(priority.host.as_str()) {
                 totals[at] = totals[at].wrapping_add(priority.score.wrapping_mul(factor));
             }
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::cluster::{NodeInfo, PodInfo};
 use crate::extender::EXTENDER;
-use crate::framework::{Code, Cycle, CycleStates, PluginName, Points, Status};
-use crate::measure::{Evaluated, FILTER_SAMPLE_EVERY, Point};
+use crate::framework::{Code, Cycle, CycleStates, ExtensionPoints, PluginName, Status};
+use crate::metrics::{Evaluated, FILTER_SAMPLE_EVERY, TimedPoint};
 use crate::profile::Profile;
 use crate::queue::Nominator;
 
@@ -21,11 +21,11 @@ pub struct Filters<'a> {
     pub(crate) cycle: Cycle<'a>,
     pub(crate) nominator: &'a Nominator,
     /// Kept when somebody asks.
-    counts: Option<Counts>,
+    counts: Option<FilterRunCounts>,
 }
 
 /// How far the filters got on the nodes of one cycle.
-struct Counts {
+struct FilterRunCounts {
     /// By the place of the last filter that was run.
     last: Box<[Cell<u32>]>,
     nodes: Cell<usize>,
@@ -33,7 +33,7 @@ struct Counts {
 
 /// Which nodes a pod may go to.
 #[derive(Debug, Default)]
-pub struct Found<'a> {
+pub struct FilterResult<'a> {
     /// The nodes, in search order.
     pub feasible: Vec<&'a NodeInfo>,
     /// Why the others are not among them.
@@ -46,7 +46,7 @@ pub struct Found<'a> {
     pub replaced: Option<Vec<NodeInfo>>,
 }
 
-impl Found<'_> {
+impl FilterResult<'_> {
     /// The nodes the pod may go to, as Score sees them.
     pub fn nodes(&self) -> Cow<'_, [&NodeInfo]> {
         match &self.replaced {
@@ -89,31 +89,31 @@ impl Search {
 
 impl<'a> Filters<'a> {
     pub(crate) fn new(profile: &'a Profile, cycle: Cycle<'a>, nominator: &'a Nominator) -> Self {
-        let counts = profile
-            .measures
-            .as_ref()
-            .map(|_| Counts { last: vec![Cell::new(0); profile.at(Points::FILTER).len()].into(), nodes: Cell::new(0) });
+        let counts = profile.metrics.as_ref().map(|_| FilterRunCounts {
+            last: vec![Cell::new(0); profile.at(ExtensionPoints::FILTER).len()].into(),
+            nodes: Cell::new(0),
+        });
         Filters { profile, cycle, nominator, counts }
     }
 
     /// Tells how often each filter was run.
-    pub(crate) fn tell(&self, states: &CycleStates) {
-        let (Some(counts), Some(measures)) = (&self.counts, &self.profile.measures) else { return };
+    pub(crate) fn report_metrics(&self, states: &CycleStates) {
+        let (Some(counts), Some(metrics)) = (&self.counts, &self.profile.metrics) else { return };
         let mut reached = 0;
-        for (&plugin, last) in self.profile.at(Points::FILTER).iter().zip(&counts.last).rev() {
+        for (&plugin, last) in self.profile.at(ExtensionPoints::FILTER).iter().zip(&counts.last).rev() {
             reached += u64::from(last.take());
             if !states.skip_filter[plugin] {
-                measures.evaluated(plugin, Evaluated::Filter, reached);
+                metrics.evaluated(plugin, Evaluated::Filter, reached);
             }
         }
     }
 
     /// Finds the nodes a pod may go to. An error ends the cycle.
-    pub(crate) fn find(&self, states: &mut CycleStates, search: Search) -> Result<Found<'a>, Status> {
+    pub(crate) fn find(&self, states: &mut CycleStates, search: Search) -> Result<FilterResult<'a>, Status> {
         let cluster = self.cycle.cluster;
-        let mut found = Found {
+        let mut found = FilterResult {
             diagnosis: Diagnosis { node_count: cluster.node_count(), ..Diagnosis::default() },
-            ..Found::default()
+            ..FilterResult::default()
         };
         let mut narrowed_by = BTreeSet::new();
         let watch = self.profile.stopwatch();
@@ -122,9 +122,9 @@ impl<'a> Filters<'a> {
             Ok(Some(status)) | Err(status) => status.code,
             Ok(None) => Code::Success,
         };
-        watch.point(Point::PreFilter, code(&answer));
+        watch.point(TimedPoint::PreFilter, code(&answer));
         if let Some(status) = answer? {
-            found.diagnosis.blame(&status);
+            found.diagnosis.add_plugin_status(&status);
             if status.plugin.is_empty() {
                 found.diagnosis.unschedulable_plugins = narrowed_by;
             }
@@ -133,11 +133,11 @@ impl<'a> Filters<'a> {
             return Ok(found);
         }
         match self.nominated_node(states) {
-            Some(Ok(nominated)) => return Ok(Found { diagnosis: found.diagnosis, ..nominated }),
+            Some(Ok(nominated)) => return Ok(FilterResult { diagnosis: found.diagnosis, ..nominated }),
             // Why it does not do is remembered, also when PreFilter leaves the node out of the search.
             Some(Err((node, status))) if status.is_rejected() => {
                 if !narrowed_by.is_empty() {
-                    found.diagnosis.blame(&status);
+                    found.diagnosis.add_plugin_status(&status);
                 }
                 found.diagnosis.statuses.nodes.insert(node.name.clone(), status);
             }
@@ -157,7 +157,7 @@ impl<'a> Filters<'a> {
         let enough = if self.profile.needs_choice() { search.enough(candidates.len()) } else { 1 };
         let watch = self.profile.stopwatch();
         let searched = self.search(states, &candidates, enough, &mut found);
-        watch.point(Point::Filter, searched.as_ref().err().map_or(Code::Success, |status| status.code));
+        watch.point(TimedPoint::Filter, searched.as_ref().err().map_or(Code::Success, |status| status.code));
         searched?;
         self.ask_extenders(&mut found)?;
         if found.nodes().is_empty() {
@@ -172,7 +172,7 @@ impl<'a> Filters<'a> {
         states: &CycleStates,
         candidates: &[&'a NodeInfo],
         enough: usize,
-        found: &mut Found<'a>,
+        found: &mut FilterResult<'a>,
     ) -> Result<(), Status> {
         for &node in candidates {
             let status = self.run_with_nominated(states, node);
@@ -181,7 +181,7 @@ impl<'a> Filters<'a> {
                 Code::Success if found.feasible.len() >= enough => break,
                 Code::Success => found.feasible.push(node),
                 _ if status.is_rejected() => {
-                    found.diagnosis.blame(&status);
+                    found.diagnosis.add_plugin_status(&status);
                     found.diagnosis.statuses.nodes.insert(node.name.clone(), status);
                 }
                 _ => return Err(status),
@@ -192,7 +192,7 @@ impl<'a> Filters<'a> {
     }
 
     /// Lets extenders take nodes away.
-    fn ask_extenders(&self, found: &mut Found<'a>) -> Result<(), Status> {
+    fn ask_extenders(&self, found: &mut FilterResult<'a>) -> Result<(), Status> {
         let extenders = self.profile.extenders();
         if extenders.is_empty() || found.feasible.is_empty() {
             return Ok(());
@@ -220,12 +220,12 @@ impl<'a> Filters<'a> {
         narrowed_by: &mut BTreeSet<PluginName>,
     ) -> Result<Option<Status>, Status> {
         let mut rejection = None;
-        for &plugin in self.profile.at(Points::PRE_FILTER) {
+        for &plugin in self.profile.at(ExtensionPoints::PRE_FILTER) {
             let watch = self.profile.stopwatch_if(states.sampled);
             let answer = states.get_mut(plugin).pre_filter(&self.cycle);
-            watch.plugin(plugin, Point::PreFilter, answer.status.code);
-            if let Some(measures) = self.profile.measures.as_ref().filter(|_| !answer.status.is_skip()) {
-                measures.evaluated(plugin, Evaluated::PreFilter, 1);
+            watch.plugin(plugin, TimedPoint::PreFilter, answer.status.code);
+            if let Some(metrics) = self.profile.metrics.as_ref().filter(|_| !answer.status.is_skip()) {
+                metrics.evaluated(plugin, Evaluated::PreFilter, 1);
             }
             match answer.status.code {
                 Code::Success => {}
@@ -260,14 +260,14 @@ impl<'a> Filters<'a> {
     }
 
     /// The pod's own nominated node if it still fits, or why it does not.
-    fn nominated_node(&self, states: &CycleStates) -> Option<Result<Found<'a>, (&'a NodeInfo, Status)>> {
+    fn nominated_node(&self, states: &CycleStates) -> Option<Result<FilterResult<'a>, (&'a NodeInfo, Status)>> {
         let name = &self.cycle.pod.status.nominated_node_name;
         let node = self.cycle.cluster.node(name)?;
         let status = self.run_with_nominated(states, node);
         if !status.is_success() {
             return Some(Err((node, status)));
         }
-        let mut found = Found { feasible: vec![node], nominated_node_used: true, ..Found::default() };
+        let mut found = FilterResult { feasible: vec![node], nominated_node_used: true, ..FilterResult::default() };
         // An extender that fails here is asked again about all nodes.
         self.ask_extenders(&mut found).ok()?;
         (!found.nodes().is_empty()).then_some(Ok(found))
@@ -297,7 +297,7 @@ impl<'a> Filters<'a> {
 
     /// Judges a node as it is.
     pub(crate) fn run(&self, states: &CycleStates, node: &NodeInfo) -> Status {
-        let order = self.profile.at(Points::FILTER);
+        let order = self.profile.at(ExtensionPoints::FILTER);
         let timed = states.sampled && self.is_timed();
         for (at, &plugin) in order.iter().enumerate() {
             if states.skip_filter[plugin] {
@@ -305,7 +305,7 @@ impl<'a> Filters<'a> {
             }
             let watch = self.profile.stopwatch_if(timed);
             let status = states.get(plugin).filter(&self.cycle, node);
-            watch.plugin(plugin, Point::Filter, status.code);
+            watch.plugin(plugin, TimedPoint::Filter, status.code);
             if status.is_success() {
                 continue;
             }
@@ -347,9 +347,9 @@ impl<'a> Filters<'a> {
         &self,
         states: &mut CycleStates,
         what: &str,
-        tell: impl Fn(&mut dyn crate::framework::InCycle, &Cycle<'_>) -> Status,
+        tell: impl Fn(&mut dyn crate::framework::PluginWithState, &Cycle<'_>) -> Status,
     ) -> Status {
-        for &plugin in self.profile.at(Points::PRE_FILTER) {
+        for &plugin in self.profile.at(ExtensionPoints::PRE_FILTER) {
             if states.skip_filter[plugin] {
                 continue;
             }

@@ -28,7 +28,7 @@ pub struct Diagnosis {
 
 impl Diagnosis {
     /// Notes who is to blame for a rejection.
-    pub(crate) fn blame(&mut self, status: &Status) {
+    pub(crate) fn add_plugin_status(&mut self, status: &Status) {
         if status.plugin.is_empty() {
             return;
         }
@@ -40,9 +40,9 @@ impl Diagnosis {
     }
 
     /// The rejection of one node by Reserve or Permit.
-    pub(crate) fn of_one(node: &str, status: Status) -> Self {
+    pub(crate) fn for_node(node: &str, status: Status) -> Self {
         let mut diagnosis = Diagnosis { node_count: 1, ..Diagnosis::default() };
-        diagnosis.blame(&status);
+        diagnosis.add_plugin_status(&status);
         diagnosis.statuses.nodes.insert(node.into(), status);
         diagnosis
     }

@@ -7,25 +7,25 @@ pub mod filter;
 pub mod fit_error;
 pub mod preempt;
 pub mod score;
-pub mod select;
+pub mod tie_break;
 
 use bayplan_model::api::Request;
 use jiff::Timestamp;
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
-use crate::engine::Known;
+use crate::engine::CandidateCache;
 use crate::framework::{
-    Code, Cycle, CycleStates, Nomination, PluginName, Points, PostFilter, PostFilterContext, Status,
+    Code, Cycle, CycleStates, ExtensionPoints, Nomination, PluginName, PostFilter, PostFilterContext, Status,
 };
-use crate::measure::Point;
+use crate::metrics::TimedPoint;
 use crate::profile::Profile;
 use crate::queue::Nominator;
 pub(crate) use extenders::process_preemption;
-use filter::{Filters, Found, Search};
+use filter::{FilterResult, Filters, Search};
 use fit_error::Diagnosis;
 use preempt::Preemption;
 use score::Scores;
-use select::TieBreak;
+use tie_break::TieBreak;
 
 /// What is decided about a pod, before anything is done about it.
 pub struct Attempt<'a> {
@@ -38,7 +38,7 @@ pub enum Decision {
     /// The pod goes to this node.
     Node(String),
     /// The pod fits nowhere.
-    Unfit(Box<Unfit>),
+    Unschedulable(Box<Unschedulable>),
     /// There are no nodes at all.
     NoNodes,
     /// Something broke.
@@ -46,7 +46,7 @@ pub enum Decision {
 }
 
 /// A pod that fits nowhere, and what PostFilter did about it.
-pub struct Unfit {
+pub struct Unschedulable {
     /// Why.
     pub diagnosis: Diagnosis,
     /// What becomes of its nomination.
@@ -74,13 +74,13 @@ impl<'a> Attempt<'a> {
 
     /// Asks PreEnqueue, in order; the first rejection counts.
     pub fn pre_enqueue(&self) -> Status {
-        let plugins = self.filters.profile.at(Points::PRE_ENQUEUE).iter();
+        let plugins = self.filters.profile.at(ExtensionPoints::PRE_ENQUEUE).iter();
         let mut answers = plugins.map(|&at| self.filters.profile.plugin(at).pre_enqueue(&self.filters.cycle));
         answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS)
     }
 
     /// Finds the nodes the pod may go to. An error ends the cycle.
-    pub fn find(&mut self, search: Search) -> Result<Found<'a>, Status> {
+    pub fn find(&mut self, search: Search) -> Result<FilterResult<'a>, Status> {
         self.filters.find(&mut self.states, search)
     }
 
@@ -127,8 +127,8 @@ impl<'a> Attempt<'a> {
     }
 
     /// Tells what was counted on the way.
-    pub(crate) fn tell(&self) {
-        self.filters.tell(&self.states);
+    pub(crate) fn report_metrics(&self) {
+        self.filters.report_metrics(&self.states);
     }
 
     /// Runs PostFilter: the first success, dead end or error ends it, rejections add up.
@@ -149,8 +149,8 @@ impl<'a> Attempt<'a> {
         let nodes = found.nodes();
         let decision = match &*nodes {
             [] => {
-                let post_filter = self.post_filter(&mut found.diagnosis, ties.roll());
-                Decision::Unfit(Box::new(Unfit {
+                let post_filter = self.post_filter(&mut found.diagnosis, ties.random());
+                Decision::Unschedulable(Box::new(Unschedulable {
                     diagnosis: found.diagnosis,
                     nomination: post_filter.nomination,
                     preemption: post_filter.preemption,
@@ -179,7 +179,7 @@ pub struct Reserve {
 impl Reserve {
     /// Runs Reserve in order; the first failure counts.
     pub fn run(mut self, profile: &Profile, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status {
-        let plugins = profile.at(Points::RESERVE).iter();
+        let plugins = profile.at(ExtensionPoints::RESERVE).iter();
         let mut answers = plugins.map(|&plugin| self.states.get_mut(plugin).reserve(cluster, pod, node));
         answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS)
     }
@@ -190,12 +190,12 @@ pub(crate) fn post_filter(
     filters: &Filters<'_>,
     states: &CycleStates,
     diagnosis: &mut Diagnosis,
-    known: Option<&Known>,
+    known: Option<&CandidateCache>,
     random: u64,
 ) -> PostFilter {
     let watch = filters.profile.stopwatch();
     let answer = ask_post_filter(filters, states, diagnosis, known, random);
-    watch.point(Point::PostFilter, answer.status.code);
+    watch.point(TimedPoint::PostFilter, answer.status.code);
     answer
 }
 
@@ -203,21 +203,21 @@ fn ask_post_filter(
     filters: &Filters<'_>,
     states: &CycleStates,
     diagnosis: &mut Diagnosis,
-    known: Option<&Known>,
+    known: Option<&CandidateCache>,
     random: u64,
 ) -> PostFilter {
     let mut collected = PostFilter::from(Status { code: Code::Unschedulable, ..Status::default() });
-    if filters.profile.at(Points::POST_FILTER).is_empty() {
+    if filters.profile.at(ExtensionPoints::POST_FILTER).is_empty() {
         // Nobody is left to make a nomination come true.
         collected.nomination = Nomination::Override(String::new());
     }
-    for &plugin in filters.profile.at(Points::POST_FILTER) {
+    for &plugin in filters.profile.at(ExtensionPoints::POST_FILTER) {
         let mut own = states.get(plugin).copy();
         let statuses = &diagnosis.statuses;
         let cx = PostFilterContext { cycle: filters.cycle, statuses, filters, states, random, known };
         let watch = filters.profile.stopwatch_if(states.sampled);
         let answer = own.post_filter(&cx);
-        watch.plugin(plugin, Point::PostFilter, answer.status.code);
+        watch.plugin(plugin, TimedPoint::PostFilter, answer.status.code);
         match answer.status.code {
             Code::Unschedulable => {
                 if collected.status.plugin.is_empty() {

@@ -11,7 +11,7 @@ use bayplan_model::pod::Pod;
 use jiff::Timestamp;
 
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
-use crate::engine::Known;
+use crate::engine::CandidateCache;
 use crate::framework::{Code, NodeStatuses, PostFilterContext, Status};
 
 /// Pods that go so that another fits.
@@ -40,7 +40,7 @@ pub struct Candidate {
 
 /// A candidate with what it is compared by.
 #[derive(Clone, Debug)]
-pub struct Ranked {
+pub struct RankedCandidate {
     candidate: Candidate,
     /// The priority of the first victim.
     highest: i32,
@@ -51,20 +51,20 @@ pub struct Ranked {
     not_all_started: bool,
 }
 
-impl Deref for Ranked {
+impl Deref for RankedCandidate {
     type Target = Candidate;
     fn deref(&self) -> &Candidate {
         &self.candidate
     }
 }
 
-impl From<Candidate> for Ranked {
+impl From<Candidate> for RankedCandidate {
     fn from(candidate: Candidate) -> Self {
         let priorities = candidate.victims.iter().map(|victim| victim.priority());
         let highest = priorities.clone().max();
         let important = candidate.victims.iter().filter(|victim| Some(victim.priority()) == highest);
         let starts = important.map(|victim| victim.status.start_time);
-        Ranked {
+        RankedCandidate {
             highest: priorities.clone().next().unwrap_or(0),
             sum: priorities.map(|priority| i64::from(priority) - i64::from(i32::MIN)).sum(),
             started: starts.clone().flatten().min(),
@@ -74,7 +74,7 @@ impl From<Candidate> for Ranked {
     }
 }
 
-impl Ranked {
+impl RankedCandidate {
     /// Sorts the candidate first that costs least: fewest budget violations, then the least important victims, the lowest
     /// sum of priorities, the fewest victims, and the latest start of the most important ones.
     fn cost(&self, now: Timestamp) -> impl Ord + use<> {
@@ -86,22 +86,22 @@ impl Ranked {
 }
 
 /// The nodes on which preemption may help, and what is known of it.
-pub struct Potential<'a> {
+pub struct PotentialNodes<'a> {
     cluster: &'a Cluster,
-    known: Cow<'a, Known>,
+    known: Cow<'a, CandidateCache>,
 }
 
-impl<'a> Potential<'a> {
+impl<'a> PotentialNodes<'a> {
     pub(crate) fn of(cx: &PostFilterContext<'a>) -> Self {
         let cluster = cx.cycle.cluster;
         let known = cx.known.map_or_else(
             || {
                 let resolvable = cluster.nodes().filter(|node| cx.code(node) == Code::Unschedulable);
-                Cow::Owned(Known::only(cluster.places(), resolvable.map(|node| node.id).collect()))
+                Cow::Owned(CandidateCache::only(cluster.slot_count(), resolvable.map(|node| node.id).collect()))
             },
             Cow::Borrowed,
         );
-        Potential { cluster, known }
+        PotentialNodes { cluster, known }
     }
 
     fn ids(&self) -> &[NodeId] {
@@ -120,20 +120,25 @@ impl<'a> Potential<'a> {
 
     /// The nodes.
     pub fn iter(&self) -> impl Iterator<Item = &'a NodeInfo> {
-        self.ids().iter().map(|id| self.cluster.slot(*id))
+        self.ids().iter().map(|id| self.cluster.node_in_slot(*id))
     }
 }
 
 /// Tries preemption on nodes without doing it.
 pub struct DryRun<'a> {
     /// Where it would help.
-    pub candidates: Vec<&'a Ranked>,
+    pub candidates: Vec<&'a RankedCandidate>,
     /// Why it would not help elsewhere; left out where it is known anyhow and there are candidates.
     pub statuses: NodeStatuses,
 }
 
 /// Tries the nodes in order until enough candidates are found, at least one of them without a budget violated.
-pub fn dry_run<'a>(cx: &PostFilterContext<'_>, nodes: &'a Potential<'_>, start: usize, wanted: usize) -> DryRun<'a> {
+pub fn dry_run<'a>(
+    cx: &PostFilterContext<'_>,
+    nodes: &'a PotentialNodes<'_>,
+    start: usize,
+    wanted: usize,
+) -> DryRun<'a> {
     let mut candidates = Vec::new();
     let mut elsewhere = Vec::new();
     let mut harmless = 0;
@@ -142,7 +147,7 @@ pub fn dry_run<'a>(cx: &PostFilterContext<'_>, nodes: &'a Potential<'_>, start: 
         if harmless > 0 && candidates.len() >= wanted {
             break;
         }
-        match nodes.known.tried(id, || victims_on(cx, nodes.cluster.slot(id))) {
+        match nodes.known.tried(id, || victims_on(cx, nodes.cluster.node_in_slot(id))) {
             Ok(candidate) => {
                 harmless += usize::from(candidate.pdb_violations == 0);
                 candidates.push(&**candidate);
@@ -153,7 +158,7 @@ pub fn dry_run<'a>(cx: &PostFilterContext<'_>, nodes: &'a Potential<'_>, start: 
     if cx.known.is_some() && !candidates.is_empty() {
         elsewhere.clear();
     }
-    let named = |(id, status): (NodeId, &Status)| (nodes.cluster.slot(id).name.clone(), status.clone());
+    let named = |(id, status): (NodeId, &Status)| (nodes.cluster.node_in_slot(id).name.clone(), status.clone());
     let statuses = NodeStatuses { nodes: elsewhere.into_iter().map(named).collect(), ..NodeStatuses::default() };
     DryRun { candidates, statuses }
 }
@@ -230,8 +235,8 @@ fn split_by_budgets(cx: &PostFilterContext<'_>, pods: Vec<Arc<PodInfo>>) -> (Vec
 }
 
 /// The candidates among which upstream's choice is arbitrary.
-pub fn best<'a>(candidates: &[&'a Ranked], now: Timestamp) -> Vec<&'a Ranked> {
-    let mut best: Vec<&Ranked> = Vec::new();
+pub fn best_candidates<'a>(candidates: &[&'a RankedCandidate], now: Timestamp) -> Vec<&'a RankedCandidate> {
+    let mut best: Vec<&RankedCandidate> = Vec::new();
     for &candidate in candidates {
         match best.first().map_or(Ordering::Less, |other| candidate.cost(now).cmp(&other.cost(now))) {
             Ordering::Less => best = vec![candidate],

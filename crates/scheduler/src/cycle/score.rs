@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::cluster::NodeInfo;
-use crate::framework::{Code, Cycle, CycleStates, MAX_NODE_SCORE, NodeScore, PluginName, Points, Status};
-use crate::measure::{Evaluated, Point};
+use crate::framework::{Code, Cycle, CycleStates, ExtensionPoints, MAX_NODE_SCORE, NodeScore, PluginName, Status};
+use crate::metrics::{Evaluated, TimedPoint};
 use crate::profile::Profile;
 
 use super::extenders;
@@ -48,11 +48,11 @@ pub(crate) fn score(
 ) -> Result<Scores, Status> {
     let watch = profile.stopwatch();
     let prepared = pre_score(profile, cycle, states, nodes);
-    watch.point(Point::PreScore, prepared.as_ref().err().map_or(Code::Success, |status| status.code));
+    watch.point(TimedPoint::PreScore, prepared.as_ref().err().map_or(Code::Success, |status| status.code));
     prepared?;
     let watch = profile.stopwatch();
     let scores = score_all(profile, cycle, states, nodes);
-    watch.point(Point::Score, scores.as_ref().err().map_or(Code::Success, |status| status.code));
+    watch.point(TimedPoint::Score, scores.as_ref().err().map_or(Code::Success, |status| status.code));
     scores
 }
 
@@ -62,12 +62,12 @@ fn pre_score(
     states: &mut CycleStates,
     nodes: &[&NodeInfo],
 ) -> Result<(), Status> {
-    for &plugin in profile.at(Points::PRE_SCORE) {
+    for &plugin in profile.at(ExtensionPoints::PRE_SCORE) {
         let watch = profile.stopwatch_if(states.sampled);
         let status = states.get_mut(plugin).pre_score(cycle, nodes);
-        watch.plugin(plugin, Point::PreScore, status.code);
-        if let Some(measures) = profile.measures.as_ref().filter(|_| !status.is_skip()) {
-            measures.evaluated(plugin, Evaluated::PreScore, 1);
+        watch.plugin(plugin, TimedPoint::PreScore, status.code);
+        if let Some(metrics) = profile.metrics.as_ref().filter(|_| !status.is_skip()) {
+            metrics.evaluated(plugin, Evaluated::PreScore, 1);
         }
         if status.is_skip() {
             states.skip_score[plugin] = true;
@@ -88,9 +88,12 @@ fn score_all(
     let mut scores = Scores {
         nodes: nodes.iter().map(|n| n.name.clone()).collect(),
         plugins: Vec::new(),
-        totals: vec![i64::from(profile.at(Points::SCORE).is_empty() && profile.extenders().is_empty()); nodes.len()],
+        totals: vec![
+            i64::from(profile.at(ExtensionPoints::SCORE).is_empty() && profile.extenders().is_empty());
+            nodes.len()
+        ],
     };
-    for &plugin in profile.at(Points::SCORE) {
+    for &plugin in profile.at(ExtensionPoints::SCORE) {
         if !states.skip_score[plugin] {
             let one = score_by(profile, cycle, states, plugin, nodes)?;
             for (total, score) in scores.totals.iter_mut().zip(&one.weighted) {
@@ -114,8 +117,8 @@ fn score_by(
 ) -> Result<PluginScores, Status> {
     let name = profile.plugin(plugin).name();
     let state = states.get(plugin);
-    if let Some(measures) = &profile.measures {
-        measures.evaluated(plugin, Evaluated::Score, 1);
+    if let Some(metrics) = &profile.metrics {
+        metrics.evaluated(plugin, Evaluated::Score, 1);
     }
     let watch = profile.stopwatch_if(states.sampled);
     let mut scored = Vec::with_capacity(nodes.len());
@@ -125,11 +128,11 @@ fn score_by(
         })?;
         scored.push(NodeScore { node: node.name.clone(), score });
     }
-    watch.plugin(plugin, Point::Score, Code::Success);
+    watch.plugin(plugin, TimedPoint::Score, Code::Success);
     let raw = scored.iter().map(|s| s.score).collect();
     let watch = profile.stopwatch_if(states.sampled);
     let status = state.normalize(cycle, &mut scored);
-    watch.plugin(plugin, Point::Normalize, status.code);
+    watch.plugin(plugin, TimedPoint::Normalize, status.code);
     if !status.is_success() {
         let text = format!("running Normalize on Score plugins: plugin {name:?} failed with: {status}");
         return Err(Status::error(text).by(name));

@@ -4,7 +4,7 @@
 //! in a few values (the bucket's key), however it is normalised. So nodes lie in buckets by key, and within a bucket on
 //! levels by the first part: the best node of a bucket is on its top level, and a decision compares buckets.
 //!
-//! Every pod that any shape places moves a node in the buckets of every other shape, while of a thousand moves one node is
+//! Every pod that any signature places moves a node in the buckets of every other signature, while of a thousand moves one node is
 //! drawn. So a move touches as little memory as it can: of a node it is only known on which level it is, and of a level only
 //! how many nodes it has in each block of nodes. Who they are, a look at one block tells.
 
@@ -19,10 +19,10 @@ pub(super) type BucketId = u32;
 type LevelId = u32;
 
 /// The level of a node that lies nowhere: one that is never used.
-const NOWHERE: LevelId = 0;
+const NO_LEVEL: LevelId = 0;
 
 /// The level of a node that is out of the question.
-const BARRED: LevelId = LevelId::MAX;
+const EXCLUDED: LevelId = LevelId::MAX;
 
 /// The nodes of a bucket with the same score of their own.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +80,7 @@ impl Default for Buckets {
             by_key: FxHashMap::default(),
             levels: vec![Level::default()],
             free_levels: Vec::new(),
-            recent: [NOWHERE; RECENT],
+            recent: [NO_LEVEL; RECENT],
             in_block: vec![0],
             blocks: 1,
             block_bits: BLOCK_BITS_MIN,
@@ -94,7 +94,7 @@ impl Buckets {
         if nodes <= self.level_of.len() {
             return;
         }
-        self.level_of.resize(nodes, BARRED);
+        self.level_of.resize(nodes, EXCLUDED);
         if nodes <= self.blocks << self.block_bits {
             return;
         }
@@ -167,7 +167,7 @@ impl Buckets {
 
     fn level(&self, node: NodeId) -> Option<&Level> {
         match self.level_of[node.0 as usize] {
-            NOWHERE | BARRED => None,
+            NO_LEVEL | EXCLUDED => None,
             level => Some(&self.levels[level as usize]),
         }
     }
@@ -183,14 +183,14 @@ impl Buckets {
     }
 
     /// Whether a node is out of the question.
-    pub(super) fn is_barred(&self, node: NodeId) -> bool {
-        self.level_of[node.0 as usize] == BARRED
+    pub(super) fn is_excluded(&self, node: NodeId) -> bool {
+        self.level_of[node.0 as usize] == EXCLUDED
     }
 
     /// Takes a node out of the question, or back in; where it lay is forgotten.
-    pub(super) fn bar(&mut self, node: NodeId, barred: bool) {
+    pub(super) fn exclude(&mut self, node: NodeId, excluded: bool) {
         self.remove(node);
-        self.level_of[node.0 as usize] = if barred { BARRED } else { NOWHERE };
+        self.level_of[node.0 as usize] = if excluded { EXCLUDED } else { NO_LEVEL };
     }
 
     /// Puts a node where it belongs, or moves it there.
@@ -214,7 +214,7 @@ impl Buckets {
         };
         self.buckets[bucket as usize].nodes += 1;
         let level = self.level_for(bucket, score);
-        self.arrive(node, level);
+        self.add_to_level(node, level);
     }
 
     /// Gives a node another score in the bucket where it lies; false when it lies nowhere.
@@ -223,8 +223,8 @@ impl Buckets {
         let Some(&Level { bucket, score: former, .. }) = self.level(node) else { return false };
         if score != former {
             let to = self.level_for(bucket, score);
-            self.arrive(node, to);
-            self.depart(node, from);
+            self.add_to_level(node, to);
+            self.remove_from_level(node, from);
         }
         true
     }
@@ -232,9 +232,9 @@ impl Buckets {
     /// Takes a node out, if it lies anywhere.
     pub(super) fn remove(&mut self, node: NodeId) {
         if self.level(node).is_some() {
-            let level = std::mem::replace(&mut self.level_of[node.0 as usize], NOWHERE);
+            let level = std::mem::replace(&mut self.level_of[node.0 as usize], NO_LEVEL);
             let bucket = self.levels[level as usize].bucket;
-            self.depart(node, level);
+            self.remove_from_level(node, level);
             let left = &mut self.buckets[bucket as usize];
             left.nodes -= 1;
             if left.nodes == 0 {
@@ -271,13 +271,13 @@ impl Buckets {
         }
     }
 
-    fn arrive(&mut self, node: NodeId, level: LevelId) {
+    fn add_to_level(&mut self, node: NodeId, level: LevelId) {
         self.levels[level as usize].nodes += 1;
         *self.block_mut(level, node.0 as usize) += 1;
         self.level_of[node.0 as usize] = level;
     }
 
-    fn depart(&mut self, node: NodeId, id: LevelId) {
+    fn remove_from_level(&mut self, node: NodeId, id: LevelId) {
         *self.block_mut(id, node.0 as usize) -= 1;
         let level = &mut self.levels[id as usize];
         level.nodes -= 1;
@@ -337,11 +337,11 @@ mod tests {
                     plain.remove(&node.0);
                 }
                 1 => {
-                    buckets.bar(node, true);
-                    assert!(buckets.is_barred(node) && buckets.bucket_of(node).is_none());
+                    buckets.exclude(node, true);
+                    assert!(buckets.is_excluded(node) && buckets.bucket_of(node).is_none());
                     plain.remove(&node.0);
-                    buckets.bar(node, false);
-                    assert!(!buckets.is_barred(node));
+                    buckets.exclude(node, false);
+                    assert!(!buckets.is_excluded(node));
                 }
                 2 | 3 => {
                     assert_eq!(buckets.rescore(node, score), known.is_some());

@@ -4,24 +4,24 @@
 //!   pod ─▶ survey: what does each plugin read of this pod? ─ anything ─▶ plain cycle
 //!            │ nodes, usage, domains
 //!            ▼
-//!          board of the pod's shape ◀─ changes of nodes and pods since it was last used
+//!          scoreboard of the pod's signature ◀─ changes of nodes and pods since it was last used
 //!            │ buckets of feasible nodes
 //!            ▼
 //!          filters that read anything (volumes, devices), best node first
 //! ```
 //!
-//! A [`Board`] keeps verdicts and scores for pods of one shape. Whatever a board cannot answer exactly, it leaves to the
+//! A [`Scoreboard`] keeps verdicts and scores for pods of one signature. Whatever a scoreboard cannot answer exactly, it leaves to the
 //! plain cycle, which stays the truth for tests and explanations.
 
-mod board;
 mod buckets;
-mod counts;
-mod expected;
+mod cached_diagnosis;
+mod change_reader;
+mod domain_counts;
+mod nominated_nodes;
 mod plan;
-mod stale;
+mod scoreboard;
 mod topology;
-mod unfit;
-mod usage;
+mod usage_plugins;
 
 use std::sync::Arc;
 
@@ -31,47 +31,47 @@ use rustc_hash::FxHashMap;
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::cycle::filter::Filters;
 use crate::cycle::post_filter;
-use crate::cycle::select::TieBreak;
-use crate::framework::{Code, Cycle, CycleStates, InCycle, Points, PostFilter};
+use crate::cycle::tie_break::TieBreak;
+use crate::framework::{Code, Cycle, CycleStates, ExtensionPoints, PluginWithState, PostFilter};
 use crate::profile::Profile;
 use crate::queue::Nominator;
-use board::{Board, Common};
-use plan::{Plan, Survey};
-pub(crate) use unfit::{Known, Unfit};
+pub(crate) use cached_diagnosis::{CachedDiagnosis, CandidateCache};
+use plan::{PluginPlan, PodDependencies};
+use scoreboard::{Scoreboard, Shared};
 
-/// Most cells (nodes times shapes) that are kept: with 8 to 40 bytes each, by how much is counted, a gigabyte or less as a rule.
+/// Most cells (nodes times signatures) that are kept: with 8 to 40 bytes each, by how much is counted, a gigabyte or less as a rule.
 const CELLS_MAX: usize = 1 << 25;
 
-/// A shape that no board suits is left to the plain cycle until this many changes later.
-const UNSUITED_FOR: u64 = 1000;
+/// A signature that no scoreboard suits is left to the plain cycle until this many changes later.
+const NOT_CACHEABLE_FOR: u64 = 1000;
 
 /// Labels that may be kept in topologies. Nobody means as many; who tries out keys starts anew once in a while.
 const LABELS_MAX: usize = 256;
 
-/// Boards of one profile, by the hash of their shape.
+/// Scoreboards of one profile, by the hash of their signature.
 #[derive(Default)]
 pub struct Engine {
-    shapes: FxHashMap<u64, Vec<Shape>>,
-    common: Common,
+    signatures: FxHashMap<u64, Vec<CachedSignature>>,
+    shared: Shared,
     clock: u64,
     count: usize,
 }
 
-struct Shape {
+struct CachedSignature {
     pod: Arc<PodInfo>,
     used: u64,
-    kept: Kept,
+    kept: CachedAnswer,
 }
 
-enum Kept {
-    Board(Box<Board>),
+enum CachedAnswer {
+    Scoreboard(Box<Scoreboard>),
     /// Not before the cluster's changes reach this.
-    Unsuited(u64),
+    NotCacheable(u64),
 }
 
 /// What is to be decided, and on which grounds.
 #[derive(Clone, Copy)]
-pub struct Question<'a> {
+pub struct DecisionInput<'a> {
     /// The plugins.
     pub profile: &'a Profile,
     /// The cluster.
@@ -92,7 +92,7 @@ pub(crate) enum Verdict {
     Nowhere,
 }
 
-impl<'a> Question<'a> {
+impl<'a> DecisionInput<'a> {
     fn cycle(&self) -> Cycle<'a> {
         Cycle { pod: self.pod, cluster: self.cluster, now: self.now }
     }
@@ -100,110 +100,114 @@ impl<'a> Question<'a> {
 
 impl Engine {
     /// Decides where a pod goes; none when only the plain cycle can tell.
-    pub(crate) fn decide(&mut self, question: Question<'_>, ties: &mut TieBreak) -> Option<Verdict> {
-        let Question { profile, cluster, pod, .. } = question;
-        let cx = question.cycle();
-        let survey = Survey::of(profile, &cx)?;
-        let late = Late::prepare(&question, &survey.late)?;
-        let board = self.board(&question, survey)?;
-        board.heed_nominated(&question, &late)?;
+    pub(crate) fn decide(&mut self, input: DecisionInput<'_>, ties: &mut TieBreak) -> Option<Verdict> {
+        let DecisionInput { profile, cluster, pod, .. } = input;
+        let cx = input.cycle();
+        let dependencies = PodDependencies::of(profile, &cx)?;
+        let uncached = UncachedFilters::prepare(&input, &dependencies.uncached)?;
+        let scoreboard = self.scoreboard(&input, dependencies)?;
+        scoreboard.account_for_nominated(&input, &uncached)?;
         let own = cluster.node(&pod.status.nominated_node_name).map(|node| node.id);
-        let chosen = match own.filter(|node| board.is_feasible(*node)) {
-            Some(own) if late.pass(&cx, cluster.node_by_id(own)?) == Some(true) => Some(Some(own)),
-            _ => choose(board, &cx, &late, ties),
+        let chosen = match own.filter(|node| scoreboard.is_feasible(*node)) {
+            Some(own) if uncached.pass(&cx, cluster.node_by_id(own)?) == Some(true) => Some(Some(own)),
+            _ => choose(scoreboard, &cx, &uncached, ties),
         };
-        let states = |board: &Board| late.states_for_reserve(profile, board);
+        let states = |scoreboard: &Scoreboard| uncached.states_for_reserve(profile, scoreboard);
         chosen.map(|chosen| match chosen.and_then(|node| cluster.node_by_id(node)) {
-            Some(node) => Verdict::Node(node.name.clone(), states(board)),
+            Some(node) => Verdict::Node(node.name.clone(), states(scoreboard)),
             None => Verdict::Nowhere,
         })
     }
 
     /// Why a pod that fits nowhere does not, and what PostFilter makes of it; none when only the plain cycle can tell.
-    pub(crate) fn explain(&mut self, question: Question<'_>, ties: &mut TieBreak) -> Option<(&Unfit, PostFilter)> {
-        let Question { profile, nominator, pod, .. } = question;
-        let cycle = question.cycle();
-        let survey = Survey::of(profile, &cycle)?;
-        // A nominated pod is not in its own way, so it sees its node as no other pod of the shape does.
-        if !survey.late.is_empty() || nominator.node_of(pod.uid()).is_some() || pod.is_nominated() {
+    pub(crate) fn explain(
+        &mut self,
+        input: DecisionInput<'_>,
+        ties: &mut TieBreak,
+    ) -> Option<(&CachedDiagnosis, PostFilter)> {
+        let DecisionInput { profile, nominator, pod, .. } = input;
+        let cycle = input.cycle();
+        let dependencies = PodDependencies::of(profile, &cycle)?;
+        // A nominated pod is not in its own way, so it sees its node as no other pod of the signature does.
+        if !dependencies.uncached.is_empty() || nominator.node_of(pod.uid()).is_some() || pod.is_nominated() {
             return None;
         }
-        let helpless_together = survey.helpless_together;
-        let board = self.board(&question, survey)?;
-        if board.plan.counts_in_filters() {
+        let preemption_failure_is_shared = dependencies.preemption_failure_is_shared;
+        let scoreboard = self.scoreboard(&input, dependencies)?;
+        if scoreboard.plan.counts_in_filters() {
             return None;
         }
-        let mut unfit = board.unfit.take().unwrap_or_default();
-        unfit.catch_up(board, &question).ok()?;
-        let unfit = board.unfit.insert(unfit);
-        if let Some(known) = unfit.helpless.clone() {
-            unfit.diagnosis.post_filter_message = known.status.message();
-            return Some((unfit, known));
+        let mut diagnosis = scoreboard.diagnosis.take().unwrap_or_default();
+        diagnosis.catch_up(scoreboard, &input).ok()?;
+        let diagnosis = scoreboard.diagnosis.insert(diagnosis);
+        if let Some(known) = diagnosis.preemption_cannot_help.clone() {
+            diagnosis.diagnosis.post_filter_message = known.status.message();
+            return Some((diagnosis, known));
         }
-        let mut states = board.states.clone();
-        for &at in profile.at(Points::POST_FILTER) {
-            if profile.points_of(at).has(Points::PRE_FILTER) {
+        let mut states = scoreboard.states.clone();
+        for &at in profile.at(ExtensionPoints::POST_FILTER) {
+            if profile.points_of(at).contains(ExtensionPoints::PRE_FILTER) {
                 states.get_mut(at).pre_filter(&cycle);
             }
         }
         let filters = Filters::new(profile, cycle, nominator);
-        let answer = post_filter(&filters, &states, &mut unfit.diagnosis, Some(&unfit.known), ties.roll());
-        if helpless_together && answer.preemption.is_none() && answer.calls.is_empty() {
-            unfit.helpless = Some(answer.clone());
+        let answer = post_filter(&filters, &states, &mut diagnosis.diagnosis, Some(&diagnosis.known), ties.random());
+        if preemption_failure_is_shared && answer.preemption.is_none() && answer.calls.is_empty() {
+            diagnosis.preemption_cannot_help = Some(answer.clone());
         }
-        Some((unfit, answer))
+        Some((diagnosis, answer))
     }
 
     /// Why a pod fits nowhere, as the user is told, and what PostFilter answers when it begins at the first node; none when
     /// the pod fits somewhere or only the plain cycle can tell.
-    pub fn why_not(&mut self, question: Question<'_>) -> Option<(String, PostFilter)> {
-        if !self.scores(question)?.is_empty() {
+    pub fn why_not(&mut self, input: DecisionInput<'_>) -> Option<(String, PostFilter)> {
+        if !self.scores(input)?.is_empty() {
             return None;
         }
-        let (unfit, answer) = self.explain(question, &mut TieBreak::SmallestName)?;
-        Some((unfit.diagnosis.message(), answer))
+        let (diagnosis, answer) = self.explain(input, &mut TieBreak::SmallestName)?;
+        Some((diagnosis.diagnosis.message(), answer))
     }
 
     /// All nodes the pod may go to with the sums of their scores, by name; none when only the plain cycle can tell.
-    pub fn scores(&mut self, question: Question<'_>) -> Option<Vec<(Arc<str>, i64)>> {
-        let cx = question.cycle();
-        let survey = Survey::of(question.profile, &cx)?;
-        let late = Late::prepare(&question, &survey.late)?;
-        let board = self.board(&question, survey)?;
-        board.heed_nominated(&question, &late)?;
-        let hidden = if late.is_empty() { Vec::new() } else { hide_failing(board, &cx, &late)? };
-        let name = |id: NodeId| question.cluster.node_by_id(id).map(|node| node.name.clone());
-        let mut all: Vec<_> = board.all().into_iter().filter_map(|(id, score)| Some((name(id)?, score))).collect();
-        hidden.into_iter().for_each(|node| board.show(node));
+    pub fn scores(&mut self, input: DecisionInput<'_>) -> Option<Vec<(Arc<str>, i64)>> {
+        let cx = input.cycle();
+        let dependencies = PodDependencies::of(input.profile, &cx)?;
+        let uncached = UncachedFilters::prepare(&input, &dependencies.uncached)?;
+        let scoreboard = self.scoreboard(&input, dependencies)?;
+        scoreboard.account_for_nominated(&input, &uncached)?;
+        let hidden = if uncached.is_empty() { Vec::new() } else { hide_failing(scoreboard, &cx, &uncached)? };
+        let name = |id: NodeId| input.cluster.node_by_id(id).map(|node| node.name.clone());
+        let mut all: Vec<_> = scoreboard.all().into_iter().filter_map(|(id, score)| Some((name(id)?, score))).collect();
+        hidden.into_iter().for_each(|node| scoreboard.unhide(node));
         all.sort();
         Some(all)
     }
 
-    /// The board of the pod's shape, up to date.
-    fn board(&mut self, question: &Question<'_>, survey: Survey) -> Option<&mut Board> {
-        let Question { profile, cluster, pod, .. } = *question;
-        let cx = question.cycle();
+    /// The scoreboard of the pod's signature, up to date.
+    fn scoreboard(&mut self, input: &DecisionInput<'_>, dependencies: PodDependencies) -> Option<&mut Scoreboard> {
+        let DecisionInput { profile, cluster, pod, .. } = *input;
+        let cx = input.cycle();
         self.clock += 1;
-        self.common.topologies.catch_up(cluster);
-        if self.common.topologies.len() > LABELS_MAX {
+        self.shared.topologies.catch_up(cluster);
+        if self.shared.topologies.len() > LABELS_MAX {
             *self = Engine { clock: self.clock, ..Engine::default() };
         }
-        let hash = pod.shape_hash.base;
-        let shapes = self.shapes.entry(hash).or_default();
-        let mut at = shapes.iter().position(|shape| shape.pod.same_base_shape(pod));
+        let hash = pod.signature_hash.base;
+        let signatures = self.signatures.entry(hash).or_default();
+        let mut at = signatures.iter().position(|signature| signature.pod.same_base_signature(pod));
         let end = cluster.changes().end();
         if let Some(known) = at {
-            shapes[known].used = self.clock;
-            let usable = match &mut shapes[known].kept {
-                Kept::Unsuited(until) if end < *until => return None,
-                Kept::Unsuited(_) => false,
-                Kept::Board(board) => {
-                    survey.agrees(&mut board.plan, profile, &cx)
-                        && matches!(board.catch_up(&cx, &mut self.common), Ok(true))
+            signatures[known].used = self.clock;
+            let usable = match &mut signatures[known].kept {
+                CachedAnswer::NotCacheable(until) if end < *until => return None,
+                CachedAnswer::NotCacheable(_) => false,
+                CachedAnswer::Scoreboard(scoreboard) => {
+                    dependencies.matches_plan(&mut scoreboard.plan, profile, &cx)
+                        && matches!(scoreboard.catch_up(&cx, &mut self.shared), Ok(true))
                 }
             };
             if !usable {
-                shapes.swap_remove(known);
+                signatures.swap_remove(known);
                 self.count -= 1;
                 at = None;
             }
@@ -211,96 +215,106 @@ impl Engine {
         let at = match at {
             Some(at) => at,
             None => {
-                self.evict(cluster.places());
-                let shape = Arc::new(pod.clone());
-                let kept = Plan::new(profile, &cx, survey)
-                    .and_then(|plan| Board::build(profile, &cx, plan, shape.clone(), &mut self.common))
-                    .map_or(Kept::Unsuited(end + UNSUITED_FOR), |board| Kept::Board(Box::new(board)));
+                self.evict(cluster.slot_count());
+                let signature = Arc::new(pod.clone());
+                let kept = PluginPlan::new(profile, &cx, dependencies)
+                    .and_then(|plan| Scoreboard::build(profile, &cx, plan, signature.clone(), &mut self.shared))
+                    .map_or(CachedAnswer::NotCacheable(end + NOT_CACHEABLE_FOR), |scoreboard| {
+                        CachedAnswer::Scoreboard(Box::new(scoreboard))
+                    });
                 self.count += 1;
-                let shapes = self.shapes.entry(hash).or_default();
-                shapes.push(Shape { pod: shape, used: self.clock, kept });
-                shapes.len() - 1
+                let signatures = self.signatures.entry(hash).or_default();
+                signatures.push(CachedSignature { pod: signature, used: self.clock, kept });
+                signatures.len() - 1
             }
         };
-        match &mut self.shapes.get_mut(&hash)?[at].kept {
-            Kept::Board(board) => Some(board),
-            Kept::Unsuited(_) => None,
+        match &mut self.signatures.get_mut(&hash)?[at].kept {
+            CachedAnswer::Scoreboard(scoreboard) => Some(scoreboard),
+            CachedAnswer::NotCacheable(_) => None,
         }
     }
 
-    /// Makes room for one more board.
-    fn evict(&mut self, places: usize) {
-        while self.count > 0 && (self.count + 1) * places.max(1) > CELLS_MAX {
-            let all = self.shapes.iter().flat_map(|(hash, shapes)| shapes.iter().map(move |shape| (shape.used, *hash)));
+    /// Makes room for one more scoreboard.
+    fn evict(&mut self, slot_count: usize) {
+        while self.count > 0 && (self.count + 1) * slot_count.max(1) > CELLS_MAX {
+            let all = self
+                .signatures
+                .iter()
+                .flat_map(|(hash, signatures)| signatures.iter().map(move |signature| (signature.used, *hash)));
             let Some((used, hash)) = all.min() else { return };
-            let Some(shapes) = self.shapes.get_mut(&hash) else { return };
-            self.count -= shapes.len();
-            shapes.retain(|shape| shape.used != used);
-            self.count += shapes.len();
-            if shapes.is_empty() {
-                self.shapes.remove(&hash);
+            let Some(signatures) = self.signatures.get_mut(&hash) else { return };
+            self.count -= signatures.len();
+            signatures.retain(|signature| signature.used != used);
+            self.count += signatures.len();
+            if signatures.is_empty() {
+                self.signatures.remove(&hash);
             }
         }
     }
 }
 
 /// The best node that the late filters let pass; the outer none when only the plain cycle can tell.
-fn choose(board: &mut Board, cx: &Cycle<'_>, late: &Late, ties: &mut TieBreak) -> Option<Option<NodeId>> {
-    if late.is_empty() {
-        return Some(board.best(cx.cluster, ties));
+fn choose(
+    scoreboard: &mut Scoreboard,
+    cx: &Cycle<'_>,
+    uncached: &UncachedFilters,
+    ties: &mut TieBreak,
+) -> Option<Option<NodeId>> {
+    if uncached.is_empty() {
+        return Some(scoreboard.best(cx.cluster, ties));
     }
     let mut hidden = Vec::new();
-    let chosen = if board.is_order_fixed() {
+    let chosen = if scoreboard.is_order_fixed() {
         loop {
-            let Some(best) = board.best(cx.cluster, ties) else { break Some(None) };
-            match cx.cluster.node_by_id(best).and_then(|node| late.pass(cx, node)) {
+            let Some(best) = scoreboard.best(cx.cluster, ties) else { break Some(None) };
+            match cx.cluster.node_by_id(best).and_then(|node| uncached.pass(cx, node)) {
                 None => break None,
                 Some(true) => break Some(Some(best)),
                 Some(false) => {
-                    board.hide(best);
+                    scoreboard.hide(best);
                     hidden.push(best);
                 }
             }
         }
     } else {
-        hide_failing(board, cx, late).map(|failing| {
+        hide_failing(scoreboard, cx, uncached).map(|failing| {
             hidden = failing;
-            board.best(cx.cluster, ties)
+            scoreboard.best(cx.cluster, ties)
         })
     };
-    hidden.into_iter().for_each(|node| board.show(node));
+    hidden.into_iter().for_each(|node| scoreboard.unhide(node));
     chosen
 }
 
 /// Hides all nodes that late filters turn down; none (and nothing hidden) when one of them fails.
-fn hide_failing(board: &mut Board, cx: &Cycle<'_>, late: &Late) -> Option<Vec<NodeId>> {
+fn hide_failing(scoreboard: &mut Scoreboard, cx: &Cycle<'_>, uncached: &UncachedFilters) -> Option<Vec<NodeId>> {
     let mut failing = Vec::new();
-    for node in board.feasible() {
-        if !late.pass(cx, cx.cluster.node_by_id(node)?)? {
+    for node in scoreboard.feasible() {
+        if !uncached.pass(cx, cx.cluster.node_by_id(node)?)? {
             failing.push(node);
         }
     }
-    failing.iter().for_each(|node| board.hide(*node));
+    failing.iter().for_each(|node| scoreboard.hide(*node));
     Some(failing)
 }
 
 /// Plugins that read anything: prepared for this pod, and asked node by node.
-struct Late {
+struct UncachedFilters {
     /// With the plugin's place; those without a filter for this pod are only kept for Reserve.
-    plugins: Vec<(usize, bool, Box<dyn InCycle>)>,
+    plugins: Vec<(usize, bool, Box<dyn PluginWithState>)>,
 }
 
-impl Late {
+impl UncachedFilters {
     /// Runs their PreFilter; none when one of them rejects the pod or narrows the nodes.
-    fn prepare(question: &Question<'_>, late: &[usize]) -> Option<Self> {
-        let profile = question.profile;
-        let mut plugins = Vec::with_capacity(late.len());
-        for &at in late {
+    fn prepare(input: &DecisionInput<'_>, uncached: &[usize]) -> Option<Self> {
+        let profile = input.profile;
+        let mut plugins = Vec::with_capacity(uncached.len());
+        for &at in uncached {
             let mut state = profile.plugin(at).start();
             let points = profile.points_of(at);
-            let mut asks = points.has(Points::FILTER);
-            if points.has(Points::PRE_FILTER) {
-                let answer = state.pre_filter(&question.cycle());
+            let mut asks = points.contains(ExtensionPoints::FILTER);
+            if points.contains(ExtensionPoints::PRE_FILTER) {
+                let answer = state.pre_filter(&input.cycle());
                 match answer.status.code {
                     Code::Success if answer.nodes.is_none() => {}
                     Code::Skip => asks = false,
@@ -310,8 +324,8 @@ impl Late {
             plugins.push((at, asks, state));
         }
         // In the order in which filters run.
-        plugins.sort_by_key(|(at, ..)| profile.at(Points::FILTER).iter().position(|p| p == at));
-        Some(Late { plugins })
+        plugins.sort_by_key(|(at, ..)| profile.at(ExtensionPoints::FILTER).iter().position(|p| p == at));
+        Some(UncachedFilters { plugins })
     }
 
     fn is_empty(&self) -> bool {
@@ -333,10 +347,10 @@ impl Late {
     }
 
     /// The states of the plugins that take part after the decision.
-    fn states_for_reserve(&self, profile: &Profile, board: &Board) -> CycleStates {
+    fn states_for_reserve(&self, profile: &Profile, scoreboard: &Scoreboard) -> CycleStates {
         let later = profile.plugins_after_decision().iter().map(|&at| {
             let own = self.plugins.iter().find(|(plugin, ..)| *plugin == at);
-            (at, own.map_or_else(|| board.states.get(at).copy(), |(.., state)| state.copy()))
+            (at, own.map_or_else(|| scoreboard.states.get(at).copy(), |(.., state)| state.copy()))
         });
         CycleStates::of(profile.plugins().len(), later)
     }

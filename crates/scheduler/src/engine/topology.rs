@@ -1,10 +1,10 @@
-//! Which nodes are together in which domain, by label: read of the nodes once, however many shapes ask for it.
+//! Which nodes are together in which domain, by label: read of the nodes once, however many signatures ask for it.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::cluster::{Change, Cluster, NodeId};
+use crate::cluster::{Cluster, NodeChange, NodeId};
 
 /// Names a domain among those of its label; used again after the last of its nodes is gone.
 ///
@@ -20,7 +20,7 @@ pub(super) struct Topology {
     ids: FxHashMap<Arc<str>, DomainId>,
     domains: Vec<Domain>,
     free: Vec<DomainId>,
-    places: Vec<Place>,
+    links: Vec<DomainLink>,
 }
 
 struct Domain {
@@ -31,17 +31,17 @@ struct Domain {
 
 /// Where a node is, and its neighbours there: a list per domain in memory of its own would cost more than all the counting.
 #[derive(Clone, Copy)]
-struct Place {
+struct DomainLink {
     domain: DomainId,
     previous: u32,
     next: u32,
 }
 
-const NOWHERE: Place = Place { domain: NONE, previous: NONE, next: NONE };
+const UNLINKED: DomainLink = DomainLink { domain: NONE, previous: NONE, next: NONE };
 
 impl Topology {
     fn of(cluster: &Cluster, label: &str) -> Self {
-        let mut topology = Topology { places: vec![NOWHERE; cluster.places()], ..Topology::default() };
+        let mut topology = Topology { links: vec![UNLINKED; cluster.slot_count()], ..Topology::default() };
         for node in cluster.nodes() {
             topology.set(node.id, node.label(label));
         }
@@ -50,14 +50,14 @@ impl Topology {
 
     /// The domain of a node; none when the node lacks the label.
     pub(super) fn domain(&self, node: NodeId) -> Option<DomainId> {
-        Some(self.places.get(node.0 as usize)?.domain).filter(|domain| *domain != NONE)
+        Some(self.links.get(node.0 as usize)?.domain).filter(|domain| *domain != NONE)
     }
 
     /// The nodes of a domain.
     pub(super) fn members(&self, domain: DomainId) -> impl Iterator<Item = NodeId> {
         let known = |node: u32| Some(node).filter(|node| *node != NONE);
         let first = self.domains.get(domain as usize).and_then(|domain| known(domain.first));
-        std::iter::successors(first, move |node| known(self.places[*node as usize].next)).map(NodeId)
+        std::iter::successors(first, move |node| known(self.links[*node as usize].next)).map(NodeId)
     }
 
     /// How many domains have any nodes.
@@ -73,10 +73,10 @@ impl Topology {
     /// Takes over a node's value of the label.
     fn set(&mut self, node: NodeId, value: Option<&str>) {
         let at = node.0 as usize;
-        if self.places.len() <= at {
-            self.places.resize(at + 1, NOWHERE);
+        if self.links.len() <= at {
+            self.links.resize(at + 1, UNLINKED);
         }
-        let before = self.places[at].domain;
+        let before = self.links[at].domain;
         let is_same = match value {
             Some(value) => before != NONE && &*self.domains[before as usize].name == value,
             None => before == NONE,
@@ -86,11 +86,11 @@ impl Topology {
         }
         self.leave(node);
         if let Some(value) = value {
-            self.enter(node, value);
+            self.join(node, value);
         }
     }
 
-    fn enter(&mut self, node: NodeId, value: &str) {
+    fn join(&mut self, node: NodeId, value: &str) {
         let domain = match self.ids.get(value) {
             Some(domain) => *domain,
             None => {
@@ -111,22 +111,22 @@ impl Topology {
             }
         };
         let next = std::mem::replace(&mut self.domains[domain as usize].first, node.0);
-        self.places[node.0 as usize] = Place { domain, previous: NONE, next };
+        self.links[node.0 as usize] = DomainLink { domain, previous: NONE, next };
         if next != NONE {
-            self.places[next as usize].previous = node.0;
+            self.links[next as usize].previous = node.0;
         }
     }
 
     fn leave(&mut self, node: NodeId) {
-        let Place { domain, previous, next } = std::mem::replace(&mut self.places[node.0 as usize], NOWHERE);
+        let DomainLink { domain, previous, next } = std::mem::replace(&mut self.links[node.0 as usize], UNLINKED);
         if domain == NONE {
             return;
         }
         if next != NONE {
-            self.places[next as usize].previous = previous;
+            self.links[next as usize].previous = previous;
         }
         if previous != NONE {
-            self.places[previous as usize].next = next;
+            self.links[previous as usize].next = next;
             return;
         }
         let Domain { name, first } = &mut self.domains[domain as usize];
@@ -156,7 +156,7 @@ impl Topologies {
             return;
         };
         for (change, _) in changes {
-            if let Change::Node(node) = change {
+            if let NodeChange::Object(node) = change {
                 let object = cluster.node_by_id(node);
                 for (label, topology) in &mut self.all {
                     topology.set(node, object.and_then(|node| node.label(label)));
@@ -166,7 +166,7 @@ impl Topologies {
     }
 
     /// The place of a label's domains, for [`Topologies::get`].
-    pub(super) fn place(&mut self, cluster: &Cluster, label: &str) -> usize {
+    pub(super) fn index_of(&mut self, cluster: &Cluster, label: &str) -> usize {
         self.all.iter().position(|(known, _)| known == label).unwrap_or_else(|| {
             self.all.push((label.to_owned(), Topology::of(cluster, label)));
             self.all.len() - 1
@@ -174,8 +174,8 @@ impl Topologies {
     }
 
     /// The domains of a label.
-    pub(super) fn get(&self, place: usize) -> &Topology {
-        &self.all[place].1
+    pub(super) fn get(&self, index: usize) -> &Topology {
+        &self.all[index].1
     }
 
     /// How many labels there are.

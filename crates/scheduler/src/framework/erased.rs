@@ -5,20 +5,21 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use super::{
-    BindContext, Changed, ClusterEvent, Cycle, Dependencies, Domains, Hint, NodeScore, Permit, Plugin, PluginName,
-    Points, PostFilter, PostFilterContext, PreFilter, PreFlight, Registration, Rooms, Status,
+    BindContext, ClusterEvent, Cycle, Dependencies, DomainCounting, EventRegistration, ExtensionPoints, HeadroomPlugin,
+    NodeScore, ObjectChange, Permit, Plugin, PluginName, PostFilter, PostFilterContext, PreFilter, PreFlight,
+    QueueingHint, Status,
 };
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::queue::{QueuedPod, SortKey};
 
 /// A plugin whose state type is hidden; what a [`Factory`](super::Factory) makes.
 #[derive(Clone)]
-pub struct AnyPlugin(Arc<dyn Hosted>);
+pub struct AnyPlugin(Arc<dyn ErasedPlugin>);
 
 impl AnyPlugin {
     /// Hosts a plugin.
     pub fn new<P: Plugin>(plugin: P) -> Self {
-        AnyPlugin(Arc::new(Host(Arc::new(plugin))))
+        AnyPlugin(Arc::new(Erased(Arc::new(plugin))))
     }
 
     /// The plugin's name.
@@ -27,8 +28,8 @@ impl AnyPlugin {
     }
 
     /// Its extension points.
-    pub fn points(&self) -> Points {
-        self.0.points()
+    pub fn extension_points(&self) -> ExtensionPoints {
+        self.0.extension_points()
     }
 
     /// What its verdicts on a pod depend on.
@@ -37,18 +38,23 @@ impl AnyPlugin {
     }
 
     /// Its form that counts by domain.
-    pub fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
-        self.0.domains(cx)
+    pub fn domain_counting(&self, cx: &Cycle<'_>) -> Option<Box<dyn DomainCounting>> {
+        self.0.domain_counting(cx)
     }
 
     /// The events it wants to hear of.
-    pub fn events(&self) -> Vec<Registration> {
-        self.0.events()
+    pub fn events_to_register(&self) -> Vec<EventRegistration> {
+        self.0.events_to_register()
     }
 
     /// Asks its queueing hint.
-    pub fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
-        self.0.hint(cx, event, changed)
+    pub fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
+        self.0.queueing_hint(cx, event, changed)
     }
 
     /// Asks whether the pod may enter the queue.
@@ -66,9 +72,9 @@ impl AnyPlugin {
         self.0.less(a, b)
     }
 
-    /// Asks whether one hint serves all pods of a shape.
-    pub fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
-        self.0.hint_reads_shape(event)
+    /// Asks whether one hint serves all pods of a signature.
+    pub fn hint_reads_signature(&self, event: &ClusterEvent) -> bool {
+        self.0.hint_reads_signature(event)
     }
 
     /// Asks for the pod's place in the order.
@@ -76,46 +82,56 @@ impl AnyPlugin {
         self.0.sort_key(pod)
     }
 
-    pub(crate) fn start(&self) -> Box<dyn InCycle> {
+    pub(crate) fn start(&self) -> Box<dyn PluginWithState> {
         self.0.start()
     }
 }
 
-trait Hosted: Send + Sync {
+trait ErasedPlugin: Send + Sync {
     fn name(&self) -> PluginName;
-    fn points(&self) -> Points;
+    fn extension_points(&self) -> ExtensionPoints;
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies;
-    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>>;
-    fn events(&self) -> Vec<Registration>;
-    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String>;
+    fn domain_counting(&self, cx: &Cycle<'_>) -> Option<Box<dyn DomainCounting>>;
+    fn events_to_register(&self) -> Vec<EventRegistration>;
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String>;
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status;
     fn gate_waits_for_activation(&self) -> bool;
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
-    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool;
+    fn hint_reads_signature(&self, event: &ClusterEvent) -> bool;
     fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey>;
-    fn start(&self) -> Box<dyn InCycle>;
+    fn start(&self) -> Box<dyn PluginWithState>;
 }
 
-struct Host<P>(Arc<P>);
+struct Erased<P>(Arc<P>);
 
-impl<P: Plugin> Hosted for Host<P> {
+impl<P: Plugin> ErasedPlugin for Erased<P> {
     fn name(&self) -> PluginName {
         self.0.name()
     }
-    fn points(&self) -> Points {
-        self.0.points()
+    fn extension_points(&self) -> ExtensionPoints {
+        self.0.extension_points()
     }
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
         self.0.dependencies(cx)
     }
-    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
-        self.0.domains(cx)
+    fn domain_counting(&self, cx: &Cycle<'_>) -> Option<Box<dyn DomainCounting>> {
+        self.0.domain_counting(cx)
     }
-    fn events(&self) -> Vec<Registration> {
-        self.0.events()
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        self.0.events_to_register()
     }
-    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
-        self.0.hint(cx, event, changed)
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
+        self.0.queueing_hint(cx, event, changed)
     }
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
         self.0.pre_enqueue(cx)
@@ -126,19 +142,19 @@ impl<P: Plugin> Hosted for Host<P> {
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         self.0.less(a, b)
     }
-    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
-        self.0.hint_reads_shape(event)
+    fn hint_reads_signature(&self, event: &ClusterEvent) -> bool {
+        self.0.hint_reads_signature(event)
     }
     fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
         self.0.sort_key(pod)
     }
-    fn start(&self) -> Box<dyn InCycle> {
-        Box::new(Running { plugin: self.0.clone(), state: P::State::default() })
+    fn start(&self) -> Box<dyn PluginWithState> {
+        Box::new(WithState { plugin: self.0.clone(), state: P::State::default() })
     }
 }
 
 /// A plugin together with its state for one pod. Answers carry the plugin's name.
-pub(crate) trait InCycle: Send + Sync {
+pub(crate) trait PluginWithState: Send + Sync {
     fn pre_filter(&mut self, cx: &Cycle<'_>) -> PreFilter;
     fn add_pod(&mut self, cx: &Cycle<'_>, pod: &PodInfo, node: &NodeInfo) -> Status;
     fn remove_pod(&mut self, cx: &Cycle<'_>, pod: &PodInfo, node: &NodeInfo) -> Status;
@@ -147,7 +163,7 @@ pub(crate) trait InCycle: Send + Sync {
     fn pre_score(&mut self, cx: &Cycle<'_>, nodes: &[&NodeInfo]) -> Status;
     fn score(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Result<i64, Status>;
     fn normalize(&self, cx: &Cycle<'_>, scores: &mut [NodeScore]) -> Status;
-    fn rooms(&self) -> Option<Box<dyn Rooms>>;
+    fn headroom_plugin(&self) -> Option<Box<dyn HeadroomPlugin>>;
     fn reserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status;
     fn unreserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str);
     fn permit(&mut self, cx: &Cycle<'_>, node: &str) -> Permit;
@@ -155,15 +171,15 @@ pub(crate) trait InCycle: Send + Sync {
     fn pre_bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, Status>;
     fn bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, Status>;
     fn post_bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, ()>;
-    fn copy(&self) -> Box<dyn InCycle>;
+    fn copy(&self) -> Box<dyn PluginWithState>;
 }
 
-struct Running<P: Plugin> {
+struct WithState<P: Plugin> {
     plugin: Arc<P>,
     state: P::State,
 }
 
-impl<P: Plugin> InCycle for Running<P> {
+impl<P: Plugin> PluginWithState for WithState<P> {
     fn pre_filter(&mut self, cx: &Cycle<'_>) -> PreFilter {
         let mut answer = self.plugin.pre_filter(cx, &mut self.state);
         answer.status.plugin = self.plugin.name();
@@ -192,8 +208,8 @@ impl<P: Plugin> InCycle for Running<P> {
     fn normalize(&self, cx: &Cycle<'_>, scores: &mut [NodeScore]) -> Status {
         self.plugin.normalize(cx, &self.state, scores)
     }
-    fn rooms(&self) -> Option<Box<dyn Rooms>> {
-        self.plugin.rooms(&self.state)
+    fn headroom_plugin(&self) -> Option<Box<dyn HeadroomPlugin>> {
+        self.plugin.headroom_plugin(&self.state)
     }
     fn reserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status {
         self.plugin.reserve(cluster, &mut self.state, pod, node).by(self.plugin.name())
@@ -218,14 +234,14 @@ impl<P: Plugin> InCycle for Running<P> {
     fn post_bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, ()> {
         self.plugin.post_bind(cx, &self.state)
     }
-    fn copy(&self) -> Box<dyn InCycle> {
-        Box::new(Running { plugin: self.plugin.clone(), state: self.state.clone() })
+    fn copy(&self) -> Box<dyn PluginWithState> {
+        Box::new(WithState { plugin: self.plugin.clone(), state: self.state.clone() })
     }
 }
 
 /// The states of a profile's plugins for one pod, by the plugin's place in the profile.
 pub(crate) struct CycleStates {
-    states: Vec<Option<Box<dyn InCycle>>>,
+    states: Vec<Option<Box<dyn PluginWithState>>>,
     /// Plugins whose Filter has nothing to say about this pod.
     pub(crate) skip_filter: Vec<bool>,
     /// Plugins whose Score has nothing to say about this pod.
@@ -245,8 +261,8 @@ impl CycleStates {
     }
 
     /// The states of some plugins only: no other may be asked for.
-    pub(crate) fn of(plugins: usize, some: impl Iterator<Item = (usize, Box<dyn InCycle>)>) -> Self {
-        let mut states: Vec<Option<Box<dyn InCycle>>> = Vec::new();
+    pub(crate) fn of(plugins: usize, some: impl Iterator<Item = (usize, Box<dyn PluginWithState>)>) -> Self {
+        let mut states: Vec<Option<Box<dyn PluginWithState>>> = Vec::new();
         states.resize_with(plugins, || None);
         for (at, state) in some {
             states[at] = Some(state);
@@ -254,11 +270,11 @@ impl CycleStates {
         CycleStates { states, skip_filter: Vec::new(), skip_score: Vec::new(), sampled: false }
     }
 
-    pub(crate) fn get(&self, plugin: usize) -> &dyn InCycle {
+    pub(crate) fn get(&self, plugin: usize) -> &dyn PluginWithState {
         self.states[plugin].as_deref().expect("the state of this plugin was made")
     }
 
-    pub(crate) fn get_mut(&mut self, plugin: usize) -> &mut dyn InCycle {
+    pub(crate) fn get_mut(&mut self, plugin: usize) -> &mut dyn PluginWithState {
         self.states[plugin].as_deref_mut().expect("the state of this plugin was made")
     }
 }

@@ -248,7 +248,7 @@ pub fn node_updates(old: &Node, new: &Node) -> Vec<ClusterEvent> {
 
 /// Whether an event may let a pod fit that a plugin rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
+pub enum QueueingHint {
     /// Try the pod again.
     Queue,
     /// It would be rejected again.
@@ -257,27 +257,27 @@ pub enum Hint {
 
 /// One kind of event a plugin wants to hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Registration {
+pub struct EventRegistration {
     /// The event.
     pub event: ClusterEvent,
-    /// Whether [`Plugin::hint`](super::Plugin::hint) is asked; otherwise the answer is always [`Hint::Queue`].
-    pub asks: bool,
+    /// Whether [`Plugin::queueing_hint`](super::Plugin::queueing_hint) is asked; otherwise the answer is always [`QueueingHint::Queue`].
+    pub has_hint: bool,
 }
 
-impl Registration {
+impl EventRegistration {
     /// The plugin's hint decides.
-    pub const fn ask(resource: EventResource, action: u32) -> Self {
-        Registration { event: ClusterEvent::new(resource, action), asks: true }
+    pub const fn with_hint(resource: EventResource, action: u32) -> Self {
+        EventRegistration { event: ClusterEvent::new(resource, action), has_hint: true }
     }
 
     /// Such an event always brings the pod back.
     pub const fn always(resource: EventResource, action: u32) -> Self {
-        Registration { event: ClusterEvent::new(resource, action), asks: false }
+        EventRegistration { event: ClusterEvent::new(resource, action), has_hint: false }
     }
 }
 
 /// What a plugin hears of when it declares nothing: everything that upstream's default covers.
-pub fn everything() -> Vec<Registration> {
+pub fn everything() -> Vec<EventRegistration> {
     use EventResource::*;
     [
         Pod,
@@ -291,7 +291,7 @@ pub fn everything() -> Vec<Registration> {
         ResourceClaim,
         DeviceClass,
     ]
-    .map(|resource| Registration::always(resource, action::ALL))
+    .map(|resource| EventRegistration::always(resource, action::ALL))
     .into()
 }
 

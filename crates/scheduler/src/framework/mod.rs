@@ -5,11 +5,11 @@
 //! Reserve may change the cluster's assumed state; PreBind, Bind and PostBind are futures over the API, run outside
 //! the thread that owns the cluster.
 
-pub mod domains;
+pub mod domain_counting;
 mod erased;
 pub mod event;
+mod headroom_plugin;
 mod registry;
-mod rooms;
 pub mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,15 +24,15 @@ use jiff::Timestamp;
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::cycle::filter::Filters;
 use crate::cycle::preempt::Preemption;
-use crate::engine::Known;
+use crate::engine::CandidateCache;
 use crate::queue::{QueuedPod, SortKey};
-pub use domains::{Domains, Feasible, Scope, Tally};
+pub use domain_counting::{CountScope, DomainCounting, DomainSummary, FeasibleNodes};
 pub use erased::AnyPlugin;
-pub(crate) use erased::{CycleStates, InCycle};
-pub use event::{ClusterEvent, EventResource, Hint, Registration, action};
+pub(crate) use erased::{CycleStates, PluginWithState};
+pub use event::{ClusterEvent, EventRegistration, EventResource, QueueingHint, action};
+pub use headroom_plugin::HeadroomPlugin;
+pub(crate) use headroom_plugin::add_scores;
 pub use registry::{Factory, Registry};
-pub use rooms::Rooms;
-pub(crate) use rooms::add_scores;
 pub use status::{Code, PluginName, Status};
 
 /// The highest score a plugin may give.
@@ -40,16 +40,16 @@ pub const MAX_NODE_SCORE: i64 = 100;
 
 /// The extension points a plugin implements, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Points(u16);
+pub struct ExtensionPoints(u16);
 
 macro_rules! points {
     ($($(#[$meta:meta])* $name:ident = $bit:literal, $interface:literal;)*) => {
-        impl Points {
-            $($(#[$meta])* pub const $name: Points = Points(1 << $bit);)*
+        impl ExtensionPoints {
+            $($(#[$meta])* pub const $name: ExtensionPoints = ExtensionPoints(1 << $bit);)*
 
             /// The name upstream gives to the interface of a single point.
             pub fn interface(self) -> &'static str {
-                $(if self == Points::$name { return $interface; })*
+                $(if self == ExtensionPoints::$name { return $interface; })*
                 ""
             }
         }
@@ -87,19 +87,19 @@ points! {
     PLACEMENT_SCORE = 13, "PlacementScorePlugin";
 }
 
-impl Points {
+impl ExtensionPoints {
     /// Both sets together.
-    pub const fn and(self, other: Points) -> Points {
-        Points(self.0 | other.0)
+    pub const fn union(self, other: ExtensionPoints) -> ExtensionPoints {
+        ExtensionPoints(self.0 | other.0)
     }
 
     /// Whether any of these points is in the set.
-    pub const fn any(self, of: Points) -> bool {
+    pub const fn intersects(self, of: ExtensionPoints) -> bool {
         self.0 & of.0 != 0
     }
 
     /// Whether all of these points are in the set.
-    pub const fn has(self, other: Points) -> bool {
+    pub const fn contains(self, other: ExtensionPoints) -> bool {
         self.0 & other.0 == other.0
     }
 }
@@ -116,7 +116,7 @@ pub enum Reads {
     Node,
     /// Also what the pods on the node take of it: requests, host ports, their number.
     Usage,
-    /// Also what runs in the node's domains; the plugin has [`Plugin::domains`].
+    /// Also what runs in the node's domains; the plugin has [`Plugin::domain_counting`].
     Domain,
     /// Anything. Always right, only slower.
     #[default]
@@ -203,8 +203,8 @@ pub struct PostFilterContext<'a> {
     pub(crate) states: &'a CycleStates,
     /// Chooses where to begin.
     pub random: u64,
-    /// What an earlier pod of the same shape found out.
-    pub(crate) known: Option<&'a Known>,
+    /// What an earlier pod of the same signature found out.
+    pub(crate) known: Option<&'a CandidateCache>,
 }
 
 impl PostFilterContext<'_> {
@@ -327,7 +327,7 @@ pub struct NodeScore {
 
 /// A plugin: any number of extension points under one name.
 ///
-/// Each method is an extension point with Kubernetes' meaning. Only those named in [`Plugin::points`] are called.
+/// Each method is an extension point with Kubernetes' meaning. Only those named in [`Plugin::extension_points`] are called.
 #[allow(unused_variables)]
 pub trait Plugin: Send + Sync + 'static {
     /// What the plugin keeps of one pod from PreFilter to PostBind. It is copied when filters run on copies of nodes.
@@ -337,7 +337,7 @@ pub trait Plugin: Send + Sync + 'static {
     fn name(&self) -> PluginName;
 
     /// The extension points it implements.
-    fn points(&self) -> Points;
+    fn extension_points(&self) -> ExtensionPoints;
 
     /// What its verdicts on this pod depend on; everything unless said otherwise. Cheap: it is asked for every pod.
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -345,29 +345,34 @@ pub trait Plugin: Send + Sync + 'static {
     }
 
     /// The form that counts by domain, for a pod on which the plugin says to read domains.
-    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
+    fn domain_counting(&self, cx: &Cycle<'_>) -> Option<Box<dyn DomainCounting>> {
         None
     }
 
     /// The form that judges by room alone, for a pod that was prepared and on which the plugin says to read usage.
-    fn rooms(&self, state: &Self::State) -> Option<Box<dyn Rooms>> {
+    fn headroom_plugin(&self, state: &Self::State) -> Option<Box<dyn HeadroomPlugin>> {
         None
     }
 
     /// The events that may let a pod fit which it rejected; everything unless said otherwise.
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         event::everything()
     }
 
-    /// Whether an event of `changed` may let the pod fit. An error counts as [`Hint::Queue`].
-    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
-        Ok(Hint::Queue)
+    /// Whether an event of `changed` may let the pod fit. An error counts as [`QueueingHint::Queue`].
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
+        Ok(QueueingHint::Queue)
     }
 
-    /// Whether [`Plugin::hint`] reads nothing of the pod but what pods of one shape share (namespace, labels,
+    /// Whether [`Plugin::queueing_hint`] reads nothing of the pod but what pods of one signature share (namespace, labels,
     /// annotations, owners and spec), and whether the event is about the pod itself. It is then asked once for all of
     /// them; otherwise for each pod.
-    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, event: &ClusterEvent) -> bool {
         false
     }
 
@@ -468,7 +473,7 @@ pub trait Plugin: Send + Sync + 'static {
 
 /// The object an event speaks of, before and after; absent on the side where it did not exist.
 #[derive(Clone, Copy)]
-pub struct Changed<'a> {
+pub struct ObjectChange<'a> {
     /// Before.
     pub old: Option<&'a crate::cluster::Object>,
     /// After.
@@ -477,7 +482,7 @@ pub struct Changed<'a> {
 
 macro_rules! changed_as {
     ($($(#[$meta:meta])* $method:ident, $variant:ident, $type:ty;)*) => {
-        impl<'a> Changed<'a> {$(
+        impl<'a> ObjectChange<'a> {$(
             $(#[$meta])*
             pub fn $method(&self) -> (Option<&'a $type>, Option<&'a $type>) {
                 let of = |object: Option<&'a crate::cluster::Object>| match object {

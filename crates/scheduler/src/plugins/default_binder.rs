@@ -18,8 +18,8 @@ impl Plugin for DefaultBinder {
         "DefaultBinder"
     }
 
-    fn points(&self) -> Points {
-        Points::BIND
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::BIND
     }
 
     fn bind<'a>(&'a self, cx: BindContext<'a>, _state: &'a ()) -> BoxFuture<'a, Status> {

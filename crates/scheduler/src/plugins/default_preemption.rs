@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::config::aggregate;
 use crate::config::args::{DefaultPreemptionArgs, read};
 use crate::cycle::fit_error::Diagnosis;
-use crate::cycle::preempt::{Candidate, Potential, Preemption, Ranked, best, dry_run};
+use crate::cycle::preempt::{Candidate, PotentialNodes, Preemption, RankedCandidate, best_candidates, dry_run};
 use crate::cycle::process_preemption;
 use crate::framework::*;
 
@@ -38,8 +38,8 @@ impl DefaultPreemption {
 }
 
 /// The nodes whose rejection preemption may resolve.
-pub fn potential_nodes<'a>(cx: &PostFilterContext<'a>) -> Potential<'a> {
-    Potential::of(cx)
+pub fn potential_nodes<'a>(cx: &PostFilterContext<'a>) -> PotentialNodes<'a> {
+    PotentialNodes::of(cx)
 }
 
 /// Why the pod may not preempt, if it may not.
@@ -70,25 +70,30 @@ impl Plugin for DefaultPreemption {
         "DefaultPreemption"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_ENQUEUE.and(Points::POST_FILTER)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_ENQUEUE.union(ExtensionPoints::POST_FILTER)
     }
 
     fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
         Dependencies { post_filter: Reads::Usage, ..Dependencies::NOTHING }
     }
 
-    fn events(&self) -> Vec<Registration> {
-        vec![Registration::ask(EventResource::Pod, action::DELETE)]
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        vec![EventRegistration::with_hint(EventResource::Pod, action::DELETE)]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, _cx: &Cycle<'_>, _event: &ClusterEvent, _changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        _cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        _changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         // A preemptor is activated explicitly once its victims are gone.
-        Ok(Hint::Skip)
+        Ok(QueueingHint::Skip)
     }
 
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
@@ -114,16 +119,16 @@ impl Plugin for DefaultPreemption {
         }
         let extenders = cx.filters.profile.extenders();
         let mut candidates = result.candidates;
-        let changed: Vec<Ranked>;
+        let changed: Vec<RankedCandidate>;
         if !extenders.is_empty() {
             let all = candidates.iter().map(|candidate| Candidate::clone(candidate)).collect();
             changed = match process_preemption(extenders, &cx.cycle, all) {
-                Ok(left) => left.into_iter().map(Ranked::from).collect(),
+                Ok(left) => left.into_iter().map(RankedCandidate::from).collect(),
                 Err(error) => return Status::error(format!("preemption: {error}")).into(),
             };
             candidates = changed.iter().collect();
         }
-        let best = best(&candidates, cx.cycle.now);
+        let best = best_candidates(&candidates, cx.cycle.now);
         let Some(chosen) = best.iter().min_by_key(|candidate| &candidate.node) else {
             return Status::unschedulable("preemption: no candidate node for preemption").into();
         };

@@ -43,12 +43,12 @@ impl Plugin for ImageLocality {
         "ImageLocality"
     }
 
-    fn points(&self) -> Points {
-        Points::SCORE
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::SCORE
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
-        // An image mounted as a volume is not part of the shape.
+        // An image mounted as a volume is not part of the signature.
         if cx.pod.spec.volumes.iter().any(|volume| volume.image.is_some()) {
             return Dependencies::score(Reads::Cluster, Normalization::None);
         }

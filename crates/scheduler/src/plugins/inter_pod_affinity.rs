@@ -139,8 +139,11 @@ impl Plugin for InterPodAffinity {
         "InterPodAffinity"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER
+            .union(ExtensionPoints::FILTER)
+            .union(ExtensionPoints::PRE_SCORE)
+            .union(ExtensionPoints::SCORE)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -150,26 +153,31 @@ impl Plugin for InterPodAffinity {
         Dependencies { filter, score: Reads::Domain, version, ..Dependencies::NOTHING }
     }
 
-    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
+    fn domain_counting(&self, cx: &Cycle<'_>) -> Option<Box<dyn DomainCounting>> {
         Some(Box::new(Neighbours::new(self, cx)))
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         use action::*;
         vec![
-            Registration::ask(EventResource::Pod, ADD | UPDATE_POD_LABEL | DELETE),
-            Registration::ask(EventResource::Node, ADD | UPDATE_NODE_LABEL),
+            EventRegistration::with_hint(EventResource::Pod, ADD | UPDATE_POD_LABEL | DELETE),
+            EventRegistration::with_hint(EventResource::Node, ADD | UPDATE_NODE_LABEL),
         ]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let worth =
             if event.resource == EventResource::Node { node_hint(cx.pod, changed) } else { pod_hint(cx.pod, changed) };
-        Ok(if worth { Hint::Queue } else { Hint::Skip })
+        Ok(if worth { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
@@ -279,7 +287,7 @@ impl Plugin for InterPodAffinity {
     }
 }
 
-/// Who is near, counted by domain for pods of one shape.
+/// Who is near, counted by domain for pods of one signature.
 ///
 /// There is a count for each use of each topology key: domains of pods that do not want this one, of pods that match
 /// all its affinity terms, of pods that match an anti-affinity term, and scores.
@@ -294,7 +302,7 @@ struct Neighbours {
     /// Whether terms of placed pods count in scores.
     theirs: bool,
     matches_itself: bool,
-    scopes: Vec<Scope>,
+    scopes: Vec<CountScope>,
     uses: Vec<Use>,
 }
 
@@ -336,13 +344,13 @@ impl Neighbours {
         wanted.extend(own(&neighbours.anti_affinity, Use::AntiAffinity));
         wanted.extend(weighted(&neighbours.near));
         wanted.extend(weighted(&neighbours.far));
-        for kin in cx.cluster.kinships().iter() {
-            neighbours.each(&kin.pod, &mut |of, key, _| wanted.push((of, key.to_owned())));
+        for affinity_class in cx.cluster.affinity_classes().iter() {
+            neighbours.each(&affinity_class.pod, &mut |of, key, _| wanted.push((of, key.to_owned())));
         }
         for (of, key) in wanted {
             if neighbours.count_of(of, &key).is_none() {
                 neighbours.uses.push(of);
-                neighbours.scopes.push(Scope::Domain { key, distinct: false });
+                neighbours.scopes.push(CountScope::Domain { key, distinct: false });
             }
         }
         neighbours
@@ -350,7 +358,7 @@ impl Neighbours {
 
     fn count_of(&self, of: Use, key: &str) -> Option<usize> {
         let mut counts = self.uses.iter().zip(&self.scopes);
-        counts.position(|(u, scope)| *u == of && matches!(scope, Scope::Domain { key: k, .. } if k == key))
+        counts.position(|(u, scope)| *u == of && matches!(scope, CountScope::Domain { key: k, .. } if k == key))
     }
 
     /// Tells what a placed pod means under which topology key.
@@ -383,12 +391,12 @@ impl Neighbours {
     }
 }
 
-impl Domains for Neighbours {
-    fn scopes(&self) -> &[Scope] {
+impl DomainCounting for Neighbours {
+    fn scopes(&self) -> &[CountScope] {
         &self.scopes
     }
 
-    fn weigh(&self, other: &PodInfo, tell: &mut dyn FnMut(usize, i64)) -> bool {
+    fn contributions(&self, other: &PodInfo, tell: &mut dyn FnMut(usize, i64)) -> bool {
         let mut known = true;
         self.each(other, &mut |of, key, by| match self.count_of(of, key) {
             Some(count) => tell(count, by),
@@ -401,14 +409,14 @@ impl Domains for Neighbours {
         true
     }
 
-    fn filter(&self, here: &[Option<i64>], everywhere: &[Tally]) -> bool {
+    fn filter(&self, here: &[Option<i64>], everywhere: &[DomainSummary]) -> bool {
         let mut labelled = true;
         let mut near = true;
         for count in self.uses(Use::Affinity, here) {
             labelled &= count.is_some();
             near &= count.is_some_and(|count| count > 0);
         }
-        let anybody = || self.uses.iter().zip(everywhere).any(|(u, tally)| *u == Use::Affinity && tally.any);
+        let anybody = || self.uses.iter().zip(everywhere).any(|(u, summary)| *u == Use::Affinity && summary.any);
         (near || (labelled && self.matches_itself && !anybody()))
             && self.uses(Use::AntiAffinity, here).all(|count| count.is_none_or(|count| count <= 0))
             && self.uses(Use::Existing, here).all(|count| count.is_none_or(|count| count <= 0))
@@ -422,7 +430,7 @@ impl Domains for Neighbours {
         false
     }
 
-    fn score(&self, here: &[Option<i64>], _feasible: &Feasible) -> i64 {
+    fn score(&self, here: &[Option<i64>], _feasible: &FeasibleNodes) -> i64 {
         self.uses(Use::Score, here).flatten().sum()
     }
 
@@ -438,7 +446,7 @@ fn normalized(score: i64, lowest: i64, range: i64) -> i64 {
     }
 }
 
-fn pod_hint(pod: &PodInfo, changed: &Changed<'_>) -> bool {
+fn pod_hint(pod: &PodInfo, changed: &ObjectChange<'_>) -> bool {
     let (old, new) = changed.pods();
     let own = |other: &Pod| other.metadata.uid == pod.metadata.uid;
     if let (Some(_), Some(new)) = (old, new)
@@ -463,7 +471,7 @@ fn pod_hint(pod: &PodInfo, changed: &Changed<'_>) -> bool {
     }
 }
 
-fn node_hint(pod: &PodInfo, changed: &Changed<'_>) -> bool {
+fn node_hint(pod: &PodInfo, changed: &ObjectChange<'_>) -> bool {
     let (old, Some(new)) = changed.nodes() else { return true };
     let value = |node: &bayplan_model::node::Node, key: &str| node.metadata.labels.get(key).cloned();
     let near = pod.required_affinity.iter().any(|term| {

@@ -73,8 +73,11 @@ impl Plugin for NodeAffinity {
         "NodeAffinity"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER
+            .union(ExtensionPoints::FILTER)
+            .union(ExtensionPoints::PRE_SCORE)
+            .union(ExtensionPoints::SCORE)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -86,23 +89,28 @@ impl Plugin for NodeAffinity {
         Dependencies { filter, score: Reads::Node, normalization, ..Dependencies::NOTHING }
     }
 
-    fn events(&self) -> Vec<Registration> {
-        vec![Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_LABEL)]
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        vec![EventRegistration::with_hint(EventResource::Node, action::ADD | action::UPDATE_NODE_LABEL)]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
-        let (old, Some(new)) = changed.nodes() else { return Ok(Hint::Queue) };
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
+        let (old, Some(new)) = changed.nodes() else { return Ok(QueueingHint::Queue) };
         let required = RequiredNodeAffinity::of(cx.pod);
         if !self.added_matches(new) || !required.try_matches(new)? {
-            return Ok(Hint::Skip);
+            return Ok(QueueingHint::Skip);
         }
         // Upstream does not ask whether the added affinity matched before.
         let matched = old.map(|old| required.try_matches(old)).transpose()?;
-        Ok(if matched == Some(true) { Hint::Skip } else { Hint::Queue })
+        Ok(if matched == Some(true) { QueueingHint::Skip } else { QueueingHint::Queue })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {

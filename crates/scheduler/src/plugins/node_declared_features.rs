@@ -31,32 +31,37 @@ impl Plugin for NodeDeclaredFeatures {
         "NodeDeclaredFeatures"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER.union(ExtensionPoints::FILTER)
     }
 
     fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
         Dependencies::filter(Reads::Node)
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![
-            Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_DECLARED_FEATURE),
-            Registration::ask(EventResource::Pod, action::UPDATE),
+            EventRegistration::with_hint(EventResource::Node, action::ADD | action::UPDATE_NODE_DECLARED_FEATURE),
+            EventRegistration::with_hint(EventResource::Pod, action::UPDATE),
         ]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let helps = match (changed.nodes(), changed.pods()) {
             ((Some(old), Some(new)), _) => old.status.declared_features != new.status.declared_features,
             (_, (Some(old), Some(new))) => new.metadata.uid == cx.pod.metadata.uid && required(old) != required(new),
             _ => true,
         };
-        Ok(if helps { Hint::Queue } else { Hint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut Self::State) -> PreFilter {

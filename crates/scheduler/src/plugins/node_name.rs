@@ -13,16 +13,16 @@ impl Plugin for NodeName {
         "NodeName"
     }
 
-    fn points(&self) -> Points {
-        Points::FILTER
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::FILTER
     }
 
     fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
         Dependencies::filter(Reads::Node)
     }
 
-    fn events(&self) -> Vec<Registration> {
-        vec![Registration::always(EventResource::Node, action::ADD)]
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        vec![EventRegistration::always(EventResource::Node, action::ADD)]
     }
 
     fn filter(&self, cx: &Cycle<'_>, _state: &(), node: &NodeInfo) -> Status {

@@ -13,8 +13,8 @@ impl Plugin for NodePorts {
         "NodePorts"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER.union(ExtensionPoints::FILTER)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -24,25 +24,30 @@ impl Plugin for NodePorts {
         }
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![
-            Registration::ask(EventResource::Pod, action::DELETE),
-            Registration::always(EventResource::Node, action::ADD),
+            EventRegistration::with_hint(EventResource::Pod, action::DELETE),
+            EventRegistration::always(EventResource::Node, action::ADD),
         ]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
-        let Some(deleted) = changed.pods().0 else { return Ok(Hint::Queue) };
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
+        let Some(deleted) = changed.pods().0 else { return Ok(QueueingHint::Queue) };
         if !deleted.is_assigned() && !deleted.is_nominated() {
-            return Ok(Hint::Skip);
+            return Ok(QueueingHint::Skip);
         }
         let mut freed = HostPorts::default();
         deleted.host_ports().for_each(|port| freed.add(port));
-        Ok(if cx.pod.host_ports().any(|port| freed.conflicts(port)) { Hint::Queue } else { Hint::Skip })
+        Ok(if cx.pod.host_ports().any(|port| freed.conflicts(port)) { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, _state: &mut ()) -> PreFilter {

@@ -3,7 +3,7 @@
 use bayplan_model::resources::{Amounts, RequestRules, Resource};
 use serde_json::Value;
 
-use crate::cluster::{NodeInfo, Room, balance_of_two, used};
+use crate::cluster::{Headroom, NodeInfo, balance_of_two, requested_fraction};
 use crate::config::args::{NodeResourcesBalancedAllocationArgs, ResourceSpec, read, resources_or_default};
 use crate::framework::*;
 use crate::plugins::dynamic_resources::Census;
@@ -49,8 +49,8 @@ impl Plugin for NodeResourcesBalancedAllocation {
         "NodeResourcesBalancedAllocation"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_SCORE.and(Points::SCORE)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_SCORE.union(ExtensionPoints::SCORE)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -89,7 +89,7 @@ impl Plugin for NodeResourcesBalancedAllocation {
         })
     }
 
-    fn rooms(&self, state: &State) -> Option<Box<dyn Rooms>> {
+    fn headroom_plugin(&self, state: &State) -> Option<Box<dyn HeadroomPlugin>> {
         match state.wanted[..] {
             [(Resource::Cpu, cpu), (Resource::Memory, memory)] if state.census.is_empty() => {
                 Some(Box::new(BalanceByRoom { cpu, memory }))
@@ -101,7 +101,9 @@ impl Plugin for NodeResourcesBalancedAllocation {
 
 /// The fractions of a resource in use with the pod and without it; none when the node has nothing of it.
 fn fractions(capacity: i64, requested: i64, wanted: i64) -> Option<(f64, f64)> {
-    (capacity != 0).then(|| (used(capacity, requested.saturating_add(wanted)), used(capacity, requested)))
+    (capacity != 0).then(|| {
+        (requested_fraction(capacity, requested.saturating_add(wanted)), requested_fraction(capacity, requested))
+    })
 }
 
 /// The score by how much better balanced a node is with the pod.
@@ -124,16 +126,19 @@ struct BalanceByRoom {
     memory: i64,
 }
 
-impl Rooms for BalanceByRoom {
-    fn filter(&self, _rooms: &[Room], _sums: &mut [Option<i64>]) {}
+impl HeadroomPlugin for BalanceByRoom {
+    fn filter(&self, _rooms: &[Headroom], _sums: &mut [Option<i64>]) {}
 
-    fn score(&self, rooms: &[Room], weight: i64, sums: &mut [Option<i64>]) {
-        add_scores(rooms, weight, sums, |room| {
-            let with = match (room.cpu.capacity, room.memory.capacity) {
+    fn score(&self, headrooms: &[Headroom], weight: i64, sums: &mut [Option<i64>]) {
+        add_scores(headrooms, weight, sums, |headroom| {
+            let with = match (headroom.cpu.allocatable, headroom.memory.allocatable) {
                 (0, _) | (_, 0) => MAX_NODE_SCORE,
-                _ => balance_of_two(room.cpu.used_with(self.cpu), room.memory.used_with(self.memory)),
+                _ => balance_of_two(
+                    headroom.cpu.requested_fraction_with(self.cpu),
+                    headroom.memory.requested_fraction_with(self.memory),
+                ),
             };
-            gain(with, room.balance.into())
+            gain(with, headroom.balance.into())
         });
     }
 }

@@ -10,7 +10,7 @@ use bayplan_model::resource_slice::DeviceClass;
 use bayplan_model::resources::{Amounts, RequestRules, Resource, is_extended};
 use serde_json::Value;
 
-use crate::cluster::{Cluster, DEVICE_CLASS_PREFIX, NodeInfo, Room, Share};
+use crate::cluster::{Cluster, DEVICE_CLASS_PREFIX, Headroom, NodeInfo, ResourceHeadroom};
 use crate::config::args::{NodeResourcesFitArgs, ResourceSpec, UtilizationShapePoint, read, resources_or_default};
 use crate::config::validate_args;
 use crate::framework::*;
@@ -196,8 +196,12 @@ impl Plugin for NodeResourcesFit {
         "NodeResourcesFit"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE).and(Points::PLACEMENT_SCORE)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER
+            .union(ExtensionPoints::FILTER)
+            .union(ExtensionPoints::PRE_SCORE)
+            .union(ExtensionPoints::SCORE)
+            .union(ExtensionPoints::PLACEMENT_SCORE)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -205,19 +209,24 @@ impl Plugin for NodeResourcesFit {
         Dependencies { filter: reads, score: reads, version, ..Dependencies::NOTHING }
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![
-            Registration::ask(EventResource::Pod, action::DELETE | action::UPDATE_POD_SCALE_DOWN),
-            Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_ALLOCATABLE),
-            Registration::ask(EventResource::DeviceClass, action::ADD | action::UPDATE),
+            EventRegistration::with_hint(EventResource::Pod, action::DELETE | action::UPDATE_POD_SCALE_DOWN),
+            EventRegistration::with_hint(EventResource::Node, action::ADD | action::UPDATE_NODE_ALLOCATABLE),
+            EventRegistration::with_hint(EventResource::DeviceClass, action::ADD | action::UPDATE),
         ]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let worth = if event.resource == EventResource::Node {
             let (old, new) = changed.nodes();
             new.is_none_or(|new| grown_for(cx.cluster, cx.pod, old, new))
@@ -232,7 +241,7 @@ impl Plugin for NodeResourcesFit {
                 _ => true,
             }
         };
-        Ok(if worth { Hint::Queue } else { Hint::Skip })
+        Ok(if worth { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
@@ -278,7 +287,7 @@ impl Plugin for NodeResourcesFit {
         Ok(self.strategy.score(state.shares(node)))
     }
 
-    fn rooms(&self, state: &State) -> Option<Box<dyn Rooms>> {
+    fn headroom_plugin(&self, state: &State) -> Option<Box<dyn HeadroomPlugin>> {
         let basic = |scored: &Scored| matches!(scored.resource, Resource::Cpu | Resource::Memory);
         let is_told_by_room =
             state.request.scalars.is_empty() && state.census.is_empty() && state.scored.iter().all(basic);
@@ -287,7 +296,7 @@ impl Plugin for NodeResourcesFit {
             let [milli_cpu, memory, ephemeral_storage] = [milli_cpu, memory, ephemeral_storage].map(or_anything);
             let scored = |scored: &Scored| (scored.resource == Resource::Cpu, scored.wanted, scored.weight);
             let (scored, strategy) = (state.scored.iter().map(scored).collect(), self.strategy.clone());
-            Box::new(FitByRoom { milli_cpu, memory, ephemeral_storage, scored, strategy }) as Box<dyn Rooms>
+            Box::new(FitByRoom { milli_cpu, memory, ephemeral_storage, scored, strategy }) as Box<dyn HeadroomPlugin>
         })
     }
 }
@@ -334,46 +343,52 @@ struct FitByRoom {
     strategy: Strategy,
 }
 
-impl Rooms for FitByRoom {
-    fn filter(&self, rooms: &[Room], sums: &mut [Option<i64>]) {
-        let left = |share: &Share| share.capacity.saturating_sub(share.requested);
-        for (sum, room) in sums.iter_mut().zip(rooms) {
+impl HeadroomPlugin for FitByRoom {
+    fn filter(&self, headrooms: &[Headroom], sums: &mut [Option<i64>]) {
+        let left = |share: &ResourceHeadroom| share.allocatable.saturating_sub(share.requested);
+        for (sum, headroom) in sums.iter_mut().zip(headrooms) {
             // All of it, whatever the first says: nearly all nodes pass.
-            let passes = (room.pods_left > 0)
-                & (self.milli_cpu <= left(&room.cpu))
-                & (self.memory <= left(&room.memory))
-                & (self.ephemeral_storage <= room.ephemeral_storage_left);
+            let passes = (headroom.pods_left > 0)
+                & (self.milli_cpu <= left(&headroom.cpu))
+                & (self.memory <= left(&headroom.memory))
+                & (self.ephemeral_storage <= headroom.ephemeral_storage_left);
             if !passes {
                 *sum = None;
             }
         }
     }
 
-    fn score(&self, rooms: &[Room], weight: i64, sums: &mut [Option<i64>]) {
-        let by_strategy = |room: &Room| {
+    fn score(&self, headrooms: &[Headroom], weight: i64, sums: &mut [Option<i64>]) {
+        let by_strategy = |headroom: &Headroom| {
             let share = |&(is_cpu, wanted, weight): &(bool, i64, i64)| {
-                let Share { capacity, counted, .. } = if is_cpu { room.cpu } else { room.memory };
-                (capacity != 0).then(|| (capacity, counted.saturating_add(wanted), weight))
+                let ResourceHeadroom { allocatable, non_zero_requested, .. } =
+                    if is_cpu { headroom.cpu } else { headroom.memory };
+                (allocatable != 0).then(|| (allocatable, non_zero_requested.saturating_add(wanted), weight))
             };
             self.strategy.score(self.scored.iter().filter_map(share))
         };
         match (&self.strategy, &self.scored[..]) {
             // The default, of which there are more than of all others together.
             (Strategy::LeastAllocated, &[(true, cpu, 1), (false, memory, 1)]) if are_ordinary([cpu, memory]) => {
-                add_scores(rooms, weight, sums, |room| {
-                    let Room { cpu: has_cpu, memory: has_memory, .. } = room;
-                    let amounts = [has_cpu.capacity, has_cpu.counted, has_memory.capacity, has_memory.counted];
-                    if !are_ordinary(amounts) || has_cpu.capacity == 0 || has_memory.capacity == 0 {
-                        return by_strategy(room);
+                add_scores(headrooms, weight, sums, |headroom| {
+                    let Headroom { cpu: has_cpu, memory: has_memory, .. } = headroom;
+                    let amounts = [
+                        has_cpu.allocatable,
+                        has_cpu.non_zero_requested,
+                        has_memory.allocatable,
+                        has_memory.non_zero_requested,
+                    ];
+                    if !are_ordinary(amounts) || has_cpu.allocatable == 0 || has_memory.allocatable == 0 {
+                        return by_strategy(headroom);
                     }
-                    let left = |share: &Share, wanted: i64| {
-                        let left = share.capacity - (share.counted + wanted);
-                        left.max(0) as u64 * 100 / share.capacity as u64
+                    let left = |share: &ResourceHeadroom, wanted: i64| {
+                        let left = share.allocatable - (share.non_zero_requested + wanted);
+                        left.max(0) as u64 * 100 / share.allocatable as u64
                     };
                     ((left(has_cpu, cpu) + left(has_memory, memory)) / 2) as i64
                 })
             }
-            _ => add_scores(rooms, weight, sums, by_strategy),
+            _ => add_scores(headrooms, weight, sums, by_strategy),
         }
     }
 }
@@ -463,20 +478,20 @@ mod tests {
         if state.pre_score(cx, &[]).code == Code::Skip {
             return;
         }
-        let form = state.rooms().expect("cpu, memory and storage are all that is asked for");
+        let form = state.headroom_plugin().expect("cpu, memory and storage are all that is asked for");
         let nodes: Vec<&NodeInfo> = cluster.nodes().collect();
-        let rooms: Vec<Room> = nodes.iter().map(|node| Room::of(node)).collect();
+        let headrooms: Vec<Headroom> = nodes.iter().map(|node| Headroom::of(node)).collect();
         let mut sums = vec![Some(7); nodes.len()];
-        form.score(&rooms, 3, &mut sums);
+        form.score(&headrooms, 3, &mut sums);
         let plain: Vec<_> = nodes.iter().map(|node| Some(7 + 3 * state.score(cx, node).unwrap())).collect();
         assert_eq!(sums, plain);
-        form.filter(&rooms, &mut sums);
+        form.filter(&headrooms, &mut sums);
         let plain: Vec<_> = nodes.iter().map(|node| state.filter(cx, node).is_success()).collect();
         assert_eq!(sums.iter().map(Option::is_some).collect::<Vec<_>>(), plain);
     }
 
     #[test]
-    fn what_is_judged_by_room_is_judged_as_by_node() {
+    fn headroom_gives_the_same_answers_as_the_node() {
         let mut seed = 3u64;
         let mut below = |n: u64| {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

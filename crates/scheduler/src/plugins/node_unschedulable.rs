@@ -22,26 +22,31 @@ impl Plugin for NodeUnschedulable {
         "NodeUnschedulable"
     }
 
-    fn points(&self) -> Points {
-        Points::FILTER
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::FILTER
     }
 
     fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
         Dependencies::filter(Reads::Node)
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![
-            Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_TAINT),
-            Registration::ask(EventResource::Pod, action::UPDATE_POD_TOLERATION),
+            EventRegistration::with_hint(EventResource::Node, action::ADD | action::UPDATE_NODE_TAINT),
+            EventRegistration::with_hint(EventResource::Pod, action::UPDATE_POD_TOLERATION),
         ]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let worth = if event.resource == EventResource::Node {
             match changed.nodes() {
                 (None, Some(new)) => !new.spec.unschedulable,
@@ -51,7 +56,7 @@ impl Plugin for NodeUnschedulable {
         } else {
             changed.pods().1.is_some_and(|pod| pod.metadata.uid == cx.pod.metadata.uid && tolerates(pod))
         };
-        Ok(if worth { Hint::Queue } else { Hint::Skip })
+        Ok(if worth { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn filter(&self, cx: &Cycle<'_>, _state: &(), node: &NodeInfo) -> Status {

@@ -134,29 +134,34 @@ impl Plugin for NodeVolumeLimits {
         "NodeVolumeLimits"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER.union(ExtensionPoints::FILTER)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
         Dependencies::filter(if cx.pod.spec.volumes.iter().any(counts) { Reads::Cluster } else { Reads::Pod })
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![
-            Registration::ask(EventResource::CsiNode, action::ADD | action::UPDATE),
-            Registration::ask(EventResource::Pod, action::DELETE),
-            Registration::ask(EventResource::PersistentVolumeClaim, action::ADD),
-            Registration::ask(EventResource::VolumeAttachment, action::DELETE),
+            EventRegistration::with_hint(EventResource::CsiNode, action::ADD | action::UPDATE),
+            EventRegistration::with_hint(EventResource::Pod, action::DELETE),
+            EventRegistration::with_hint(EventResource::PersistentVolumeClaim, action::ADD),
+            EventRegistration::with_hint(EventResource::VolumeAttachment, action::DELETE),
         ]
     }
 
-    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, event: &ClusterEvent) -> bool {
         // Claims made for a pod bear its name.
         event.resource != EventResource::PersistentVolumeClaim
     }
 
-    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let pod = cx.pod;
         let helps = if let (Some(old), Some(new)) = changed.csi_nodes() {
             let before = limits(old);
@@ -174,7 +179,7 @@ impl Plugin for NodeVolumeLimits {
         } else {
             true
         };
-        Ok(if helps { Hint::Queue } else { Hint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {

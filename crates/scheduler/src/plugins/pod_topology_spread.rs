@@ -205,8 +205,11 @@ impl Plugin for PodTopologySpread {
         "PodTopologySpread"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER).and(Points::PRE_SCORE).and(Points::SCORE)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER
+            .union(ExtensionPoints::FILTER)
+            .union(ExtensionPoints::PRE_SCORE)
+            .union(ExtensionPoints::SCORE)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -235,41 +238,46 @@ impl Plugin for PodTopologySpread {
         }
     }
 
-    fn domains(&self, cx: &Cycle<'_>) -> Option<Box<dyn Domains>> {
+    fn domain_counting(&self, cx: &Cycle<'_>) -> Option<Box<dyn DomainCounting>> {
         let hard = self.constraints(cx.cluster, cx.pod, "DoNotSchedule").ok()?;
         let soft = self.constraints(cx.cluster, cx.pod, "ScheduleAnyway").ok()?;
         let required = RequiredNodeAffinity::of(cx.pod);
         let own = hard.iter().map(|c| i64::from(c.selector.matches(&cx.pod.metadata.labels))).collect();
         let require_all = !cx.pod.spec.topology_spread_constraints.is_empty() || !self.system_defaults;
-        let scopes = hard.iter().map(|c| Scope::Domain { key: c.key.clone(), distinct: false });
+        let scopes = hard.iter().map(|c| CountScope::Domain { key: c.key.clone(), distinct: false });
         let scopes = scopes.chain(soft.iter().map(|c| match c.key == LABEL_HOSTNAME {
-            true => Scope::Node { label: c.key.clone() },
-            false => Scope::Domain { key: c.key.clone(), distinct: true },
+            true => CountScope::Node { label: c.key.clone() },
+            false => CountScope::Domain { key: c.key.clone(), distinct: true },
         }));
         let scopes = scopes.collect();
         Some(Box::new(Spread { pod: cx.pod.pod.clone(), hard, own, soft, required, require_all, scopes }))
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         use action::*;
         vec![
-            Registration::ask(EventResource::Pod, ADD | UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | DELETE),
-            Registration::ask(EventResource::Node, ADD | DELETE | UPDATE_NODE_LABEL | UPDATE_NODE_TAINT),
+            EventRegistration::with_hint(EventResource::Pod, ADD | UPDATE_POD_LABEL | UPDATE_POD_TOLERATION | DELETE),
+            EventRegistration::with_hint(EventResource::Node, ADD | DELETE | UPDATE_NODE_LABEL | UPDATE_NODE_TAINT),
         ]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let constraints = self.constraints(cx.cluster, cx.pod, "DoNotSchedule")?;
         let worth = if event.resource == EventResource::Node {
             node_hint(&constraints, changed.nodes())
         } else {
             pod_hint(cx.pod, &constraints, changed.pods())
         };
-        Ok(if worth { Hint::Queue } else { Hint::Skip })
+        Ok(if worth { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
@@ -403,7 +411,7 @@ impl Plugin for PodTopologySpread {
     }
 }
 
-/// The constraints of pods of one shape, counted by domain: first the hard ones, then the soft ones.
+/// The constraints of pods of one signature, counted by domain: first the hard ones, then the soft ones.
 struct Spread {
     pod: Arc<Pod>,
     hard: Vec<Constraint>,
@@ -412,11 +420,11 @@ struct Spread {
     soft: Vec<Constraint>,
     required: RequiredNodeAffinity,
     require_all: bool,
-    scopes: Vec<Scope>,
+    scopes: Vec<CountScope>,
 }
 
-impl Domains for Spread {
-    fn scopes(&self) -> &[Scope] {
+impl DomainCounting for Spread {
+    fn scopes(&self) -> &[CountScope] {
         &self.scopes
     }
 
@@ -424,7 +432,7 @@ impl Domains for Spread {
         Some(self.hard.iter().chain(&self.soft).map(|constraint| &constraint.selector).collect())
     }
 
-    fn weigh(&self, other: &PodInfo, tell: &mut dyn FnMut(usize, i64)) -> bool {
+    fn contributions(&self, other: &PodInfo, tell: &mut dyn FnMut(usize, i64)) -> bool {
         for (i, constraint) in self.hard.iter().chain(&self.soft).enumerate() {
             if constraint.counts(&self.pod, other) {
                 tell(i, 1);
@@ -446,10 +454,10 @@ impl Domains for Spread {
         }
     }
 
-    fn filter(&self, here: &[Option<i64>], everywhere: &[Tally]) -> bool {
+    fn filter(&self, here: &[Option<i64>], everywhere: &[DomainSummary]) -> bool {
         self.hard.iter().enumerate().all(|(i, constraint)| {
             let Some(count) = here[i] else { return false };
-            let Tally { domains, lowest, .. } = everywhere[i];
+            let DomainSummary { domains, lowest, .. } = everywhere[i];
             constraint.allows(count + self.own[i], domains, (domains > 0).then_some(lowest))
         })
     }
@@ -462,7 +470,7 @@ impl Domains for Spread {
         self.require_all && here[self.hard.len()..].iter().any(Option::is_none)
     }
 
-    fn score(&self, here: &[Option<i64>], feasible: &Feasible) -> i64 {
+    fn score(&self, here: &[Option<i64>], feasible: &FeasibleNodes) -> i64 {
         let mut sum = 0.0;
         for (i, constraint) in self.soft.iter().enumerate() {
             let at = self.hard.len() + i;

@@ -1,6 +1,6 @@
 //! PrioritySort: higher priority first, then whoever waits longer.
 
-use crate::framework::{Plugin, PluginName, Points};
+use crate::framework::{ExtensionPoints, Plugin, PluginName};
 use crate::queue::{QueuedPod, SortKey};
 
 /// Orders the queue.
@@ -13,8 +13,8 @@ impl Plugin for PrioritySort {
         "PrioritySort"
     }
 
-    fn points(&self) -> Points {
-        Points::QUEUE_SORT
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::QUEUE_SORT
     }
 
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {

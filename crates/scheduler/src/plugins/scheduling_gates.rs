@@ -12,21 +12,26 @@ impl Plugin for SchedulingGates {
         "SchedulingGates"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_ENQUEUE
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_ENQUEUE
     }
 
-    fn events(&self) -> Vec<Registration> {
-        vec![Registration::ask(EventResource::Pod, action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)]
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        vec![EventRegistration::with_hint(EventResource::Pod, action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let own = changed.pods().1.is_some_and(|pod| pod.metadata.uid == cx.pod.metadata.uid);
-        Ok(if own { Hint::Queue } else { Hint::Skip })
+        Ok(if own { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {

@@ -16,8 +16,8 @@ impl Plugin for TaintToleration {
         "TaintToleration"
     }
 
-    fn points(&self) -> Points {
-        Points::FILTER.and(Points::PRE_SCORE).and(Points::SCORE)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::FILTER.union(ExtensionPoints::PRE_SCORE).union(ExtensionPoints::SCORE)
     }
 
     fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
@@ -25,18 +25,23 @@ impl Plugin for TaintToleration {
         Dependencies { filter: Reads::Node, score: Reads::Node, normalization, ..Dependencies::NOTHING }
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![
-            Registration::ask(EventResource::Node, action::ADD | action::UPDATE_NODE_TAINT),
-            Registration::ask(EventResource::Pod, action::UPDATE_POD_TOLERATION),
+            EventRegistration::with_hint(EventResource::Node, action::ADD | action::UPDATE_NODE_TAINT),
+            EventRegistration::with_hint(EventResource::Pod, action::UPDATE_POD_TOLERATION),
         ]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let worth = if event.resource == EventResource::Node {
             let (old, new) = changed.nodes();
             let repels =
@@ -45,7 +50,7 @@ impl Plugin for TaintToleration {
         } else {
             changed.pods().1.is_some_and(|pod| pod.metadata.uid == cx.pod.metadata.uid)
         };
-        Ok(if worth { Hint::Queue } else { Hint::Skip })
+        Ok(if worth { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn filter(&self, cx: &Cycle<'_>, _state: &Self::State, node: &NodeInfo) -> Status {

@@ -78,8 +78,8 @@ impl Plugin for VolumeRestrictions {
         "VolumeRestrictions"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER.union(ExtensionPoints::FILTER)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -88,19 +88,24 @@ impl Plugin for VolumeRestrictions {
         Dependencies::filter(if concerned { Reads::Cluster } else { Reads::Pod })
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![
-            Registration::ask(EventResource::Pod, action::DELETE),
-            Registration::always(EventResource::Node, action::ADD),
-            Registration::ask(EventResource::PersistentVolumeClaim, action::ADD),
+            EventRegistration::with_hint(EventResource::Pod, action::DELETE),
+            EventRegistration::always(EventResource::Node, action::ADD),
+            EventRegistration::with_hint(EventResource::PersistentVolumeClaim, action::ADD),
         ]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let pod = cx.pod;
         let helps = if let (_, Some(claim)) = changed.persistent_volume_claims() {
             claim.metadata.namespace == pod.metadata.namespace
@@ -112,7 +117,7 @@ impl Plugin for VolumeRestrictions {
         } else {
             true
         };
-        Ok(if helps { Hint::Queue } else { Hint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {

@@ -95,8 +95,8 @@ impl Plugin for VolumeZone {
         "VolumeZone"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER.and(Points::FILTER)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER.union(ExtensionPoints::FILTER)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -104,20 +104,25 @@ impl Plugin for VolumeZone {
         Dependencies::filter(if cx.pod.named_claims().next().is_none() { Reads::Pod } else { Reads::Cluster })
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![
-            Registration::ask(EventResource::StorageClass, action::ADD),
-            Registration::always(EventResource::Node, action::ADD | action::UPDATE_NODE_LABEL),
-            Registration::ask(EventResource::PersistentVolumeClaim, action::ADD | action::UPDATE),
-            Registration::ask(EventResource::PersistentVolume, action::ADD | action::UPDATE),
+            EventRegistration::with_hint(EventResource::StorageClass, action::ADD),
+            EventRegistration::always(EventResource::Node, action::ADD | action::UPDATE_NODE_LABEL),
+            EventRegistration::with_hint(EventResource::PersistentVolumeClaim, action::ADD | action::UPDATE),
+            EventRegistration::with_hint(EventResource::PersistentVolume, action::ADD | action::UPDATE),
         ]
     }
 
-    fn hint_reads_shape(&self, _event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, _event: &ClusterEvent) -> bool {
         true
     }
 
-    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let helps = if let (_, Some(class)) = changed.storage_classes() {
             class.volume_binding_mode.as_deref() == Some(WAIT_FOR_FIRST_CONSUMER)
         } else if let (_, Some(claim)) = changed.persistent_volume_claims() {
@@ -128,7 +133,7 @@ impl Plugin for VolumeZone {
         } else {
             true
         };
-        Ok(if helps { Hint::Queue } else { Hint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut Self::State) -> PreFilter {

@@ -1,7 +1,7 @@
 //! A heap of slots. The plugin's sort key stands beside the slot, so that sifting need not look at pods.
 
 use super::slots::{Slot, Slots};
-use super::{Judge, SortKey};
+use super::{QueuePlugins, SortKey};
 
 /// Children of an entry: four stand in two or three cache lines, and the heap is half as deep as with two.
 const ARITY: usize = 4;
@@ -19,13 +19,13 @@ pub(super) struct Heap {
     entries: Vec<Entry>,
 }
 
-fn before(a: &Entry, b: &Entry, slots: &Slots, judge: &dyn Judge) -> bool {
+fn before(a: &Entry, b: &Entry, slots: &Slots, plugins: &dyn QueuePlugins) -> bool {
     if a.expiry != b.expiry {
         return a.expiry < b.expiry;
     }
     match (a.key, b.key) {
         (Some(a), Some(b)) => a < b,
-        _ => judge.less(slots.pod(a.slot), slots.pod(b.slot)),
+        _ => plugins.less(slots.pod(a.slot), slots.pod(b.slot)),
     }
 }
 
@@ -43,49 +43,49 @@ impl Heap {
         self.entries.iter().map(|entry| entry.slot)
     }
 
-    pub(super) fn push(&mut self, slot: Slot, expiry: i64, slots: &mut Slots, judge: &dyn Judge) {
-        let entry = Entry { expiry, key: judge.sort_key(slots.pod(slot)), slot };
+    pub(super) fn push(&mut self, slot: Slot, expiry: i64, slots: &mut Slots, plugins: &dyn QueuePlugins) {
+        let entry = Entry { expiry, key: plugins.sort_key(slots.pod(slot)), slot };
         self.entries.push(entry);
-        self.up(self.entries.len() - 1, slots, judge);
+        self.up(self.entries.len() - 1, slots, plugins);
     }
 
-    pub(super) fn pop(&mut self, slots: &mut Slots, judge: &dyn Judge) -> Option<Slot> {
+    pub(super) fn pop(&mut self, slots: &mut Slots, plugins: &dyn QueuePlugins) -> Option<Slot> {
         let slot = self.entries.first()?.slot;
-        self.remove(slot, slots, judge);
+        self.remove(slot, slots, plugins);
         Some(slot)
     }
 
     /// Removes a slot that is in this heap; its pod must still be there.
-    pub(super) fn remove(&mut self, slot: Slot, slots: &mut Slots, judge: &dyn Judge) {
-        let at = slots.stands[slot as usize].at as usize;
+    pub(super) fn remove(&mut self, slot: Slot, slots: &mut Slots, plugins: &dyn QueuePlugins) {
+        let at = slots.positions[slot as usize].at as usize;
         self.entries.swap_remove(at);
         if at < self.entries.len() {
-            self.settle(at, slots, judge);
+            self.settle(at, slots, plugins);
         }
     }
 
     /// Restores the order after the pod of a slot in this heap was changed.
-    pub(super) fn fix(&mut self, slot: Slot, slots: &mut Slots, judge: &dyn Judge) {
-        let at = slots.stands[slot as usize].at as usize;
-        self.entries[at].key = judge.sort_key(slots.pod(slot));
-        self.settle(at, slots, judge);
+    pub(super) fn fix(&mut self, slot: Slot, slots: &mut Slots, plugins: &dyn QueuePlugins) {
+        let at = slots.positions[slot as usize].at as usize;
+        self.entries[at].key = plugins.sort_key(slots.pod(slot));
+        self.settle(at, slots, plugins);
     }
 
-    fn settle(&mut self, at: usize, slots: &mut Slots, judge: &dyn Judge) {
-        let at = self.up(at, slots, judge);
-        self.down(at, slots, judge);
+    fn settle(&mut self, at: usize, slots: &mut Slots, plugins: &dyn QueuePlugins) {
+        let at = self.up(at, slots, plugins);
+        self.down(at, slots, plugins);
     }
 
     fn write(&mut self, at: usize, entry: Entry, slots: &mut Slots) {
         self.entries[at] = entry;
-        slots.stands[entry.slot as usize].at = at as u32;
+        slots.positions[entry.slot as usize].at = at as u32;
     }
 
-    fn up(&mut self, mut at: usize, slots: &mut Slots, judge: &dyn Judge) -> usize {
+    fn up(&mut self, mut at: usize, slots: &mut Slots, plugins: &dyn QueuePlugins) -> usize {
         let entry = self.entries[at];
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if !before(&entry, &self.entries[parent], slots, judge) {
+            if !before(&entry, &self.entries[parent], slots, plugins) {
                 break;
             }
             self.write(at, self.entries[parent], slots);
@@ -95,14 +95,16 @@ impl Heap {
         at
     }
 
-    fn down(&mut self, mut at: usize, slots: &mut Slots, judge: &dyn Judge) {
+    fn down(&mut self, mut at: usize, slots: &mut Slots, plugins: &dyn QueuePlugins) {
         let entry = self.entries[at];
         loop {
             let children = ARITY * at + 1..(ARITY * at + 1 + ARITY).min(self.entries.len());
             let first = children.reduce(|first, child| {
-                if before(&self.entries[child], &self.entries[first], slots, judge) { child } else { first }
+                if before(&self.entries[child], &self.entries[first], slots, plugins) { child } else { first }
             });
-            let Some(first) = first.filter(|first| before(&self.entries[*first], &entry, slots, judge)) else { break };
+            let Some(first) = first.filter(|first| before(&self.entries[*first], &entry, slots, plugins)) else {
+                break;
+            };
             self.write(at, self.entries[first], slots);
             at = first;
         }

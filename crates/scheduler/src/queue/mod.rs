@@ -9,18 +9,18 @@
 //!                              └───────┴── event ── unschedulable (flushed after five minutes)
 //! ```
 //!
-//! The queue is a value: it takes `now`, and a [`Judge`] that asks the plugins.
+//! The queue is a value: it takes `now`, and a [`QueuePlugins`] that asks the plugins.
 
 #[cfg(test)]
-mod equality;
+mod differential_tests;
 mod heap;
-mod missed;
+mod in_flight_events;
 mod nominator;
 mod slots;
 mod sort_key;
 #[cfg(test)]
 mod tests;
-mod waiting;
+mod unschedulable_pods;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ use rustc_hash::FxHashMap;
 
 use crate::cluster::{Object, PodInfo};
 use crate::framework::{ClusterEvent, EventResource, PluginName, Status, action, event::pod_updates};
-use crate::measure::{Cause, Incoming, Queued};
+use crate::metrics::{Cause, IncomingPods, QueueLabel};
 use heap::Heap;
-use missed::Missed;
+use in_flight_events::InFlightEvents;
 pub use nominator::Nominator;
-use slots::{Line, Slot, Slots};
+use slots::{Slot, Slots, SubQueue};
 pub use sort_key::SortKey;
-use waiting::Waiting;
+use unschedulable_pods::UnschedulablePods;
 
 /// How often pods that nothing woke are looked for, and how long they may sleep.
 pub const FLUSH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
@@ -70,23 +70,23 @@ pub struct QueuedPod {
     /// Order of arrival, for pods that are otherwise equal.
     sequence: u64,
     /// When its last attempt began, on the clock of the measures.
-    pub(crate) taken: u64,
+    pub(crate) attempt_started: u64,
 }
 
 /// What an event means for a rejected pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Requeue {
+pub enum QueueingStrategy {
     /// Nothing.
     Skip,
     /// Try again after the backoff.
     AfterBackoff,
     /// Try again now.
-    Now,
+    Immediately,
 }
 
 /// Something that happened, with the object before and after.
 #[derive(Clone, Debug)]
-pub struct Happening {
+pub struct ClusterChange {
     /// What.
     pub event: ClusterEvent,
     /// The object before.
@@ -95,26 +95,26 @@ pub struct Happening {
     pub new: Option<Object>,
 }
 
-impl Happening {
+impl ClusterChange {
     /// An event without an object.
     pub fn of(event: ClusterEvent) -> Self {
-        Happening { event, old: None, new: None }
+        ClusterChange { event, old: None, new: None }
     }
 }
 
 /// What the queue asks the plugins.
-pub trait Judge {
+pub trait QueuePlugins {
     /// Runs PreEnqueue; `first` names the plugin to ask before the others.
     fn pre_enqueue(&self, pod: &PodInfo, first: Option<PluginName>) -> Status;
     /// Asks the hints of the plugins that rejected the pod.
-    fn requeue(&self, pod: &QueuedPod, happening: &Happening) -> Requeue;
+    fn queueing_strategy(&self, pod: &QueuedPod, change: &ClusterChange) -> QueueingStrategy;
     /// Whether anybody at all registered for the event.
-    fn anyone_listens(&self, event: &ClusterEvent) -> bool;
+    fn any_registered(&self, event: &ClusterEvent) -> bool;
     /// Whether this plugin registered for the event.
-    fn listens(&self, pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool;
+    fn is_registered(&self, pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool;
     /// Whether `a` goes before `b`.
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
-    /// A key that orders pods as [`Judge::less`] does, if there is one.
+    /// A key that orders pods as [`QueuePlugins::less`] does, if there is one.
     fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
         let _ = pod;
         None
@@ -124,27 +124,27 @@ pub trait Judge {
         let _ = (pod, plugin);
         false
     }
-    /// Whose answer [`Judge::requeue`] needs for pods that the same plugins rejected as this one.
-    fn asks(&self, pod: &QueuedPod, event: &ClusterEvent) -> Asks {
+    /// Whose answer [`QueuePlugins::queueing_strategy`] needs for pods that the same plugins rejected as this one.
+    fn hint_scope(&self, pod: &QueuedPod, event: &ClusterEvent) -> HintScope {
         let _ = (pod, event);
-        Asks::Pod
+        HintScope::Pod
     }
 }
 
 /// How far one answer to an event goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asks {
+pub enum HintScope {
     /// Nobody who rejected the pods hears of the event.
     Nobody,
-    /// Pods of one shape share the answer, except the pod that the event is about.
-    Shape,
+    /// Pods of one signature share the answer, except the pod that the event is about.
+    Signature,
     /// Each pod is asked for.
     Pod,
 }
 
 /// Where a pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum QueueStage {
     /// Ready to be tried.
     Active,
     /// Waiting for its backoff to end.
@@ -173,12 +173,12 @@ pub struct Queue {
     active: Heap,
     backing_off: Heap,
     error_backing_off: Heap,
-    waiting: Waiting,
-    missed: Missed,
+    unschedulable: UnschedulablePods,
+    in_flight_events: InFlightEvents,
     next_sequence: u64,
     next_flush: Option<Timestamp>,
     max_in_unschedulable: SignedDuration,
-    incoming: Option<Incoming>,
+    incoming: Option<IncomingPods>,
     /// Which pods are expected where.
     pub nominator: Nominator,
 }
@@ -192,8 +192,8 @@ impl Queue {
             active: Heap::default(),
             backing_off: Heap::default(),
             error_backing_off: Heap::default(),
-            waiting: Waiting::default(),
-            missed: Missed::default(),
+            unschedulable: UnschedulablePods::default(),
+            in_flight_events: InFlightEvents::default(),
             next_sequence: 0,
             next_flush: None,
             max_in_unschedulable: MAX_IN_UNSCHEDULABLE,
@@ -208,159 +208,159 @@ impl Queue {
     }
 
     /// Has pods counted that enter a queue.
-    pub(crate) fn count_incoming(&mut self, incoming: Incoming) {
+    pub(crate) fn count_incoming(&mut self, incoming: IncomingPods) {
         self.incoming = Some(incoming);
     }
 
     /// The pods being tried, and how many events are kept for them.
     pub(crate) fn in_flight(&self) -> (usize, FxHashMap<ClusterEvent, usize>) {
         let mut events = FxHashMap::default();
-        for happening in self.missed.iter() {
-            *events.entry(happening.event).or_default() += 1;
+        for change in self.in_flight_events.iter() {
+            *events.entry(change.event).or_default() += 1;
         }
-        (self.missed.in_flight(), events)
+        (self.in_flight_events.in_flight(), events)
     }
 
-    fn entered(&mut self, queue: Queued, cause: Cause) {
+    fn count_entry(&mut self, queue: QueueLabel, cause: Cause) {
         if let Some(incoming) = &mut self.incoming {
             incoming.count(queue, cause);
         }
     }
 
     /// Where a pod is, if anywhere.
-    pub fn place(&self, uid: &str) -> Option<Place> {
+    pub fn stage(&self, uid: &str) -> Option<QueueStage> {
         let slot = self.slots.find(uid)?;
-        match self.slots.line(slot) {
-            Line::Active => Some(Place::Active),
-            Line::Backoff | Line::ErrorBackoff => Some(Place::Backoff),
-            Line::Waiting if self.slots.pod(slot).gating_plugin.is_some() => Some(Place::Gated),
-            Line::Waiting => Some(Place::Unschedulable),
-            Line::Nowhere => self.slots.flight(slot).map(|_| Place::InFlight),
+        match self.slots.sub_queue(slot) {
+            SubQueue::Active => Some(QueueStage::Active),
+            SubQueue::Backoff | SubQueue::ErrorBackoff => Some(QueueStage::Backoff),
+            SubQueue::Unschedulable if self.slots.pod(slot).gating_plugin.is_some() => Some(QueueStage::Gated),
+            SubQueue::Unschedulable => Some(QueueStage::Unschedulable),
+            SubQueue::None => self.slots.in_flight_since(slot).map(|_| QueueStage::InFlight),
         }
     }
 
     /// How many pods are active, backing off, unschedulable and gated.
     pub fn counts(&self) -> [usize; 4] {
-        let gated = self.waiting.gated();
+        let gated = self.unschedulable.gated();
         let backoff = self.backing_off.len() + self.error_backing_off.len();
-        [self.active.len(), backoff, self.waiting.len() - gated, gated]
+        [self.active.len(), backoff, self.unschedulable.len() - gated, gated]
     }
 
     /// All pods that are not in flight.
     pub fn pods(&self) -> impl Iterator<Item = &QueuedPod> {
         let heaps = self.active.iter().chain(self.backing_off.iter()).chain(self.error_backing_off.iter());
-        heaps.chain(self.waiting.iter()).map(|slot| self.slots.pod(slot))
+        heaps.chain(self.unschedulable.iter()).map(|slot| self.slots.pod(slot))
     }
 
     /// Takes in a new pod.
-    pub fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, judge: &dyn Judge) {
-        self.take_in(info, action::ADD, now, judge);
+    pub fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, plugins: &dyn QueuePlugins) {
+        self.add_new(info, action::ADD, now, plugins);
     }
 
-    fn take_in(&mut self, info: Arc<PodInfo>, action: u32, now: Timestamp, judge: &dyn Judge) {
+    fn add_new(&mut self, info: Arc<PodInfo>, action: u32, now: Timestamp, plugins: &dyn QueuePlugins) {
         self.nominator.add(&info, &crate::framework::Nomination::Keep);
         let slot = self.slots.claim(info.uid());
-        self.leave(slot, judge);
+        self.leave(slot, plugins);
         let pod = QueuedPod::new(info, now, self.next_sequence);
         self.next_sequence += 1;
         let cause = Cause::Event(ClusterEvent::new(EventResource::UnschedulablePod, action));
-        self.activate_or_gate(slot, pod, cause, now, judge);
+        self.activate_or_gate(slot, pod, cause, now, plugins);
     }
 
     /// Takes over a new version of a pod.
-    pub fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, judge: &dyn Judge) {
+    pub fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, plugins: &dyn QueuePlugins) {
         self.nominator.update(old, new);
-        let happenings = || {
-            pod_updates(old, new).into_iter().map(|event| Happening {
+        let changes = || {
+            pod_updates(old, new).into_iter().map(|event| ClusterChange {
                 event,
                 old: Some(Object::Pod(old.clone())),
                 new: Some(Object::Pod(new.pod.clone())),
             })
         };
         let Some(slot) = self.slots.find(new.uid()) else {
-            return self.take_in(new.clone(), action::UPDATE, now, judge);
+            return self.add_new(new.clone(), action::UPDATE, now, plugins);
         };
-        if self.slots.flight(slot).is_some() {
-            return happenings().for_each(|happening| self.missed.note(happening));
+        if self.slots.in_flight_since(slot).is_some() {
+            return changes().for_each(|change| self.in_flight_events.note(change));
         }
-        let heap = match self.slots.line(slot) {
-            Line::Active => &mut self.active,
-            Line::Backoff => &mut self.backing_off,
-            Line::ErrorBackoff => &mut self.error_backing_off,
-            Line::Waiting => {
-                let mut pod = self.waiting.remove(slot, &mut self.slots);
+        let heap = match self.slots.sub_queue(slot) {
+            SubQueue::Active => &mut self.active,
+            SubQueue::Backoff => &mut self.backing_off,
+            SubQueue::ErrorBackoff => &mut self.error_backing_off,
+            SubQueue::Unschedulable => {
+                let mut pod = self.unschedulable.remove(slot, &mut self.slots);
                 pod.info = new.clone();
-                self.waiting.insert(slot, pod, &mut self.slots);
+                self.unschedulable.insert(slot, pod, &mut self.slots);
                 // The first event that brings it back is enough.
-                happenings().find(|happening| self.wake(slot, happening, Cause::Event(happening.event), now, judge));
+                changes().find(|change| self.wake(slot, change, Cause::Event(change.event), now, plugins));
                 return;
             }
-            Line::Nowhere => return,
+            SubQueue::None => return,
         };
         self.slots.pod_mut(slot).info = new.clone();
-        heap.fix(slot, &mut self.slots, judge);
+        heap.fix(slot, &mut self.slots, plugins);
     }
 
     /// Drops a pod wherever it is; one in flight stays in flight until it is done.
-    pub fn delete(&mut self, uid: &str, judge: &dyn Judge) {
+    pub fn delete(&mut self, uid: &str, plugins: &dyn QueuePlugins) {
         self.nominator.remove(uid);
         if let Some(slot) = self.slots.find(uid) {
-            self.leave(slot, judge);
+            self.leave(slot, plugins);
             self.slots.release(slot, uid);
         }
     }
 
     /// Takes a pod out of its line, if it stands in one.
-    fn leave(&mut self, slot: Slot, judge: &dyn Judge) -> Option<QueuedPod> {
-        let heap = match self.slots.line(slot) {
-            Line::Nowhere => return None,
-            Line::Waiting => return Some(self.waiting.remove(slot, &mut self.slots)),
-            Line::Active => &mut self.active,
-            Line::Backoff => &mut self.backing_off,
-            Line::ErrorBackoff => &mut self.error_backing_off,
+    fn leave(&mut self, slot: Slot, plugins: &dyn QueuePlugins) -> Option<QueuedPod> {
+        let heap = match self.slots.sub_queue(slot) {
+            SubQueue::None => return None,
+            SubQueue::Unschedulable => return Some(self.unschedulable.remove(slot, &mut self.slots)),
+            SubQueue::Active => &mut self.active,
+            SubQueue::Backoff => &mut self.backing_off,
+            SubQueue::ErrorBackoff => &mut self.error_backing_off,
         };
-        heap.remove(slot, &mut self.slots, judge);
+        heap.remove(slot, &mut self.slots, plugins);
         Some(self.slots.take(slot))
     }
 
     /// The next pod to try; when nothing is active, one whose backoff has not ended yet (but never one that failed
     /// with an error).
-    pub fn pop(&mut self, judge: &dyn Judge) -> Option<QueuedPod> {
-        let slot = match self.active.pop(&mut self.slots, judge) {
+    pub fn pop(&mut self, plugins: &dyn QueuePlugins) -> Option<QueuedPod> {
+        let slot = match self.active.pop(&mut self.slots, plugins) {
             Some(slot) => slot,
             None => {
-                let early = self.backing_off.pop(&mut self.slots, judge)?;
-                self.entered(Queued::Active, Cause::PopFromBackoffQ);
+                let early = self.backing_off.pop(&mut self.slots, plugins)?;
+                self.count_entry(QueueLabel::Active, Cause::PopFromBackoffQ);
                 early
             }
         };
         let mut pod = self.slots.take(slot);
         pod.attempts += 1;
-        self.land(slot);
-        let since = self.missed.take_off();
-        self.slots.set_flight(slot, Some(since));
+        self.finish_in_flight(slot);
+        let since = self.in_flight_events.start();
+        self.slots.set_in_flight_since(slot, Some(since));
         Some(pod)
     }
 
     /// A pod in flight was bound or dropped: events are no longer kept for it.
     pub fn done(&mut self, uid: &str) {
         if let Some(slot) = self.slots.find(uid) {
-            self.land(slot);
+            self.finish_in_flight(slot);
             self.slots.release(slot, uid);
         }
     }
 
-    fn land(&mut self, slot: Slot) {
-        if let Some(since) = self.slots.set_flight(slot, None) {
-            self.missed.land(since);
+    fn finish_in_flight(&mut self, slot: Slot) {
+        if let Some(since) = self.slots.set_in_flight_since(slot, None) {
+            self.in_flight_events.finish(since);
         }
     }
 
     /// Takes back a pod that could not be placed; who rejected it is already noted in it.
-    pub fn add_unschedulable(&mut self, mut pod: QueuedPod, now: Timestamp, judge: &dyn Judge) {
+    pub fn add_unschedulable(&mut self, mut pod: QueuedPod, now: Timestamp, plugins: &dyn QueuePlugins) {
         let slot = self.slots.claim(pod.info.uid());
-        if self.slots.line(slot) != Line::Nowhere {
-            return self.land(slot);
+        if self.slots.sub_queue(slot) != SubQueue::None {
+            return self.finish_in_flight(slot);
         }
         let rejected = pod.is_rejected();
         if rejected {
@@ -371,135 +371,161 @@ impl Queue {
         }
         pod.timestamp = now;
         pod.flushed = None;
-        let requeue = if rejected { self.missed_by(slot, &pod, judge) } else { Requeue::AfterBackoff };
-        self.land(slot);
-        self.requeue(slot, pod, requeue, Cause::ScheduleAttemptFailure, now, judge);
+        let requeue =
+            if rejected { self.strategy_for_missed(slot, &pod, plugins) } else { QueueingStrategy::AfterBackoff };
+        self.finish_in_flight(slot);
+        self.requeue(slot, pod, requeue, Cause::ScheduleAttemptFailure, now, plugins);
     }
 
     /// What the events that happened while the pod was in flight mean for it.
-    fn missed_by(&self, slot: Slot, pod: &QueuedPod, judge: &dyn Judge) -> Requeue {
-        let Some(since) = self.slots.flight(slot) else { return Requeue::Skip };
-        let verdicts = self.missed.since(since).map(|happening| verdict(pod, happening, judge));
-        verdicts.max().unwrap_or(Requeue::Skip)
+    fn strategy_for_missed(&self, slot: Slot, pod: &QueuedPod, plugins: &dyn QueuePlugins) -> QueueingStrategy {
+        let Some(since) = self.slots.in_flight_since(slot) else { return QueueingStrategy::Skip };
+        let strategies = self.in_flight_events.since(since).map(|change| strategy_for(pod, change, plugins));
+        strategies.max().unwrap_or(QueueingStrategy::Skip)
     }
 
     fn requeue(
         &mut self,
         slot: Slot,
         pod: QueuedPod,
-        requeue: Requeue,
+        requeue: QueueingStrategy,
         cause: Cause,
         now: Timestamp,
-        judge: &dyn Judge,
+        plugins: &dyn QueuePlugins,
     ) {
         match requeue {
-            Requeue::Skip => self.park(slot, pod, cause),
-            Requeue::AfterBackoff if backing_off(self.backoff, &pod, now) => self.back_off(slot, pod, cause, judge),
-            Requeue::AfterBackoff | Requeue::Now => self.activate_or_gate(slot, pod, cause, now, judge),
+            QueueingStrategy::Skip => self.add_to_unschedulable(slot, pod, cause),
+            QueueingStrategy::AfterBackoff if backing_off(self.backoff, &pod, now) => {
+                self.add_to_backoff(slot, pod, cause, plugins)
+            }
+            QueueingStrategy::AfterBackoff | QueueingStrategy::Immediately => {
+                self.activate_or_gate(slot, pod, cause, now, plugins)
+            }
         }
     }
 
-    fn park(&mut self, slot: Slot, pod: QueuedPod, cause: Cause) {
-        self.entered(Queued::Unschedulable, cause);
-        self.waiting.insert(slot, pod, &mut self.slots);
+    fn add_to_unschedulable(&mut self, slot: Slot, pod: QueuedPod, cause: Cause) {
+        self.count_entry(QueueLabel::Unschedulable, cause);
+        self.unschedulable.insert(slot, pod, &mut self.slots);
     }
 
-    fn activate_or_gate(&mut self, slot: Slot, mut pod: QueuedPod, cause: Cause, now: Timestamp, judge: &dyn Judge) {
+    fn activate_or_gate(
+        &mut self,
+        slot: Slot,
+        mut pod: QueuedPod,
+        cause: Cause,
+        now: Timestamp,
+        plugins: &dyn QueuePlugins,
+    ) {
         let gated_before = pod.gating_plugin.is_some();
-        if !gate(&mut pod, judge) {
-            self.activate_ungated(slot, pod, cause, now, judge);
+        if !gate(&mut pod, plugins) {
+            self.activate_ungated(slot, pod, cause, now, plugins);
         } else if gated_before {
             // It never left.
-            self.waiting.insert(slot, pod, &mut self.slots);
+            self.unschedulable.insert(slot, pod, &mut self.slots);
         } else {
-            self.park(slot, pod, cause);
+            self.add_to_unschedulable(slot, pod, cause);
         }
     }
 
-    fn activate_ungated(&mut self, slot: Slot, mut pod: QueuedPod, cause: Cause, now: Timestamp, judge: &dyn Judge) {
-        self.entered(Queued::Active, cause);
+    fn activate_ungated(
+        &mut self,
+        slot: Slot,
+        mut pod: QueuedPod,
+        cause: Cause,
+        now: Timestamp,
+        plugins: &dyn QueuePlugins,
+    ) {
+        self.count_entry(QueueLabel::Active, cause);
         pod.initial_attempt.get_or_insert(now);
-        self.slots.put(slot, pod, Line::Active);
-        self.active.push(slot, 0, &mut self.slots, judge);
+        self.slots.put(slot, pod, SubQueue::Active);
+        self.active.push(slot, 0, &mut self.slots, plugins);
     }
 
-    fn back_off(&mut self, slot: Slot, mut pod: QueuedPod, cause: Cause, judge: &dyn Judge) {
-        if gate(&mut pod, judge) {
-            return self.park(slot, pod, cause);
+    fn add_to_backoff(&mut self, slot: Slot, mut pod: QueuedPod, cause: Cause, plugins: &dyn QueuePlugins) {
+        if gate(&mut pod, plugins) {
+            return self.add_to_unschedulable(slot, pod, cause);
         }
-        self.entered(Queued::Backoff, cause);
+        self.count_entry(QueueLabel::Backoff, cause);
         let expiry = expiry(self.backoff, &pod).as_second();
         let (heap, line) = match pod.is_rejected() {
-            true => (&mut self.backing_off, Line::Backoff),
-            false => (&mut self.error_backing_off, Line::ErrorBackoff),
+            true => (&mut self.backing_off, SubQueue::Backoff),
+            false => (&mut self.error_backing_off, SubQueue::ErrorBackoff),
         };
         self.slots.put(slot, pod, line);
-        heap.push(slot, expiry, &mut self.slots, judge);
+        heap.push(slot, expiry, &mut self.slots, plugins);
     }
 
-    /// Something happened that may let rejected pods fit, for those pods that `may` hear of it. Of pods of one shape all may
+    /// Something happened that may let rejected pods fit, for those pods that `may` hear of it. Of pods of one signature all may
     /// or none, but for the pod that it happened to.
     pub fn move_all(
         &mut self,
-        happening: &Happening,
+        change: &ClusterChange,
         may: &dyn Fn(&PodInfo) -> bool,
         now: Timestamp,
-        judge: &dyn Judge,
+        plugins: &dyn QueuePlugins,
     ) {
-        if !happening.event.is_wildcard() && !judge.anyone_listens(&happening.event) {
+        if !change.event.is_wildcard() && !plugins.any_registered(&change.event) {
             return;
         }
-        if self.waiting.len() > 0 {
-            let (woken, held) = self.waiting.woken(happening, may, &self.slots, judge);
+        if self.unschedulable.len() > 0 {
+            let (moved, still_gated) = self.unschedulable.moved_by(change, may, &self.slots, plugins);
             if let Some(incoming) = &mut self.incoming {
                 // As upstream counts them, though they never left.
-                incoming.count_many(Queued::Unschedulable, Cause::Event(happening.event), held as u64);
+                incoming.count_many(QueueLabel::Unschedulable, Cause::Event(change.event), still_gated as u64);
             }
-            for (slot, requeue) in woken {
-                let pod = self.waiting.remove(slot, &mut self.slots);
-                self.requeue(slot, pod, requeue, Cause::Event(happening.event), now, judge);
+            for (slot, requeue) in moved {
+                let pod = self.unschedulable.remove(slot, &mut self.slots);
+                self.requeue(slot, pod, requeue, Cause::Event(change.event), now, plugins);
             }
         }
-        if self.missed.anyone_in_flight() {
-            self.missed.note(happening.clone());
+        if self.in_flight_events.anyone_in_flight() {
+            self.in_flight_events.note(change.clone());
         }
     }
 
     /// Moves an unschedulable pod if the event is worth it; true when it moved.
-    fn wake(&mut self, slot: Slot, happening: &Happening, cause: Cause, now: Timestamp, judge: &dyn Judge) -> bool {
+    fn wake(
+        &mut self,
+        slot: Slot,
+        change: &ClusterChange,
+        cause: Cause,
+        now: Timestamp,
+        plugins: &dyn QueuePlugins,
+    ) -> bool {
         let pod = self.slots.pod(slot);
         if let Some(gating) = pod.gating_plugin
-            && !happening.event.is_wildcard()
-            && !judge.listens(&pod.info, gating, &happening.event)
+            && !change.event.is_wildcard()
+            && !plugins.is_registered(&pod.info, gating, &change.event)
         {
             return false;
         }
-        let requeue = verdict(pod, happening, judge);
-        if requeue == Requeue::Skip {
+        let requeue = strategy_for(pod, change, plugins);
+        if requeue == QueueingStrategy::Skip {
             return false;
         }
-        let pod = self.waiting.remove(slot, &mut self.slots);
-        self.requeue(slot, pod, requeue, cause, now, judge);
-        self.slots.line(slot) != Line::Waiting
+        let pod = self.unschedulable.remove(slot, &mut self.slots);
+        self.requeue(slot, pod, requeue, cause, now, plugins);
+        self.slots.sub_queue(slot) != SubQueue::Unschedulable
     }
 
     /// Makes pods ready at once, whatever they wait for (gates excepted).
-    pub fn activate(&mut self, uids: &[String], now: Timestamp, judge: &dyn Judge) {
+    pub fn activate(&mut self, uids: &[String], now: Timestamp, plugins: &dyn QueuePlugins) {
         for uid in uids {
             let Some(slot) = self.slots.find(uid) else { continue };
-            if self.slots.flight(slot).is_some() {
+            if self.slots.in_flight_since(slot).is_some() {
                 let new = Some(targeted(uid.clone()));
-                self.missed.note(Happening { event: ClusterEvent::WILDCARD, old: None, new });
+                self.in_flight_events.note(ClusterChange { event: ClusterEvent::WILDCARD, old: None, new });
                 continue;
             }
-            let line = self.slots.line(slot);
-            if line == Line::Active {
+            let line = self.slots.sub_queue(slot);
+            if line == SubQueue::Active {
                 continue;
             }
             let cause = Cause::ForceActivate;
-            match self.leave(slot, judge) {
-                Some(pod) if line == Line::Waiting => self.activate_or_gate(slot, pod, cause, now, judge),
-                Some(pod) => self.activate_ungated(slot, pod, cause, now, judge),
+            match self.leave(slot, plugins) {
+                Some(pod) if line == SubQueue::Unschedulable => self.activate_or_gate(slot, pod, cause, now, plugins),
+                Some(pod) => self.activate_ungated(slot, pod, cause, now, plugins),
                 None => {}
             }
         }
@@ -508,48 +534,48 @@ impl Queue {
     /// Something that was to help a waiting pod broke: it is tried again after an error's backoff.
     ///
     /// Upstream activates the pod at once, which becomes a busy loop while the API server refuses.
-    pub fn retry_after_error(&mut self, uid: &str, now: Timestamp, judge: &dyn Judge) {
+    pub fn retry_after_error(&mut self, uid: &str, now: Timestamp, plugins: &dyn QueuePlugins) {
         let Some(slot) = self.slots.find(uid) else { return };
-        if let Some(mut pod) = self.leave(slot, judge) {
+        if let Some(mut pod) = self.leave(slot, plugins) {
             pod.consecutive_errors += 1;
             pod.unschedulable_plugins.clear();
             pod.pending_plugins.clear();
             pod.timestamp = now;
-            self.back_off(slot, pod, Cause::ScheduleAttemptFailure, judge);
+            self.add_to_backoff(slot, pod, Cause::ScheduleAttemptFailure, plugins);
         }
     }
 
     /// Moves pods whose backoff has ended, and wakes those that slept for five minutes.
-    pub fn tick(&mut self, now: Timestamp, judge: &dyn Judge) {
+    pub fn tick(&mut self, now: Timestamp, plugins: &dyn QueuePlugins) {
         let mut ready = Vec::new();
         for heap in [&mut self.backing_off, &mut self.error_backing_off] {
             while let Some((slot, _)) = heap.peek()
                 && !backing_off(self.backoff, self.slots.pod(slot), now)
             {
-                heap.pop(&mut self.slots, judge);
+                heap.pop(&mut self.slots, plugins);
                 ready.push((slot, self.slots.take(slot)));
             }
         }
         for (slot, pod) in ready {
-            self.activate_ungated(slot, pod, Cause::BackoffComplete, now, judge);
+            self.activate_ungated(slot, pod, Cause::BackoffComplete, now, plugins);
         }
         let due = *self.next_flush.get_or_insert(now + FLUSH_INTERVAL);
         if now >= due {
             self.next_flush = Some(now + FLUSH_INTERVAL);
-            self.flush(now, judge);
+            self.flush(now, plugins);
         }
     }
 
-    fn flush(&mut self, now: Timestamp, judge: &dyn Judge) {
+    fn flush(&mut self, now: Timestamp, plugins: &dyn QueuePlugins) {
         let slept = |pod: &QueuedPod| {
             now.duration_since(pod.flushed.map_or(pod.timestamp, |flushed| flushed.max(pod.timestamp)))
         };
         let sleepers: Vec<Slot> =
-            self.waiting.iter().filter(|slot| slept(self.slots.pod(*slot)) > self.max_in_unschedulable).collect();
+            self.unschedulable.iter().filter(|slot| slept(self.slots.pod(*slot)) > self.max_in_unschedulable).collect();
         for slot in sleepers {
             self.slots.pod_mut(slot).flushed = Some(now);
-            let happening = Happening::of(ClusterEvent::WILDCARD);
-            self.wake(slot, &happening, Cause::UnschedulableTimeout, now, judge);
+            let change = ClusterChange::of(ClusterEvent::WILDCARD);
+            self.wake(slot, &change, Cause::UnschedulableTimeout, now, plugins);
         }
     }
 
@@ -560,14 +586,14 @@ impl Queue {
             let end = Timestamp::from_second(expiry).unwrap_or(Timestamp::MAX);
             end.saturating_add(SignedDuration::from_secs(1)).unwrap_or(end)
         });
-        let flush = if self.waiting.len() == 0 { None } else { self.next_flush };
+        let flush = if self.unschedulable.len() == 0 { None } else { self.next_flush };
         expiry.chain(flush).min()
     }
 }
 
 /// Runs PreEnqueue; true when the pod is held back.
-fn gate(pod: &mut QueuedPod, judge: &dyn Judge) -> bool {
-    let status = judge.pre_enqueue(&pod.info, pod.gating_plugin);
+fn gate(pod: &mut QueuedPod, plugins: &dyn QueuePlugins) -> bool {
+    let status = plugins.pre_enqueue(&pod.info, pod.gating_plugin);
     pod.gating_plugin = (!status.is_success()).then_some(status.plugin);
     pod.unschedulable_plugins.extend(pod.gating_plugin);
     pod.gating_plugin.is_some()
@@ -580,15 +606,15 @@ fn targeted(uid: String) -> Object {
     Object::Pod(Arc::new(pod))
 }
 
-fn verdict(pod: &QueuedPod, happening: &Happening, judge: &dyn Judge) -> Requeue {
+fn strategy_for(pod: &QueuedPod, change: &ClusterChange, plugins: &dyn QueuePlugins) -> QueueingStrategy {
     if !pod.is_rejected() {
-        return Requeue::AfterBackoff;
+        return QueueingStrategy::AfterBackoff;
     }
-    if happening.event.is_wildcard() {
-        let other = matches!(&happening.new, Some(Object::Pod(target)) if target.metadata.uid != pod.info.uid());
-        return if other { Requeue::Skip } else { Requeue::AfterBackoff };
+    if change.event.is_wildcard() {
+        let other = matches!(&change.new, Some(Object::Pod(target)) if target.metadata.uid != pod.info.uid());
+        return if other { QueueingStrategy::Skip } else { QueueingStrategy::AfterBackoff };
     }
-    judge.requeue(pod, happening)
+    plugins.queueing_strategy(pod, change)
 }
 
 /// 1 s, 2 s, 4 s, … up to the limit; nothing for a pod that never failed.
@@ -626,7 +652,7 @@ impl QueuedPod {
             gating_plugin: None,
             flushed: None,
             sequence,
-            taken: 0,
+            attempt_started: 0,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bayplan_model::pod::Pod;
 use rustc_hash::FxHashMap;
 
-use crate::cluster::{Log, PodInfo};
+use crate::cluster::{ChangeLog, PodInfo};
 use crate::framework::Nomination;
 
 /// Pods by the node they are nominated to.
@@ -13,7 +13,7 @@ use crate::framework::Nomination;
 pub struct Nominator {
     by_node: FxHashMap<Arc<str>, Vec<Arc<PodInfo>>>,
     node_of: FxHashMap<String, Arc<str>>,
-    changes: Log<Arc<str>>,
+    changes: ChangeLog<Arc<str>>,
 }
 
 impl Nominator {
@@ -34,7 +34,7 @@ impl Nominator {
     }
 
     /// The nodes to which other pods are nominated than before.
-    pub(crate) fn changes(&self) -> &Log<Arc<str>> {
+    pub(crate) fn changes(&self) -> &ChangeLog<Arc<str>> {
         &self.changes
     }
 

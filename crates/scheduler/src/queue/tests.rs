@@ -1,4 +1,4 @@
-//! Traces of the queue: commands in, the place of every pod out.
+//! Traces of the queue: commands in, the stage of every pod out.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use super::*;
 use crate::framework::{EventResource, action};
 
 /// Pods labelled `gated` are gated; a NodeAdd event wakes pods rejected by `Fit`, a NodeDelete wakes nobody.
-struct TestJudge;
+struct TestPlugins;
 
-impl Judge for TestJudge {
+impl QueuePlugins for TestPlugins {
     fn pre_enqueue(&self, pod: &PodInfo, _first: Option<PluginName>) -> Status {
         match pod.spec.scheduling_gates.is_empty() {
             true => Status::SUCCESS,
             false => Status::unresolvable("gated").by("SchedulingGates"),
         }
     }
-    fn requeue(&self, pod: &QueuedPod, happening: &Happening) -> Requeue {
-        let wakes = happening.event.action == action::ADD && pod.unschedulable_plugins.contains("Fit");
-        let gates_gone = happening.event.action == action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED;
-        if wakes || gates_gone { Requeue::AfterBackoff } else { Requeue::Skip }
+    fn queueing_strategy(&self, pod: &QueuedPod, change: &ClusterChange) -> QueueingStrategy {
+        let wakes = change.event.action == action::ADD && pod.unschedulable_plugins.contains("Fit");
+        let gates_gone = change.event.action == action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED;
+        if wakes || gates_gone { QueueingStrategy::AfterBackoff } else { QueueingStrategy::Skip }
     }
-    fn anyone_listens(&self, _event: &ClusterEvent) -> bool {
+    fn any_registered(&self, _event: &ClusterEvent) -> bool {
         true
     }
-    fn listens(&self, _pod: &PodInfo, _plugin: PluginName, event: &ClusterEvent) -> bool {
+    fn is_registered(&self, _pod: &PodInfo, _plugin: PluginName, event: &ClusterEvent) -> bool {
         event.action == action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED
     }
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
@@ -43,7 +43,7 @@ fn pod(name: &str, priority: i32, gated: bool) -> Arc<PodInfo> {
     Arc::new(PodInfo::new(Arc::new(serde_json::from_value(json).unwrap())))
 }
 
-/// Runs commands, one per line; after each the places of all pods are appended to the trace.
+/// Runs commands, one per line; after each the stages of all pods are appended to the trace.
 fn trace(commands: &str) -> String {
     let mut queue = Queue::new(Backoff { initial: SignedDuration::from_secs(1), max: SignedDuration::from_secs(10) });
     let mut now = Timestamp::from_second(1_000).unwrap();
@@ -57,18 +57,18 @@ fn trace(commands: &str) -> String {
             ["add", name, priority] => {
                 let pod = pod(name, priority.parse().unwrap(), false);
                 known.insert(name.to_string(), pod.clone());
-                queue.add(pod, now, &TestJudge);
+                queue.add(pod, now, &TestPlugins);
             }
             ["gated", name] => {
                 let pod = pod(name, 0, true);
                 known.insert(name.to_string(), pod.clone());
-                queue.add(pod, now, &TestJudge);
+                queue.add(pod, now, &TestPlugins);
             }
             ["ungate", name] => {
                 let new = pod(name, 0, false);
-                queue.update(&known[*name].pod, &new, now, &TestJudge);
+                queue.update(&known[*name].pod, &new, now, &TestPlugins);
             }
-            ["pop"] => match queue.pop(&TestJudge) {
+            ["pop"] => match queue.pop(&TestPlugins) {
                 Some(pod) => {
                     said = format!(" -> {}", pod.info.metadata.name);
                     flying.insert(pod.info.uid().to_owned(), pod);
@@ -78,31 +78,31 @@ fn trace(commands: &str) -> String {
             ["reject", name, plugin] => {
                 let mut pod = flying.remove(*name).unwrap();
                 pod.unschedulable_plugins = [if *plugin == "Fit" { "Fit" } else { "Other" }].into();
-                queue.add_unschedulable(pod, now, &TestJudge);
+                queue.add_unschedulable(pod, now, &TestPlugins);
             }
             ["error", name] => {
                 let mut pod = flying.remove(*name).unwrap();
                 pod.unschedulable_plugins.clear();
-                queue.add_unschedulable(pod, now, &TestJudge);
+                queue.add_unschedulable(pod, now, &TestPlugins);
             }
             ["done", name] => queue.done(name),
             ["node-add"] => {
                 let event = ClusterEvent::new(EventResource::Node, action::ADD);
-                queue.move_all(&Happening::of(event), &|_| true, now, &TestJudge);
+                queue.move_all(&ClusterChange::of(event), &|_| true, now, &TestPlugins);
             }
-            ["activate", name] => queue.activate(&[name.to_string()], now, &TestJudge),
-            ["delete", name] => queue.delete(name, &TestJudge),
+            ["activate", name] => queue.activate(&[name.to_string()], now, &TestPlugins),
+            ["delete", name] => queue.delete(name, &TestPlugins),
             ["wait", millis] => {
                 now += SignedDuration::from_millis(millis.parse().unwrap());
-                queue.tick(now, &TestJudge);
+                queue.tick(now, &TestPlugins);
             }
             other => panic!("unknown command {other:?}"),
         }
-        let places: Vec<String> = known
+        let stages: Vec<String> = known
             .keys()
-            .map(|name| format!("{name}={}", queue.place(name).map_or("gone".into(), |place| format!("{place:?}"))))
+            .map(|name| format!("{name}={}", queue.stage(name).map_or("gone".into(), |stage| format!("{stage:?}"))))
             .collect();
-        out.push_str(&format!("{line}{said}: {}\n", places.join(" ")));
+        out.push_str(&format!("{line}{said}: {}\n", stages.join(" ")));
     }
     out
 }

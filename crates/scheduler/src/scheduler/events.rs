@@ -10,8 +10,8 @@ use super::Scheduler;
 use crate::cluster::{Object, PodInfo};
 use crate::framework::event::{node_updates, pod_updates};
 use crate::framework::{ClusterEvent, EventResource, Status, action};
-use crate::judge::Profiles;
-use crate::queue::Happening;
+use crate::queue::ClusterChange;
+use crate::queue_plugins::ProfilePlugins;
 
 fn anyone(_: &PodInfo) -> bool {
     true
@@ -29,7 +29,7 @@ impl Scheduler {
                 let resource = other.event_resource()?;
                 let kind = if old.is_some() { action::UPDATE } else { action::ADD };
                 let event = ClusterEvent::new(resource, kind);
-                self.happen(&Happening { event, old, new: Some(other) }, &anyone, now);
+                self.requeue_for(&ClusterChange { event, old, new: Some(other) }, &anyone, now);
                 Some(event)
             }
         }
@@ -42,7 +42,7 @@ impl Scheduler {
             other => {
                 let old = self.cluster.objects.remove(&other)?;
                 let event = ClusterEvent::new(old.event_resource()?, action::DELETE);
-                self.happen(&Happening { event, old: Some(old), new: None }, &anyone, now);
+                self.requeue_for(&ClusterChange { event, old: Some(old), new: None }, &anyone, now);
                 Some(event)
             }
         }
@@ -57,7 +57,7 @@ impl Scheduler {
         };
         for event in events {
             let (old, new) = (old.clone().map(Object::Node), Some(Object::Node(node.clone())));
-            self.happen(&Happening { event, old, new }, &anyone, now);
+            self.requeue_for(&ClusterChange { event, old, new }, &anyone, now);
         }
         ClusterEvent::new(EventResource::Node, amounts_to)
     }
@@ -65,7 +65,7 @@ impl Scheduler {
     fn delete_node(&mut self, node: &Arc<Node>, now: Timestamp) -> ClusterEvent {
         // Hints look at the cluster as it was: the event comes first.
         let event = ClusterEvent::new(EventResource::Node, action::DELETE);
-        self.happen(&Happening { event, old: Some(Object::Node(node.clone())), new: None }, &anyone, now);
+        self.requeue_for(&ClusterChange { event, old: Some(Object::Node(node.clone())), new: None }, &anyone, now);
         self.cluster.remove_node(&node.metadata.name);
         event
     }
@@ -94,29 +94,29 @@ impl Scheduler {
         let placed = self.cluster.placed(&pod.metadata.uid);
         let info = match placed.and_then(|placed| PodInfo::like(Arc::clone(&pod), placed)) {
             Some(info) => Arc::new(info),
-            None => self.templates.info(Arc::clone(&pod)),
+            None => self.pod_infos.info(Arc::clone(&pod)),
         };
         self.cluster.set_pod(info);
         let was_assigned = old.as_ref().filter(|old| old.is_assigned());
         let (events, before) = match was_assigned {
             Some(old) => (pod_updates(old, &pod), Some(Object::Pod(old.clone()))),
             None => {
-                let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-                self.queue.delete(&pod.metadata.uid, &judge);
+                let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+                self.queue.delete(&pod.metadata.uid, &plugins);
                 (vec![ClusterEvent::new(EventResource::AssignedPod, action::ADD)], None)
             }
         };
         for event in events {
             let new = Some(Object::Pod(pod.clone()));
-            self.happen(&Happening { event, old: before.clone(), new }, &anyone, now);
+            self.requeue_for(&ClusterChange { event, old: before.clone(), new }, &anyone, now);
         }
     }
 
     fn upsert_pending(&mut self, old: Option<Arc<Pod>>, pod: Arc<Pod>, now: Timestamp) {
         let Some(old) = old else {
-            let info = self.templates.info(pod);
-            let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-            return self.queue.add(info, now, &judge);
+            let info = self.pod_infos.info(pod);
+            let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+            return self.queue.add(info, now, &plugins);
         };
         if old.metadata.resource_version == pod.metadata.resource_version && !pod.metadata.resource_version.is_empty() {
             return;
@@ -127,11 +127,11 @@ impl Scheduler {
             }
             return;
         }
-        let after = self.templates.info(Arc::clone(&pod));
-        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.update(&old, &after, now, &judge);
+        let after = self.pod_infos.info(Arc::clone(&pod));
+        let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.update(&old, &after, now, &plugins);
         if old.is_nominated() && old.status.nominated_node_name != pod.status.nominated_node_name {
-            self.room_freed(&old, old.priority(), now);
+            self.requeue_for_freed_resources(&old, old.priority(), now);
         }
     }
 
@@ -140,15 +140,15 @@ impl Scheduler {
         let uid = last.metadata.uid.clone();
         if last.is_assigned() {
             self.cluster.remove_pod(&uid);
-            self.room_freed(&last, i32::MAX, now);
+            self.requeue_for_freed_resources(&last, i32::MAX, now);
             return Some(ClusterEvent::new(EventResource::AssignedPod, action::DELETE));
         }
-        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.delete(&uid, &judge);
+        let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.delete(&uid, &plugins);
         if self.cluster.is_assumed(&uid) {
             self.assumed_pod_deleted(&last, now);
         } else if last.is_nominated() {
-            self.room_freed(&last, last.priority(), now);
+            self.requeue_for_freed_resources(&last, last.priority(), now);
         }
         Some(ClusterEvent::new(EventResource::UnschedulablePod, action::DELETE))
     }
@@ -157,17 +157,17 @@ impl Scheduler {
     fn assumed_pod_deleted(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let uid = &pod.metadata.uid;
         if self.is_waiting(uid) {
-            self.end_waiting(uid, Status::unschedulable("removed"), now);
+            self.reject_waiting(uid, Status::unschedulable("removed"), now);
         } else {
             self.cluster.forget(uid);
         }
-        self.room_freed(pod, i32::MAX, now);
+        self.requeue_for_freed_resources(pod, i32::MAX, now);
     }
 
     /// Tells pods of at most this priority that a pod left (or will not come to) a node.
-    fn room_freed(&mut self, pod: &Arc<Pod>, priority: i32, now: Timestamp) {
+    fn requeue_for_freed_resources(&mut self, pod: &Arc<Pod>, priority: i32, now: Timestamp) {
         let event = ClusterEvent::new(EventResource::AssignedPod, action::DELETE);
-        let happening = Happening { event, old: Some(Object::Pod(pod.clone())), new: None };
-        self.happen(&happening, &|waiting| waiting.priority() <= priority, now);
+        let change = ClusterChange { event, old: Some(Object::Pod(pod.clone())), new: None };
+        self.requeue_for(&change, &|waiting| waiting.priority() <= priority, now);
     }
 }

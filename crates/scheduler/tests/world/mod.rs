@@ -13,7 +13,7 @@ use bayplan_scheduler::cycle::Attempt;
 use bayplan_scheduler::cycle::filter::Search;
 use bayplan_scheduler::effect::{Effect, Shell};
 use bayplan_scheduler::framework::Timer;
-use bayplan_scheduler::queue::Place;
+use bayplan_scheduler::queue::QueueStage;
 use bayplan_scheduler::scheduler::{Input, Scheduler};
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -22,9 +22,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 /// Splitmix64: the same seed, the same history.
-pub struct Dice(pub u64);
+pub struct Rng(pub u64);
 
-impl Dice {
+impl Rng {
     pub fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -46,7 +46,7 @@ pub struct Server {
     news: Mutex<VecDeque<(Value, bool)>>,
     /// Every how many calls one is refused; 0 for never.
     refuses_one_in: Mutex<usize>,
-    dice: Mutex<Option<Dice>>,
+    rng: Mutex<Option<Rng>>,
     version: Mutex<u64>,
     /// All bindings there ever were.
     bindings: Mutex<BTreeSet<String>>,
@@ -94,9 +94,9 @@ impl Server {
         }
     }
 
-    pub fn any_pod(&self, dice: &mut Dice) -> Option<String> {
+    pub fn any_pod(&self, rng: &mut Rng) -> Option<String> {
         let pods = self.pods.lock().unwrap();
-        pods.keys().nth(dice.below(pods.len())).cloned()
+        pods.keys().nth(rng.below(pods.len())).cloned()
     }
 
     pub fn terminating(&self) -> Vec<String> {
@@ -107,13 +107,13 @@ impl Server {
 
     pub fn refuse_one_in(&self, calls: usize, seed: u64) {
         *self.refuses_one_in.lock().unwrap() = calls;
-        *self.dice.lock().unwrap() = Some(Dice(seed));
+        *self.rng.lock().unwrap() = Some(Rng(seed));
     }
 
     fn refuses(&self) -> bool {
         let one_in = *self.refuses_one_in.lock().unwrap();
-        let mut dice = self.dice.lock().unwrap();
-        one_in > 0 && dice.as_mut().is_some_and(|dice| dice.one_in(one_in))
+        let mut rng = self.rng.lock().unwrap();
+        one_in > 0 && rng.as_mut().is_some_and(|rng| rng.one_in(one_in))
     }
 
     /// Milli-cpu and number of the pods bound to each node, as the API server has it.
@@ -174,7 +174,7 @@ pub struct World {
     pub scheduler: Scheduler,
     pub server: Server,
     pub now: Timestamp,
-    pub dice: Dice,
+    pub rng: Rng,
     /// Asked for, not done.
     running: Vec<Effect>,
     /// Done, not told.
@@ -196,7 +196,7 @@ impl World {
             scheduler,
             server: Server::default(),
             now: Timestamp::from_second(1_000_000).unwrap(),
-            dice: Dice(seed),
+            rng: Rng(seed),
             running: Vec::new(),
             answers: VecDeque::new(),
             known: BTreeMap::new(),
@@ -239,7 +239,7 @@ impl World {
     }
 
     pub fn remove_some_node(&mut self) {
-        let at = self.dice.below(self.nodes.len());
+        let at = self.rng.below(self.nodes.len());
         let Some(name) = self.nodes.keys().nth(at).cloned() else { return };
         let node = self.nodes.remove(&name).unwrap();
         self.tell_gone(&node);
@@ -274,7 +274,7 @@ impl World {
         if self.running.is_empty() {
             return false;
         }
-        let effect = self.running.swap_remove(self.dice.below(self.running.len()));
+        let effect = self.running.swap_remove(self.rng.below(self.running.len()));
         let shell = Shell { api: &self.server, recorder: &self.server, timer: &self.server };
         self.answers.extend(block_on(effect.run(shell)));
         true
@@ -345,16 +345,16 @@ impl World {
 
     fn check_place(&self, name: &str, pod: &Value) {
         let uid = pod["metadata"]["uid"].as_str().unwrap();
-        let place = self.scheduler.queue().place(uid);
+        let place = self.scheduler.queue().stage(uid);
         let (waiting, binding) = (self.scheduler.is_waiting(uid), self.scheduler.is_binding(uid));
         let placed = self.scheduler.cluster().placed(uid).is_some();
         let right = match (place, waiting, binding) {
             // Bound, whether or not the binding's own answer has come in.
             _ if !pod["spec"]["nodeName"].is_null() => place.is_none() && !waiting && placed,
-            (Some(Place::InFlight), true, false) | (None, false, true) => placed,
+            (Some(QueueStage::InFlight), true, false) | (None, false, true) => placed,
             // Bound, and the news are on their way.
             (None, false, false) => placed,
-            (Some(Place::InFlight), ..) => false,
+            (Some(QueueStage::InFlight), ..) => false,
             (Some(_), waiting, binding) => !waiting && !binding && !placed,
             _ => false,
         };

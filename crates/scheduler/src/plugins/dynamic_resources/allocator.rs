@@ -17,7 +17,7 @@ use super::constraint::Constraint;
 use super::pools::{Pool, pools};
 use super::requests::{Alternative, ClaimRequests};
 use super::settings::settings;
-use crate::cluster::devices::{Counters, Devices, Held, Published, consumed};
+use crate::cluster::devices::{Counters, DeviceUse, Devices, PublishedSlice, consumed};
 
 /// The most devices a claim may have; the API's limit.
 const DEVICES_MAX: usize = 32;
@@ -80,7 +80,7 @@ enum Stop {
 /// A device of the node, in the order in which devices are tried.
 struct Candidate<'a> {
     pool: usize,
-    slice: &'a Published,
+    slice: &'a PublishedSlice,
     device: &'a Device,
     /// The device's place in its slice.
     at: usize,
@@ -136,14 +136,14 @@ impl<'a> Search<'a> {
         for (i, pool) in pools.iter().enumerate() {
             for slice in &pool.slices {
                 for (at, device) in slice.slice.spec.devices.iter().enumerate() {
-                    let held = pool.known.held(&device.name);
+                    let held = pool.known.in_use(&device.name);
                     candidates.push(Candidate {
                         pool: i,
                         slice,
                         device,
                         at,
-                        taken: held.is_some_and(Held::is_exclusive),
-                        shared: held.and_then(Held::shared),
+                        taken: held.is_some_and(DeviceUse::is_exclusive),
+                        shared: held.and_then(DeviceUse::shared),
                         users: Vec::new(),
                         taking: Vec::new(),
                     });
@@ -263,7 +263,7 @@ impl<'a> Search<'a> {
         let Candidate { slice, at: device, .. } = self.candidates[candidate];
         let claim = &self.claims[at.claim].claim;
         let selectable =
-            self.alternative(at).selects(claim, slice, device)? && slice.device_reaches(device, self.node)?;
+            self.alternative(at).selects(claim, slice, device)? && slice.device_is_accessible(device, self.node)?;
         self.selectable.insert(key, selectable);
         Ok(selectable)
     }
@@ -469,7 +469,7 @@ impl<'a> Search<'a> {
         let pool = &self.pools[pool];
         let mut left = pool.generation.counters.clone();
         for device in pool.generation.slices.iter().flat_map(|known| &known.slice.spec.devices) {
-            if pool.known.held(&device.name).is_some() {
+            if pool.known.in_use(&device.name).is_some() {
                 for (counter, amount) in consumed(device) {
                     left.entry(counter).and_modify(|sum| sum.sub(amount));
                 }

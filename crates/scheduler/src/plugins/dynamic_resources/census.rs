@@ -61,10 +61,10 @@ impl Census {
         for pool in pools(&counted.devices, node).ok()? {
             for slice in &pool.slices {
                 for (i, device) in slice.slice.spec.devices.iter().enumerate() {
-                    let here = slice.device_reaches(i, node) == Ok(true);
+                    let here = slice.device_is_accessible(i, node) == Ok(true);
                     if here && class.selects(&requests.claim, slice, i) == Ok(true) {
                         total += 1;
-                        taken += i64::from(pool.known.held(&device.name).is_some());
+                        taken += i64::from(pool.known.in_use(&device.name).is_some());
                     }
                 }
             }

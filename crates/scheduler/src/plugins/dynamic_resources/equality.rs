@@ -12,9 +12,9 @@ use super::pools::pools;
 use crate::cluster::{ClaimKey, Cluster, EXTENDED_RESOURCE_CLAIM_ANNOTATION, Object};
 
 /// Numbers that look random and are the same in every run.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -34,35 +34,35 @@ fn decode<T: serde::de::DeserializeOwned>(json: Value) -> Arc<T> {
 const DEVICES: [&str; 3] = ["d0", "d1", "d2"];
 const POOLS: [&str; 3] = ["p0", "p1", "p2"];
 
-fn slice(dice: &mut Dice) -> Arc<ResourceSlice> {
+fn slice(rng: &mut Rng) -> Arc<ResourceSlice> {
     let mut spec = json!({
         "driver": "x.io",
         "pool": {
-            "name": dice.of(&POOLS), "generation": 1 + dice.roll(2), "resourceSliceCount": 1 + dice.roll(2),
+            "name": rng.of(&POOLS), "generation": 1 + rng.roll(2), "resourceSliceCount": 1 + rng.roll(2),
         },
     });
-    match dice.roll(6) {
-        0 | 1 => spec["nodeName"] = dice.of(&["n0", "n1"]).into(),
+    match rng.roll(6) {
+        0 | 1 => spec["nodeName"] = rng.of(&["n0", "n1"]).into(),
         2 => spec["allNodes"] = true.into(),
         3 => {
-            let operator = dice.of(&["In", "Nonsense"]);
-            let zone = json!({"key": "zone", "operator": operator, "values": [dice.of(&["a", "b"])]});
+            let operator = rng.of(&["In", "Nonsense"]);
+            let zone = json!({"key": "zone", "operator": operator, "values": [rng.of(&["a", "b"])]});
             spec["nodeSelector"] = json!({"nodeSelectorTerms": [{"matchExpressions": [zone]}]});
         }
         4 => spec["perDeviceNodeSelection"] = true.into(),
         _ => {}
     }
-    if dice.roll(4) == 0 {
-        spec["sharedCounters"] = json!([{"name": dice.of(&["c0", "c1"]), "counters": {"m": {"value": "4"}}}]);
+    if rng.roll(4) == 0 {
+        spec["sharedCounters"] = json!([{"name": rng.of(&["c0", "c1"]), "counters": {"m": {"value": "4"}}}]);
     } else {
-        let devices = (0..dice.roll(4)).map(|_| {
-            let mut device = json!({"name": dice.of(&DEVICES)});
-            if dice.roll(3) == 0 {
+        let devices = (0..rng.roll(4)).map(|_| {
+            let mut device = json!({"name": rng.of(&DEVICES)});
+            if rng.roll(3) == 0 {
                 device["consumesCounters"] =
-                    json!([{"counterSet": dice.of(&["c0", "c1"]), "counters": {"m": {"value": "1"}}}]);
+                    json!([{"counterSet": rng.of(&["c0", "c1"]), "counters": {"m": {"value": "1"}}}]);
             }
-            match dice.roll(3) {
-                0 => device["nodeName"] = dice.of(&["n0", "n1"]).into(),
+            match rng.roll(3) {
+                0 => device["nodeName"] = rng.of(&["n0", "n1"]).into(),
                 1 => device["allNodes"] = true.into(),
                 _ => device["bindingConditions"] = json!(["ready"]),
             }
@@ -70,19 +70,19 @@ fn slice(dice: &mut Dice) -> Arc<ResourceSlice> {
         });
         spec["devices"] = devices.collect();
     }
-    decode(json!({"metadata": {"name": format!("s{}", dice.roll(6))}, "spec": spec}))
+    decode(json!({"metadata": {"name": format!("s{}", rng.roll(6))}, "spec": spec}))
 }
 
-fn allocation(dice: &mut Dice) -> Value {
-    let results: Value = (0..1 + dice.roll(2))
+fn allocation(rng: &mut Rng) -> Value {
+    let results: Value = (0..1 + rng.roll(2))
         .map(|_| {
             let mut result =
-                json!({"request": "r", "driver": "x.io", "pool": dice.of(&POOLS), "device": dice.of(&DEVICES)});
-            match dice.roll(4) {
+                json!({"request": "r", "driver": "x.io", "pool": rng.of(&POOLS), "device": rng.of(&DEVICES)});
+            match rng.roll(4) {
                 0 => result["adminAccess"] = true.into(),
                 1 | 2 => {
                     result["shareID"] = "s".into();
-                    result["consumedCapacity"] = json!({"memory": dice.of(&["1", "2", "500m"])});
+                    result["consumedCapacity"] = json!({"memory": rng.of(&["1", "2", "500m"])});
                 }
                 _ => {}
             }
@@ -92,26 +92,26 @@ fn allocation(dice: &mut Dice) -> Value {
     json!({"devices": {"results": results}})
 }
 
-fn claim(dice: &mut Dice) -> Arc<ResourceClaim> {
+fn claim(rng: &mut Rng) -> Arc<ResourceClaim> {
     let mut claim = json!({"metadata": {
-        "namespace": dice.of(&["a", "b"]), "name": dice.of(&["c0", "c1", "c2"]), "uid": dice.of(&["u0", "u1"]),
+        "namespace": rng.of(&["a", "b"]), "name": rng.of(&["c0", "c1", "c2"]), "uid": rng.of(&["u0", "u1"]),
     }});
-    if dice.roll(2) == 0 {
-        claim["metadata"]["annotations"] = json!({EXTENDED_RESOURCE_CLAIM_ANNOTATION: dice.of(&["true", "false"])});
-        claim["metadata"]["ownerReferences"] = json!([{"uid": dice.of(&["pod0", "pod1"]), "controller": true}]);
+    if rng.roll(2) == 0 {
+        claim["metadata"]["annotations"] = json!({EXTENDED_RESOURCE_CLAIM_ANNOTATION: rng.of(&["true", "false"])});
+        claim["metadata"]["ownerReferences"] = json!([{"uid": rng.of(&["pod0", "pod1"]), "controller": true}]);
     }
-    if dice.roll(2) == 0 {
-        claim["status"] = json!({"allocation": allocation(dice)});
+    if rng.roll(2) == 0 {
+        claim["status"] = json!({"allocation": allocation(rng)});
     }
     decode(claim)
 }
 
-fn class(dice: &mut Dice) -> Arc<DeviceClass> {
+fn class(rng: &mut Rng) -> Arc<DeviceClass> {
     let mut class = json!({"metadata": {
-        "name": dice.of(&["k0", "k1", "k2"]), "creationTimestamp": dice.of(&["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
+        "name": rng.of(&["k0", "k1", "k2"]), "creationTimestamp": rng.of(&["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
     }});
-    if dice.roll(3) > 0 {
-        class["spec"] = json!({"extendedResourceName": dice.of(&["x.io/a", "x.io/b"])});
+    if rng.roll(3) > 0 {
+        class["spec"] = json!({"extendedResourceName": rng.of(&["x.io/a", "x.io/b"])});
     }
     decode(class)
 }
@@ -230,7 +230,7 @@ fn check(cluster: &Cluster, in_flight: &BTreeMap<String, (ClaimKey, Arc<Allocati
     let expected = taken(all.flat_map(|allocation| &allocation.devices.results));
     for pool in POOLS {
         for device in DEVICES {
-            let held = cluster.objects.devices.pool("x.io", pool).and_then(|pool| pool.held(device));
+            let held = cluster.objects.devices.pool("x.io", pool).and_then(|pool| pool.in_use(device));
             let seen = held.map(|held| {
                 let shares = held.shared().map(|amounts| {
                     amounts.iter().map(|(name, amount)| (name.clone(), amount.milli_value())).collect::<Amounts>()
@@ -281,30 +281,30 @@ fn check(cluster: &Cluster, in_flight: &BTreeMap<String, (ClaimKey, Arc<Allocati
 #[test]
 fn what_is_kept_of_devices_equals_a_walk_over_all_objects() {
     for seed in 1..150u64 {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut cluster = Cluster::new();
         let mut in_flight: BTreeMap<String, (ClaimKey, Arc<AllocationResult>)> = BTreeMap::new();
         for step in 0..120 {
-            let object = match dice.roll(7) {
-                0 | 1 => Some(Object::ResourceSlice(slice(&mut dice))),
-                2 | 3 => Some(Object::ResourceClaim(claim(&mut dice))),
-                4 => Some(Object::DeviceClass(class(&mut dice))),
+            let object = match rng.roll(7) {
+                0 | 1 => Some(Object::ResourceSlice(slice(&mut rng))),
+                2 | 3 => Some(Object::ResourceClaim(claim(&mut rng))),
+                4 => Some(Object::DeviceClass(class(&mut rng))),
                 _ => None,
             };
             match object {
-                Some(object) if dice.roll(4) > 0 => drop(cluster.objects.store(&object)),
+                Some(object) if rng.roll(4) > 0 => drop(cluster.objects.store(&object)),
                 Some(object) => drop(cluster.objects.remove(&object)),
                 None => {
-                    let key = match dice.roll(2) {
-                        0 => ClaimKey::of(&claim(&mut dice)),
+                    let key = match rng.roll(2) {
+                        0 => ClaimKey::of(&claim(&mut rng)),
                         _ => {
-                            let (namespace, pod) = (dice.of(&["a", "b"]), dice.of(&["pod0", "pod1"]));
+                            let (namespace, pod) = (rng.of(&["a", "b"]), rng.of(&["pod0", "pod1"]));
                             ClaimKey::ExtendedResources(namespace.to_owned(), pod.to_owned())
                         }
                     };
                     let name = format!("{key:?}");
-                    if dice.roll(3) > 0 {
-                        let allocation = decode::<AllocationResult>(allocation(&mut dice));
+                    if rng.roll(3) > 0 {
+                        let allocation = decode::<AllocationResult>(allocation(&mut rng));
                         cluster.allocate_claim(key.clone(), allocation.clone());
                         in_flight.insert(name, (key, allocation));
                     } else {

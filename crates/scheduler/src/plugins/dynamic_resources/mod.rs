@@ -237,14 +237,14 @@ impl Plugin for DynamicResources {
         "DynamicResources"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_ENQUEUE
-            .and(Points::PRE_FILTER)
-            .and(Points::FILTER)
-            .and(Points::POST_FILTER)
-            .and(Points::SCORE)
-            .and(Points::RESERVE)
-            .and(Points::PRE_BIND)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_ENQUEUE
+            .union(ExtensionPoints::PRE_FILTER)
+            .union(ExtensionPoints::FILTER)
+            .union(ExtensionPoints::POST_FILTER)
+            .union(ExtensionPoints::SCORE)
+            .union(ExtensionPoints::RESERVE)
+            .union(ExtensionPoints::PRE_BIND)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
@@ -261,18 +261,23 @@ impl Plugin for DynamicResources {
         Dependencies { filter: Reads::Cluster, score, normalization, post_filter: Reads::Cluster, version: 0 }
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         use EventResource::*;
         vec![
-            Registration::always(Node, action::ADD | action::UPDATE_NODE_LABEL | action::UPDATE_NODE_ALLOCATABLE),
-            Registration::ask(ResourceClaim, action::ADD | action::UPDATE),
-            Registration::ask(Pod, action::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
-            Registration::always(DeviceClass, action::ADD | action::UPDATE),
-            Registration::always(ResourceSlice, action::ADD | action::UPDATE),
+            EventRegistration::always(Node, action::ADD | action::UPDATE_NODE_LABEL | action::UPDATE_NODE_ALLOCATABLE),
+            EventRegistration::with_hint(ResourceClaim, action::ADD | action::UPDATE),
+            EventRegistration::with_hint(Pod, action::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+            EventRegistration::always(DeviceClass, action::ADD | action::UPDATE),
+            EventRegistration::always(ResourceSlice, action::ADD | action::UPDATE),
         ]
     }
 
-    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let helps = if let (_, Some(pod)) = changed.pods() {
             pod.metadata.uid == cx.pod.metadata.uid && pod_claims::of(cx.cluster, cx.pod).is_ok()
         } else if let (old, Some(new)) = changed.resource_claims() {
@@ -287,7 +292,7 @@ impl Plugin for DynamicResources {
         } else {
             true
         };
-        Ok(if helps { Hint::Queue } else { Hint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {

@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use bayplan_model::node::Node;
 
-use crate::cluster::devices::{self, Devices, Generation, Published};
+use crate::cluster::devices::{self, Devices, PoolGeneration, PublishedSlice};
 
 /// A pool as a node sees it.
 pub(super) struct Pool<'a> {
     pub(super) driver: &'a str,
     pub(super) name: &'a str,
     /// Slices with devices the node may use, by name.
-    pub(super) slices: Vec<&'a Arc<Published>>,
+    pub(super) slices: Vec<&'a Arc<PublishedSlice>>,
     /// Everything that is known of the pool.
-    pub(super) known: &'a devices::Pool,
+    pub(super) known: &'a devices::DevicePool,
     /// All slices of this generation: partitions elsewhere use the same counters.
-    pub(super) generation: &'a Generation,
+    pub(super) generation: &'a PoolGeneration,
     pub(super) is_incomplete: bool,
 }
 
 /// The pools with devices for a node, in the order in which devices are tried.
 pub(super) fn pools<'a>(devices: &'a Devices, node: &Node) -> Result<Vec<Pool<'a>>, String> {
-    let mut newest: BTreeMap<(&str, &str), Vec<&Arc<Published>>> = BTreeMap::new();
-    for known in devices.near(&node.metadata.name) {
+    let mut newest: BTreeMap<(&str, &str), Vec<&Arc<PublishedSlice>>> = BTreeMap::new();
+    for known in devices.slices_for(&node.metadata.name) {
         if !known.is_relevant(node)? {
             continue;
         }
@@ -47,7 +47,7 @@ pub(super) fn pools<'a>(devices: &'a Devices, node: &Node) -> Result<Vec<Pool<'a
 fn pool<'a>(
     devices: &'a Devices,
     (driver, name): (&'a str, &'a str),
-    mut slices: Vec<&'a Arc<Published>>,
+    mut slices: Vec<&'a Arc<PublishedSlice>>,
 ) -> Option<Pool<'a>> {
     let known = devices.pool(driver, name)?;
     let pool = &slices.first()?.slice.spec.pool;

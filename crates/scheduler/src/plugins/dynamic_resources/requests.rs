@@ -7,7 +7,7 @@ use bayplan_model::resource_slice::{DeviceClass, DeviceSelector};
 use rustc_hash::FxHashMap;
 
 use super::cel::{Error, Program};
-use crate::cluster::devices::Published;
+use crate::cluster::devices::PublishedSlice;
 
 /// An expression and what became of it.
 pub(super) struct Compiled {
@@ -105,7 +105,7 @@ impl Alternative {
     }
 
     /// Whether class and request of a claim select a device of a slice.
-    pub(super) fn selects(&self, claim: &ResourceClaim, of: &Published, device: usize) -> Result<bool, String> {
+    pub(super) fn selects(&self, claim: &ResourceClaim, of: &PublishedSlice, device: usize) -> Result<bool, String> {
         let class = || format!("class {}", self.class.as_ref().map_or("", |class| class.metadata.name.as_str()));
         let claim = || format!("claim {}", claim.metadata.key());
         Ok(all_match(&self.class_selectors, &class, of, device)? && all_match(&self.selectors, &claim, of, device)?)
@@ -115,7 +115,7 @@ impl Alternative {
 fn all_match(
     selectors: &[Selector],
     whose: &dyn Fn() -> String,
-    of: &Published,
+    of: &PublishedSlice,
     device: usize,
 ) -> Result<bool, String> {
     for (i, selector) in selectors.iter().enumerate() {
@@ -123,7 +123,7 @@ fn all_match(
         let program = compiled.program.as_ref();
         let program = program.map_err(|error| format!("{}: selector #{i}: CEL compile error: {error}", whose()))?;
         let driver = &of.slice.spec.driver;
-        let matches = of.answer(&compiled.expression, device, |device| program.matches(driver, device));
+        let matches = of.selector_result(&compiled.expression, device, |device| program.matches(driver, device));
         if !matches.map_err(|error| format!("{}: selector #{i}: CEL runtime error: {error}", whose()))? {
             return Ok(false);
         }

@@ -26,7 +26,7 @@ const CSI_NODES: Resource = Resource::new("storage.k8s.io", "v1", "csinodes");
 /// How often PreBind looks whether the claims are bound.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What Reserve promised to a pod.
+/// What Reserve assumed to a pod.
 #[derive(Default)]
 pub(super) struct Promises {
     /// Volumes, bound to the claims beside them.
@@ -52,7 +52,7 @@ fn bound(volume: &Arc<PersistentVolume>, claim: &PersistentVolumeClaim) -> Arc<P
 }
 
 impl Promises {
-    /// Promises what was found; on an error nothing is promised.
+    /// Promises what was found; on an error nothing is assumed.
     pub(super) fn make(cluster: &mut Cluster, found: Found, node: &str) -> Result<Self, AssumeError> {
         let mut promises = Promises::default();
         let made = promises.add(cluster, found, node);

@@ -51,7 +51,7 @@ fn waits_for_pod(cluster: &Cluster, claim: &PersistentVolumeClaim) -> Result<boo
 }
 
 impl Claims {
-    /// Sorts the claims of a pod, promised ones as promised.
+    /// Sorts the claims of a pod, assumed ones as assumed.
     pub(super) fn of(cluster: &Cluster, pod: &Pod) -> Result<Self, String> {
         let mut claims = Claims::default();
         for (_, name, _) in pod.claim_names() {

@@ -14,9 +14,9 @@ use crate::cluster::storage::largest_volume;
 use crate::cluster::{Cluster, Object};
 
 /// Numbers that look random and are the same in every run.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -35,21 +35,21 @@ fn decode<T: serde::de::DeserializeOwned>(json: Value) -> Arc<T> {
 
 const NAMES: [&str; 6] = ["v0", "v1", "v2", "v3", "v4", "v5"];
 
-fn volume(dice: &mut Dice, step: usize) -> Arc<PersistentVolume> {
+fn volume(rng: &mut Rng, step: usize) -> Arc<PersistentVolume> {
     let mut volume = json!({
-        "metadata": {"name": dice.of(&NAMES), "resourceVersion": step.to_string(), "labels": {"tier": dice.of(&["a", "b"])}},
+        "metadata": {"name": rng.of(&NAMES), "resourceVersion": step.to_string(), "labels": {"tier": rng.of(&["a", "b"])}},
         "spec": {
-            "capacity": {"storage": dice.of(&["1Gi", "2Gi"])},
+            "capacity": {"storage": rng.of(&["1Gi", "2Gi"])},
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": dice.of(&["local", "other"]),
+            "storageClassName": rng.of(&["local", "other"]),
         },
-        "status": {"phase": dice.of(&["Available", "Available", "Pending"])},
+        "status": {"phase": rng.of(&["Available", "Available", "Pending"])},
     });
     let term =
         |key: &str, value: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
-    let terms = match dice.roll(5) {
-        0 => json!([term("kubernetes.io/hostname", dice.of(&["n0", "n1"]))]),
-        1 => json!([term("zone", dice.of(&["a", "b"]))]),
+    let terms = match rng.roll(5) {
+        0 => json!([term("kubernetes.io/hostname", rng.of(&["n0", "n1"]))]),
+        1 => json!([term("zone", rng.of(&["a", "b"]))]),
         2 => json!([term("zone", "a"), term("kubernetes.io/hostname", "n1")]),
         3 => json!([{"matchExpressions": [
             {"key": "zone", "operator": "In", "values": ["a"]},
@@ -60,24 +60,24 @@ fn volume(dice: &mut Dice, step: usize) -> Arc<PersistentVolume> {
     if !terms.is_null() {
         volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});
     }
-    if dice.roll(4) == 0 {
+    if rng.roll(4) == 0 {
         volume["spec"]["claimRef"] =
-            json!({"namespace": "d", "name": dice.of(&["c0", "c1"]), "uid": dice.of(&["", "u"])});
+            json!({"namespace": "d", "name": rng.of(&["c0", "c1"]), "uid": rng.of(&["", "u"])});
     }
     decode(volume)
 }
 
-fn claim(dice: &mut Dice) -> Arc<PersistentVolumeClaim> {
+fn claim(rng: &mut Rng) -> Arc<PersistentVolumeClaim> {
     let mut claim = json!({
-        "metadata": {"namespace": "d", "name": dice.of(&["c0", "c1", "c2"]), "uid": dice.of(&["u", "w"])},
+        "metadata": {"namespace": "d", "name": rng.of(&["c0", "c1", "c2"]), "uid": rng.of(&["u", "w"])},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": dice.of(&["local", "other"]),
-            "resources": {"requests": {"storage": dice.of(&["1Gi", "1500Mi"])}},
+            "storageClassName": rng.of(&["local", "other"]),
+            "resources": {"requests": {"storage": rng.of(&["1Gi", "1500Mi"])}},
         },
     });
-    if dice.roll(3) == 0 {
-        claim["spec"]["selector"] = json!({"matchLabels": {"tier": dice.of(&["a", "b"])}});
+    if rng.roll(3) == 0 {
+        claim["spec"]["selector"] = json!({"matchLabels": {"tier": rng.of(&["a", "b"])}});
     }
     decode(claim)
 }
@@ -101,19 +101,19 @@ fn plain(cluster: &Cluster, claim: &PersistentVolumeClaim, node: &Node, taken: &
     best.map(|volume| volume.metadata.name.clone())
 }
 
-fn check(cluster: &Cluster, dice: &mut Dice, context: &str) {
+fn check(cluster: &Cluster, rng: &mut Rng, context: &str) {
     for (name, zone) in [("n0", "a"), ("n1", "a"), ("n2", "b")] {
         let labels = json!({"kubernetes.io/hostname": name, "zone": zone});
         let node: Arc<Node> = decode(json!({"metadata": {"name": name, "labels": labels}}));
         let mut taken = Vec::new();
         for _ in 0..3 {
-            let claim = claim(dice);
+            let claim = claim(rng);
             let found = find_volume(cluster, &claim, &node, &taken);
             let name = found.as_ref().map(|volume| volume.metadata.name.clone());
             assert_eq!(name, plain(cluster, &claim, &node, &taken), "{context}: {claim:?}");
             taken.extend(found.map(|volume| (claim, volume)));
         }
-        let bytes = [1, 5, 10][dice.roll(3)];
+        let bytes = [1, 5, 10][rng.roll(3)];
         let mut capacities = cluster.objects.csi_storage_capacities.iter();
         let expected = capacities.any(|capacity| {
             capacity.storage_class_name == "local"
@@ -136,17 +136,17 @@ fn check(cluster: &Cluster, dice: &mut Dice, context: &str) {
 #[test]
 fn volumes_are_found_as_by_a_walk_over_all_of_them() {
     for seed in 1..200u64 {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut cluster = Cluster::new();
         let mut promised: Vec<Arc<PersistentVolume>> = Vec::new();
         for step in 0..80 {
-            match dice.roll(9) {
-                0..=3 => drop(cluster.objects.store(&Object::PersistentVolume(volume(&mut dice, step)))),
-                4 => drop(cluster.objects.remove(&Object::PersistentVolume(volume(&mut dice, step)))),
+            match rng.roll(9) {
+                0..=3 => drop(cluster.objects.store(&Object::PersistentVolume(volume(&mut rng, step)))),
+                4 => drop(cluster.objects.remove(&Object::PersistentVolume(volume(&mut rng, step)))),
                 5 => {
-                    if let Some(seen) = cluster.persistent_volume(dice.of(&NAMES)) {
+                    if let Some(seen) = cluster.persistent_volume(rng.of(&NAMES)) {
                         let mut bound = (**seen).clone();
-                        let to = claim(&mut dice).metadata.clone();
+                        let to = claim(&mut rng).metadata.clone();
                         bound.spec.claim_ref = Some(ClaimRef { namespace: to.namespace, name: to.name, uid: to.uid });
                         let bound = Arc::new(bound);
                         cluster.assume_volume(bound.clone()).unwrap();
@@ -155,19 +155,19 @@ fn volumes_are_found_as_by_a_walk_over_all_of_them() {
                 }
                 6 => {
                     if !promised.is_empty() {
-                        let at = dice.roll(promised.len());
+                        let at = rng.roll(promised.len());
                         cluster.restore_volume(&promised.swap_remove(at));
                     }
                 }
                 7 => {
                     let capacity: Arc<CsiStorageCapacity> = decode(json!({
-                        "metadata": {"namespace": "d", "name": dice.of(&["k0", "k1", "k2"])},
-                        "storageClassName": dice.of(&["local", "other"]),
-                        "capacity": dice.of(&["1", "5", "10"]),
-                        "nodeTopology": {"matchLabels": {"zone": dice.of(&["a", "b"])}},
+                        "metadata": {"namespace": "d", "name": rng.of(&["k0", "k1", "k2"])},
+                        "storageClassName": rng.of(&["local", "other"]),
+                        "capacity": rng.of(&["1", "5", "10"]),
+                        "nodeTopology": {"matchLabels": {"zone": rng.of(&["a", "b"])}},
                     }));
                     let object = Object::CsiStorageCapacity(capacity);
-                    drop(if dice.roll(4) > 0 {
+                    drop(if rng.roll(4) > 0 {
                         cluster.objects.store(&object)
                     } else {
                         cluster.objects.remove(&object)
@@ -175,17 +175,17 @@ fn volumes_are_found_as_by_a_walk_over_all_of_them() {
                 }
                 _ => {
                     let object = Object::VolumeAttachment(decode(json!({
-                        "metadata": {"name": dice.of(&["a0", "a1", "a2"])},
-                        "spec": {"attacher": "csi", "nodeName": dice.of(&["n0", "n1", "n2"])},
+                        "metadata": {"name": rng.of(&["a0", "a1", "a2"])},
+                        "spec": {"attacher": "csi", "nodeName": rng.of(&["n0", "n1", "n2"])},
                     })));
-                    drop(if dice.roll(4) > 0 {
+                    drop(if rng.roll(4) > 0 {
                         cluster.objects.store(&object)
                     } else {
                         cluster.objects.remove(&object)
                     });
                 }
             }
-            check(&cluster, &mut dice, &format!("seed {seed}, step {step}"));
+            check(&cluster, &mut rng, &format!("seed {seed}, step {step}"));
         }
     }
 }

@@ -82,38 +82,43 @@ impl Plugin for VolumeBinding {
         "VolumeBinding"
     }
 
-    fn points(&self) -> Points {
-        Points::PRE_FILTER
-            .and(Points::FILTER)
-            .and(Points::PRE_SCORE)
-            .and(Points::SCORE)
-            .and(Points::RESERVE)
-            .and(Points::PRE_BIND)
+    fn extension_points(&self) -> ExtensionPoints {
+        ExtensionPoints::PRE_FILTER
+            .union(ExtensionPoints::FILTER)
+            .union(ExtensionPoints::PRE_SCORE)
+            .union(ExtensionPoints::SCORE)
+            .union(ExtensionPoints::RESERVE)
+            .union(ExtensionPoints::PRE_BIND)
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
         Dependencies::filter(if cx.pod.claim_names().next().is_none() { Reads::Pod } else { Reads::Cluster })
     }
 
-    fn events(&self) -> Vec<Registration> {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
         use EventResource::*;
         vec![
-            Registration::ask(StorageClass, action::ADD | action::UPDATE),
-            Registration::ask(PersistentVolumeClaim, action::ADD | action::UPDATE),
-            Registration::always(PersistentVolume, action::ADD | action::UPDATE),
-            Registration::always(Node, action::ADD | action::UPDATE_NODE_LABEL),
-            Registration::ask(CsiNode, action::ADD | action::UPDATE),
-            Registration::ask(CsiDriver, action::UPDATE),
-            Registration::ask(CsiStorageCapacity, action::ADD | action::UPDATE),
+            EventRegistration::with_hint(StorageClass, action::ADD | action::UPDATE),
+            EventRegistration::with_hint(PersistentVolumeClaim, action::ADD | action::UPDATE),
+            EventRegistration::always(PersistentVolume, action::ADD | action::UPDATE),
+            EventRegistration::always(Node, action::ADD | action::UPDATE_NODE_LABEL),
+            EventRegistration::with_hint(CsiNode, action::ADD | action::UPDATE),
+            EventRegistration::with_hint(CsiDriver, action::UPDATE),
+            EventRegistration::with_hint(CsiStorageCapacity, action::ADD | action::UPDATE),
         ]
     }
 
-    fn hint_reads_shape(&self, event: &ClusterEvent) -> bool {
+    fn hint_reads_signature(&self, event: &ClusterEvent) -> bool {
         // Claims made for a pod bear its name.
         event.resource != EventResource::PersistentVolumeClaim
     }
 
-    fn hint(&self, cx: &Cycle<'_>, _event: &ClusterEvent, changed: &Changed<'_>) -> Result<Hint, String> {
+    fn queueing_hint(
+        &self,
+        cx: &Cycle<'_>,
+        _event: &ClusterEvent,
+        changed: &ObjectChange<'_>,
+    ) -> Result<QueueingHint, String> {
         let pod = cx.pod;
         let helps = if let (Some(old), Some(new)) = changed.storage_classes() {
             old.allowed_topologies != new.allowed_topologies
@@ -131,7 +136,7 @@ impl Plugin for VolumeBinding {
         } else {
             true
         };
-        Ok(if helps { Hint::Queue } else { Hint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {

@@ -11,7 +11,7 @@ use bayplan_model::storage::{
 
 use super::claims::{Claims, serves};
 use crate::cluster::Cluster;
-use crate::cluster::storage::KnownVolume;
+use crate::cluster::storage::IndexedVolume;
 use crate::framework::{Code, Status};
 
 /// A provisioner that makes no volumes.
@@ -135,17 +135,19 @@ pub(super) fn find_volume(
     taken: &[(Arc<PersistentVolumeClaim>, Arc<PersistentVolume>)],
 ) -> Option<Arc<PersistentVolume>> {
     let storage = &cluster.objects.storage;
-    let is_left = |known: &KnownVolume| {
+    let is_left = |known: &IndexedVolume| {
         taken.iter().all(|(_, volume)| volume.metadata.name != known.volume.metadata.name)
             && serves(claim, &known.volume)
     };
-    let mut kept = storage.kept_for(&claim.metadata.namespace, &claim.metadata.name);
+    let mut kept = storage.reserved_for(&claim.metadata.namespace, &claim.metadata.name);
     if let Some(kept) = kept.find(|known| known.volume.class() == claim.class() && is_left(known)) {
         return kept.is_reachable_from(node).then(|| kept.volume.clone());
     }
-    let suits = |known: &KnownVolume| is_left(known) && known.is_reachable_from(node);
+    let suits = |known: &IndexedVolume| is_left(known) && known.is_reachable_from(node);
     let labels = &node.metadata.labels;
-    storage.smallest_free(claim.class(), claim.requested_storage(), labels, suits).map(|known| known.volume.clone())
+    storage
+        .smallest_available(claim.class(), claim.requested_storage(), labels, suits)
+        .map(|known| known.volume.clone())
 }
 
 /// What keeps a provisioner from making a volume for a claim near a node.

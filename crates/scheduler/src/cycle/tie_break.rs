@@ -6,7 +6,7 @@ use super::score::Scores;
 #[derive(Clone, Debug)]
 pub enum TieBreak {
     /// By seeded randomness.
-    Random(Dice),
+    Random(Rng),
     /// By name, for tests that compare decisions.
     SmallestName,
 }
@@ -17,30 +17,30 @@ impl TieBreak {
         let best = scores.best();
         match self {
             TieBreak::SmallestName => best.into_iter().min_by_key(|&i| &scores.nodes[i]),
-            TieBreak::Random(dice) => {
-                let at = dice.below(best.len());
+            TieBreak::Random(rng) => {
+                let at = rng.below(best.len());
                 best.into_iter().nth(at)
             }
         }
     }
 
     /// A number to begin a search with; 0 in tests.
-    pub(crate) fn roll(&mut self) -> u64 {
+    pub(crate) fn random(&mut self) -> u64 {
         match self {
             TieBreak::SmallestName => 0,
-            TieBreak::Random(dice) => dice.next(),
+            TieBreak::Random(rng) => rng.next(),
         }
     }
 }
 
 /// A small seeded generator (splitmix64): the core owns no randomness, it is given a seed.
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// A generator that always rolls the same for the same seed.
     pub fn new(seed: u64) -> Self {
-        Dice(seed)
+        Rng(seed)
     }
 
     fn next(&mut self) -> u64 {

@@ -36,7 +36,7 @@ impl ClaimKey {
 
 /// Claims on devices: allocations on their way to the API server, and what claims and classes are looked up by.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Claims {
+pub(crate) struct DeviceClaims {
     /// Only allocations that the API server does not know.
     in_flight: FxHashMap<ClaimKey, Arc<AllocationResult>>,
     /// Claims that stand for extended resources, by the pod's UID, then by namespace and name.
@@ -56,7 +56,7 @@ fn is_allocated(claim: &ResourceClaim) -> bool {
     claim.status.allocation.is_some()
 }
 
-impl Claims {
+impl DeviceClaims {
     fn of_pod(&self, namespace: &str, pod_uid: &str) -> Option<&Arc<ResourceClaim>> {
         let claims = self.extended.get(pod_uid)?;
         claims.iter().find(|((of, _), _)| of == namespace).map(|(_, claim)| claim)

@@ -5,37 +5,45 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::cluster::{Cluster, PodInfo};
-use crate::framework::{AnyPlugin, Changed, ClusterEvent, Cycle, Hint, PluginName, Points, Status};
-use crate::measure::Point;
+use crate::framework::{
+    AnyPlugin, ClusterEvent, Cycle, ExtensionPoints, ObjectChange, PluginName, QueueingHint, Status,
+};
+use crate::metrics::TimedPoint;
 use crate::profile::Profile;
-use crate::queue::{Asks, Happening, Judge, QueuedPod, Requeue, SortKey};
+use crate::queue::{ClusterChange, HintScope, QueuePlugins, QueuedPod, QueueingStrategy, SortKey};
 
 /// Asks the profiles' plugins about pods in the queue.
-pub(crate) struct Profiles<'a> {
+pub(crate) struct ProfilePlugins<'a> {
     pub(crate) profiles: &'a [Arc<Profile>],
     pub(crate) cluster: &'a Cluster,
     pub(crate) now: Timestamp,
 }
 
-impl Profiles<'_> {
+impl ProfilePlugins<'_> {
     fn of(&self, pod: &PodInfo) -> Option<&Profile> {
         self.profiles.iter().find(|profile| profile.name == pod.spec.scheduler_name).map(|profile| &**profile)
     }
 
-    fn hint(&self, profile: &Profile, plugin: &AnyPlugin, pod: &QueuedPod, happening: &Happening) -> Hint {
-        let since = profile.measures.as_ref().and_then(|measures| Some((&measures.all, measures.all.sample_hint()?)));
-        let changed = Changed { old: happening.old.as_ref(), new: happening.new.as_ref() };
-        let answer = plugin.hint(&self.cycle(&pod.info), &happening.event, &changed);
-        if let Some((measures, since)) = since {
+    fn queueing_hint(
+        &self,
+        profile: &Profile,
+        plugin: &AnyPlugin,
+        pod: &QueuedPod,
+        change: &ClusterChange,
+    ) -> QueueingHint {
+        let since = profile.metrics.as_ref().and_then(|metrics| Some((&metrics.all, metrics.all.sample_hint()?)));
+        let changed = ObjectChange { old: change.old.as_ref(), new: change.new.as_ref() };
+        let answer = plugin.queueing_hint(&self.cycle(&pod.info), &change.event, &changed);
+        if let Some((metrics, since)) = since {
             let label = match answer {
-                Ok(Hint::Queue) => "Queue",
-                Ok(Hint::Skip) => "QueueSkip",
+                Ok(QueueingHint::Queue) => "Queue",
+                Ok(QueueingHint::Skip) => "QueueSkip",
                 Err(_) => "Error",
             };
-            measures.hinted(since, plugin.name(), &happening.event, label);
+            metrics.hint_evaluated(since, plugin.name(), &change.event, label);
         }
         // A plugin that cannot tell does not keep the pod waiting.
-        answer.unwrap_or(Hint::Queue)
+        answer.unwrap_or(QueueingHint::Queue)
     }
 
     fn cycle<'a>(&'a self, pod: &'a PodInfo) -> Cycle<'a> {
@@ -43,39 +51,40 @@ impl Profiles<'_> {
     }
 }
 
-impl Judge for Profiles<'_> {
+impl QueuePlugins for ProfilePlugins<'_> {
     fn pre_enqueue(&self, pod: &PodInfo, first: Option<PluginName>) -> Status {
         let Some(profile) = self.of(pod) else { return Status::SUCCESS };
-        let plugins = || profile.at(Points::PRE_ENQUEUE).iter().map(|&at| profile.plugin(at));
+        let plugins = || profile.at(ExtensionPoints::PRE_ENQUEUE).iter().map(|&at| profile.plugin(at));
         let is_first = |plugin: &&AnyPlugin| Some(plugin.name()) == first;
         let in_order = plugins().filter(is_first).chain(plugins().filter(|plugin| !is_first(plugin)));
         let watch = profile.stopwatch();
         let mut answers = in_order.map(|plugin| plugin.pre_enqueue(&self.cycle(pod)));
         let status = answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS);
-        watch.point(Point::PreEnqueue, status.code);
+        watch.point(TimedPoint::PreEnqueue, status.code);
         status
     }
 
-    fn requeue(&self, pod: &QueuedPod, happening: &Happening) -> Requeue {
-        let Some(profile) = self.of(&pod.info) else { return Requeue::Skip };
-        let mut best = Requeue::Skip;
+    fn queueing_strategy(&self, pod: &QueuedPod, change: &ClusterChange) -> QueueingStrategy {
+        let Some(profile) = self.of(&pod.info) else { return QueueingStrategy::Skip };
+        let mut best = QueueingStrategy::Skip;
         for name in pod.unschedulable_plugins.iter().chain(&pod.pending_plugins) {
             let Some((plugin, registrations)) = profile.registrations(name) else { continue };
-            for registration in registrations.iter().filter(|r| r.event.covers(&happening.event)) {
-                if !registration.asks || self.hint(profile, plugin, pod, happening) == Hint::Queue {
+            for registration in registrations.iter().filter(|r| r.event.covers(&change.event)) {
+                if !registration.has_hint || self.queueing_hint(profile, plugin, pod, change) == QueueingHint::Queue {
                     let pending = pod.pending_plugins.contains(name);
-                    best = best.max(if pending { Requeue::Now } else { Requeue::AfterBackoff });
+                    best =
+                        best.max(if pending { QueueingStrategy::Immediately } else { QueueingStrategy::AfterBackoff });
                 }
             }
         }
         best
     }
 
-    fn anyone_listens(&self, event: &ClusterEvent) -> bool {
-        self.profiles.iter().any(|profile| profile.hears_of(event))
+    fn any_registered(&self, event: &ClusterEvent) -> bool {
+        self.profiles.iter().any(|profile| profile.is_registered(event))
     }
 
-    fn listens(&self, pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool {
+    fn is_registered(&self, pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool {
         let registrations = self.of(pod).and_then(|profile| profile.registrations(plugin));
         registrations.is_some_and(|(_, list)| list.iter().any(|r| r.event.covers(event)))
     }
@@ -93,13 +102,15 @@ impl Judge for Profiles<'_> {
         self.profiles.first()?.queue_sort().sort_key(pod)
     }
 
-    fn asks(&self, pod: &QueuedPod, event: &ClusterEvent) -> Asks {
-        let Some(profile) = self.of(&pod.info) else { return Asks::Nobody };
+    fn hint_scope(&self, pod: &QueuedPod, event: &ClusterEvent) -> HintScope {
+        let Some(profile) = self.of(&pod.info) else { return HintScope::Nobody };
         let rejecting = pod.unschedulable_plugins.iter().chain(&pod.pending_plugins);
         let asked = rejecting.filter_map(|name| profile.registrations(name)).flat_map(|(plugin, registrations)| {
-            let heard = registrations.iter().filter(|r| r.event.covers(event));
-            heard.map(|r| if r.asks && !plugin.hint_reads_shape(event) { Asks::Pod } else { Asks::Shape })
+            let registered = registrations.iter().filter(|r| r.event.covers(event));
+            registered.map(|r| {
+                if r.has_hint && !plugin.hint_reads_signature(event) { HintScope::Pod } else { HintScope::Signature }
+            })
         });
-        asked.max().unwrap_or(Asks::Nobody)
+        asked.max().unwrap_or(HintScope::Nobody)
     }
 }

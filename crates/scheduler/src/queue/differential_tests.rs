@@ -10,9 +10,9 @@ use super::*;
 use crate::framework::{EventResource, action};
 
 /// Numbers that look random and are the same in every run.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -39,8 +39,8 @@ fn hears(plugin: PluginName, event: &ClusterEvent) -> bool {
     }
 }
 
-fn wants(plugin: PluginName, pod: &PodInfo, happening: &Happening) -> bool {
-    match (plugin, &happening.new, &happening.old) {
+fn wants(plugin: PluginName, pod: &PodInfo, change: &ClusterChange) -> bool {
+    match (plugin, &change.new, &change.old) {
         ("Shape", Some(Object::Node(node)), _) => pod.metadata.labels.get("app") == node.metadata.labels.get("app"),
         ("Own", _, Some(Object::Pod(other))) => {
             other.metadata.uid == pod.metadata.uid || other.metadata.labels == pod.metadata.labels
@@ -51,7 +51,7 @@ fn wants(plugin: PluginName, pod: &PodInfo, happening: &Happening) -> bool {
     }
 }
 
-impl Judge for Plugins {
+impl QueuePlugins for Plugins {
     fn pre_enqueue(&self, pod: &PodInfo, _first: Option<PluginName>) -> Status {
         if self.held.borrow().contains(pod.uid()) {
             return Status::unresolvable("held").by("Held");
@@ -61,20 +61,20 @@ impl Judge for Plugins {
             false => Status::unresolvable("gated").by("Gate"),
         }
     }
-    fn requeue(&self, pod: &QueuedPod, happening: &Happening) -> Requeue {
-        let worth = |plugin: &&PluginName| hears(plugin, &happening.event) && wants(plugin, &pod.info, happening);
+    fn queueing_strategy(&self, pod: &QueuedPod, change: &ClusterChange) -> QueueingStrategy {
+        let worth = |plugin: &&PluginName| hears(plugin, &change.event) && wants(plugin, &pod.info, change);
         if pod.pending_plugins.iter().any(|plugin| worth(&plugin)) {
-            Requeue::Now
+            QueueingStrategy::Immediately
         } else if pod.unschedulable_plugins.iter().any(|plugin| worth(&plugin)) {
-            Requeue::AfterBackoff
+            QueueingStrategy::AfterBackoff
         } else {
-            Requeue::Skip
+            QueueingStrategy::Skip
         }
     }
-    fn anyone_listens(&self, _event: &ClusterEvent) -> bool {
+    fn any_registered(&self, _event: &ClusterEvent) -> bool {
         true
     }
-    fn listens(&self, _pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool {
+    fn is_registered(&self, _pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool {
         hears(plugin, event)
     }
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
@@ -87,12 +87,14 @@ impl Judge for Plugins {
     fn waits_for_activation(&self, _pod: &PodInfo, plugin: PluginName) -> bool {
         self.fast && plugin == "Held"
     }
-    fn asks(&self, pod: &QueuedPod, event: &ClusterEvent) -> Asks {
+    fn hint_scope(&self, pod: &QueuedPod, event: &ClusterEvent) -> HintScope {
         if !self.fast {
-            return Asks::Pod;
+            return HintScope::Pod;
         }
         let all = pod.unschedulable_plugins.iter().chain(&pod.pending_plugins).filter(|plugin| hears(plugin, event));
-        all.map(|plugin| if *plugin == "Each" { Asks::Pod } else { Asks::Shape }).max().unwrap_or(Asks::Nobody)
+        all.map(|plugin| if *plugin == "Each" { HintScope::Pod } else { HintScope::Signature })
+            .max()
+            .unwrap_or(HintScope::Nobody)
     }
 }
 
@@ -101,7 +103,7 @@ enum At {
     Active,
     Backoff,
     ErrorBackoff,
-    Waiting,
+    Unschedulable,
 }
 
 /// The truth: one map, and a walk over it for every question.
@@ -109,31 +111,31 @@ struct Plain {
     backoff: Backoff,
     pods: BTreeMap<String, (At, QueuedPod)>,
     in_flight: BTreeMap<String, usize>,
-    events: Vec<Happening>,
+    events: Vec<ClusterChange>,
     next_sequence: u64,
     next_flush: Option<Timestamp>,
 }
 
 impl Plain {
-    fn place(&self, uid: &str) -> Option<Place> {
+    fn stage(&self, uid: &str) -> Option<QueueStage> {
         match self.pods.get(uid) {
-            Some((At::Active, _)) => Some(Place::Active),
-            Some((At::Backoff | At::ErrorBackoff, _)) => Some(Place::Backoff),
-            Some((At::Waiting, pod)) if pod.gating_plugin.is_some() => Some(Place::Gated),
-            Some((At::Waiting, _)) => Some(Place::Unschedulable),
-            None => self.in_flight.contains_key(uid).then_some(Place::InFlight),
+            Some((At::Active, _)) => Some(QueueStage::Active),
+            Some((At::Backoff | At::ErrorBackoff, _)) => Some(QueueStage::Backoff),
+            Some((At::Unschedulable, pod)) if pod.gating_plugin.is_some() => Some(QueueStage::Gated),
+            Some((At::Unschedulable, _)) => Some(QueueStage::Unschedulable),
+            None => self.in_flight.contains_key(uid).then_some(QueueStage::InFlight),
         }
     }
 
-    fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, judge: &Plugins) {
+    fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, plugins: &Plugins) {
         let pod = QueuedPod::new(info, now, self.next_sequence);
         self.next_sequence += 1;
-        self.put(pod, At::Active, now, judge);
+        self.put(pod, At::Active, now, plugins);
     }
 
-    fn put(&mut self, mut pod: QueuedPod, mut at: At, now: Timestamp, judge: &Plugins) {
-        if at != At::Waiting && gate(&mut pod, judge) {
-            at = At::Waiting;
+    fn put(&mut self, mut pod: QueuedPod, mut at: At, now: Timestamp, plugins: &Plugins) {
+        if at != At::Unschedulable && gate(&mut pod, plugins) {
+            at = At::Unschedulable;
         }
         if at == At::Active {
             pod.initial_attempt.get_or_insert(now);
@@ -141,36 +143,36 @@ impl Plain {
         self.pods.insert(pod.info.uid().to_owned(), (at, pod));
     }
 
-    fn requeue(&mut self, pod: QueuedPod, requeue: Requeue, now: Timestamp, judge: &Plugins) {
+    fn requeue(&mut self, pod: QueuedPod, requeue: QueueingStrategy, now: Timestamp, plugins: &Plugins) {
         let at = match requeue {
-            Requeue::Skip => At::Waiting,
-            Requeue::AfterBackoff if !backing_off(self.backoff, &pod, now) => At::Active,
-            Requeue::AfterBackoff if pod.is_rejected() => At::Backoff,
-            Requeue::AfterBackoff => At::ErrorBackoff,
-            Requeue::Now => At::Active,
+            QueueingStrategy::Skip => At::Unschedulable,
+            QueueingStrategy::AfterBackoff if !backing_off(self.backoff, &pod, now) => At::Active,
+            QueueingStrategy::AfterBackoff if pod.is_rejected() => At::Backoff,
+            QueueingStrategy::AfterBackoff => At::ErrorBackoff,
+            QueueingStrategy::Immediately => At::Active,
         };
-        self.put(pod, at, now, judge);
+        self.put(pod, at, now, plugins);
     }
 
-    fn first(&self, line: At, judge: &Plugins) -> Option<String> {
+    fn first(&self, line: At, plugins: &Plugins) -> Option<String> {
         let end = |pod: &QueuedPod| if line == At::Active { Timestamp::MIN } else { expiry(self.backoff, pod) };
         let of_line = self.pods.iter().filter(|(_, (at, _))| *at == line).map(|(uid, (_, pod))| (uid, pod));
         let first = of_line.reduce(|a, b| {
-            let b_first = end(b.1) < end(a.1) || (end(b.1) == end(a.1) && judge.less(b.1, a.1));
+            let b_first = end(b.1) < end(a.1) || (end(b.1) == end(a.1) && plugins.less(b.1, a.1));
             if b_first { b } else { a }
         });
         first.map(|(uid, _)| uid.clone())
     }
 
-    fn pop(&mut self, judge: &Plugins) -> Option<QueuedPod> {
-        let uid = self.first(At::Active, judge).or_else(|| self.first(At::Backoff, judge))?;
+    fn pop(&mut self, plugins: &Plugins) -> Option<QueuedPod> {
+        let uid = self.first(At::Active, plugins).or_else(|| self.first(At::Backoff, plugins))?;
         let (_, mut pod) = self.pods.remove(&uid)?;
         pod.attempts += 1;
         self.in_flight.insert(uid, self.events.len());
         Some(pod)
     }
 
-    fn add_unschedulable(&mut self, mut pod: QueuedPod, now: Timestamp, judge: &Plugins) {
+    fn add_unschedulable(&mut self, mut pod: QueuedPod, now: Timestamp, plugins: &Plugins) {
         let since = self.in_flight.remove(pod.info.uid());
         if self.pods.contains_key(pod.info.uid()) {
             return;
@@ -182,64 +184,64 @@ impl Plain {
         pod.flushed = None;
         let missed = since.into_iter().flat_map(|since| &self.events[since..]);
         let requeue = match rejected {
-            true => missed.map(|event| verdict(&pod, event, judge)).max().unwrap_or(Requeue::Skip),
-            false => Requeue::AfterBackoff,
+            true => missed.map(|event| strategy_for(&pod, event, plugins)).max().unwrap_or(QueueingStrategy::Skip),
+            false => QueueingStrategy::AfterBackoff,
         };
-        self.requeue(pod, requeue, now, judge);
+        self.requeue(pod, requeue, now, plugins);
     }
 
-    fn wake(&mut self, uid: &str, happening: &Happening, now: Timestamp, judge: &Plugins) -> bool {
-        let Some((At::Waiting, pod)) = self.pods.get(uid) else { return false };
-        let deaf = pod.gating_plugin.is_some_and(|gating| !judge.listens(&pod.info, gating, &happening.event));
-        if deaf && !happening.event.is_wildcard() {
+    fn wake(&mut self, uid: &str, change: &ClusterChange, now: Timestamp, plugins: &Plugins) -> bool {
+        let Some((At::Unschedulable, pod)) = self.pods.get(uid) else { return false };
+        let deaf = pod.gating_plugin.is_some_and(|gating| !plugins.is_registered(&pod.info, gating, &change.event));
+        if deaf && !change.event.is_wildcard() {
             return false;
         }
-        let requeue = verdict(pod, happening, judge);
-        if requeue == Requeue::Skip {
+        let requeue = strategy_for(pod, change, plugins);
+        if requeue == QueueingStrategy::Skip {
             return false;
         }
         let pod = pod.clone();
-        self.requeue(pod, requeue, now, judge);
-        self.pods[uid].0 != At::Waiting
+        self.requeue(pod, requeue, now, plugins);
+        self.pods[uid].0 != At::Unschedulable
     }
 
-    fn move_all(&mut self, happening: &Happening, may: &dyn Fn(&PodInfo) -> bool, now: Timestamp, judge: &Plugins) {
+    fn move_all(&mut self, change: &ClusterChange, may: &dyn Fn(&PodInfo) -> bool, now: Timestamp, plugins: &Plugins) {
         let uids: Vec<String> =
             self.pods.iter().filter(|(_, (_, pod))| may(&pod.info)).map(|(uid, _)| uid.clone()).collect();
         for uid in uids {
-            self.wake(&uid, happening, now, judge);
+            self.wake(&uid, change, now, plugins);
         }
-        self.events.push(happening.clone());
+        self.events.push(change.clone());
     }
 
-    fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, judge: &Plugins) {
+    fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, plugins: &Plugins) {
         let uid = new.uid();
-        let mut happenings = pod_updates(old, new).into_iter().map(|event| Happening {
+        let mut changes = pod_updates(old, new).into_iter().map(|event| ClusterChange {
             event,
             old: Some(Object::Pod(old.clone())),
             new: Some(Object::Pod(new.pod.clone())),
         });
         if self.in_flight.contains_key(uid) {
-            return self.events.extend(happenings);
+            return self.events.extend(changes);
         }
         match self.pods.get_mut(uid) {
-            None => self.add(new.clone(), now, judge),
+            None => self.add(new.clone(), now, plugins),
             Some((at, pod)) => {
                 pod.info = new.clone();
-                if *at == At::Waiting {
-                    happenings.find(|happening| self.wake(uid, happening, now, judge));
+                if *at == At::Unschedulable {
+                    changes.find(|change| self.wake(uid, change, now, plugins));
                 }
             }
         }
     }
 
-    fn activate(&mut self, uid: &str, now: Timestamp, judge: &Plugins) {
+    fn activate(&mut self, uid: &str, now: Timestamp, plugins: &Plugins) {
         if self.in_flight.contains_key(uid) {
             let new = Some(targeted(uid.to_owned()));
-            return self.events.push(Happening { event: ClusterEvent::WILDCARD, old: None, new });
+            return self.events.push(ClusterChange { event: ClusterEvent::WILDCARD, old: None, new });
         }
         match self.pods.get(uid).cloned() {
-            Some((At::Waiting, pod)) => self.put(pod, At::Active, now, judge),
+            Some((At::Unschedulable, pod)) => self.put(pod, At::Active, now, plugins),
             Some((At::Backoff | At::ErrorBackoff, mut pod)) => {
                 pod.initial_attempt.get_or_insert(now);
                 self.pods.insert(uid.to_owned(), (At::Active, pod));
@@ -248,7 +250,7 @@ impl Plain {
         }
     }
 
-    fn tick(&mut self, now: Timestamp, judge: &Plugins) {
+    fn tick(&mut self, now: Timestamp, plugins: &Plugins) {
         for (at, pod) in self.pods.values_mut().filter(|(at, _)| matches!(at, At::Backoff | At::ErrorBackoff)) {
             if !backing_off(self.backoff, pod, now) {
                 *at = At::Active;
@@ -260,57 +262,63 @@ impl Plain {
         }
         self.next_flush = Some(now + FLUSH_INTERVAL);
         let slept = |pod: &QueuedPod| now.duration_since(pod.flushed.unwrap_or(pod.timestamp).max(pod.timestamp));
-        let late = self.pods.iter().filter(|(_, (at, p))| *at == At::Waiting && slept(p) > MAX_IN_UNSCHEDULABLE);
+        let late = self.pods.iter().filter(|(_, (at, p))| *at == At::Unschedulable && slept(p) > MAX_IN_UNSCHEDULABLE);
         for uid in late.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
             if let Some((_, pod)) = self.pods.get_mut(&uid) {
                 pod.flushed = Some(now);
             }
-            self.wake(&uid, &Happening::of(ClusterEvent::WILDCARD), now, judge);
+            self.wake(&uid, &ClusterChange::of(ClusterEvent::WILDCARD), now, plugins);
         }
     }
 
     fn next_tick(&self) -> Option<Timestamp> {
         let ends = self.pods.values().filter(|(at, _)| matches!(at, At::Backoff | At::ErrorBackoff));
         let ends = ends.map(|(_, pod)| expiry(self.backoff, pod) + SignedDuration::from_secs(1));
-        let flush = self.pods.values().any(|(at, _)| *at == At::Waiting).then_some(self.next_flush).flatten();
+        let flush = self.pods.values().any(|(at, _)| *at == At::Unschedulable).then_some(self.next_flush).flatten();
         ends.chain(flush).min()
     }
 }
 
 const UIDS: [&str; 12] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11"];
 
-fn pod(uid: &str, dice: &mut Dice) -> Arc<PodInfo> {
-    let gates = if dice.roll(5) == 0 { json!([{"name": "g"}]) } else { json!([]) };
-    let app = ["a", "b"][dice.roll(2)];
+fn pod(uid: &str, rng: &mut Rng) -> Arc<PodInfo> {
+    let gates = if rng.roll(5) == 0 { json!([{"name": "g"}]) } else { json!([]) };
+    let app = ["a", "b"][rng.roll(2)];
     let json = json!({
         "metadata": {"name": uid, "namespace": "d", "uid": uid, "labels": {"app": app}},
-        "spec": {"priority": dice.roll(3), "schedulingGates": gates},
+        "spec": {"priority": rng.roll(3), "schedulingGates": gates},
     });
     Arc::new(PodInfo::new(Arc::new(serde_json::from_value(json).unwrap())))
 }
 
-fn happening(dice: &mut Dice, known: &BTreeMap<&str, Arc<PodInfo>>) -> Happening {
-    let app = ["a", "b"][dice.roll(2)];
+fn change(rng: &mut Rng, known: &BTreeMap<&str, Arc<PodInfo>>) -> ClusterChange {
+    let app = ["a", "b"][rng.roll(2)];
     let node = || -> Object {
         let json = json!({"metadata": {"name": "n", "labels": {"app": app}}});
         Object::Node(Arc::new(serde_json::from_value::<Node>(json).unwrap()))
     };
-    match dice.roll(3) {
-        0 => Happening { new: Some(node()), ..Happening::of(ClusterEvent::new(EventResource::Node, action::ADD)) },
-        1 => Happening { old: Some(node()), ..Happening::of(ClusterEvent::new(EventResource::Node, action::DELETE)) },
+    match rng.roll(3) {
+        0 => ClusterChange {
+            new: Some(node()),
+            ..ClusterChange::of(ClusterEvent::new(EventResource::Node, action::ADD))
+        },
+        1 => ClusterChange {
+            old: Some(node()),
+            ..ClusterChange::of(ClusterEvent::new(EventResource::Node, action::DELETE))
+        },
         _ => {
-            let at = dice.roll(UIDS.len());
-            let left = known.get(UIDS[at]).cloned().unwrap_or_else(|| pod("other", dice));
+            let at = rng.roll(UIDS.len());
+            let left = known.get(UIDS[at]).cloned().unwrap_or_else(|| pod("other", rng));
             let event = ClusterEvent::new(EventResource::AssignedPod, action::DELETE);
-            Happening { old: Some(Object::Pod(left.pod.clone())), ..Happening::of(event) }
+            ClusterChange { old: Some(Object::Pod(left.pod.clone())), ..ClusterChange::of(event) }
         }
     }
 }
 
 /// One history of a few hundred steps, both queues side by side.
 fn history(seed: u64, fast: bool) {
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let judge = Plugins { fast, held: RefCell::default() };
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let plugins = Plugins { fast, held: RefCell::default() };
     let backoff = Backoff { initial: SignedDuration::from_secs(1), max: SignedDuration::from_secs(10) };
     let mut queue = Queue::new(backoff);
     let mut plain = Plain {
@@ -325,94 +333,94 @@ fn history(seed: u64, fast: bool) {
     let mut known: BTreeMap<&str, Arc<PodInfo>> = BTreeMap::new();
     let mut flying: Vec<(QueuedPod, QueuedPod)> = Vec::new();
     for step in 0..300 {
-        let uid = UIDS[dice.roll(UIDS.len())];
-        match dice.roll(12) {
+        let uid = UIDS[rng.roll(UIDS.len())];
+        match rng.roll(12) {
             0 | 1 => {
-                let new = pod(uid, &mut dice);
+                let new = pod(uid, &mut rng);
                 match known.insert(uid, new.clone()) {
                     Some(old) => {
-                        queue.update(&old.pod, &new, now, &judge);
-                        plain.update(&old.pod, &new, now, &judge);
+                        queue.update(&old.pod, &new, now, &plugins);
+                        plain.update(&old.pod, &new, now, &plugins);
                     }
                     None => {
-                        queue.add(new.clone(), now, &judge);
-                        plain.add(new, now, &judge);
+                        queue.add(new.clone(), now, &plugins);
+                        plain.add(new, now, &plugins);
                     }
                 }
             }
             2..=4 => {
-                let (a, b) = (queue.pop(&judge), plain.pop(&judge));
+                let (a, b) = (queue.pop(&plugins), plain.pop(&plugins));
                 let shown = |pod: &QueuedPod| (pod.info.uid().to_owned(), pod.attempts, pod.initial_attempt);
                 assert_eq!(a.as_ref().map(shown), b.as_ref().map(shown), "seed {seed}, step {step}");
                 flying.extend(a.zip(b));
             }
             5 | 6 if !flying.is_empty() => {
-                let at = dice.roll(flying.len());
-                let rejected = dice.roll(8);
+                let at = rng.roll(flying.len());
+                let rejected = rng.roll(8);
                 let (mut a, mut b) = flying.swap_remove(at);
-                if dice.roll(3) == 0 {
-                    judge.held.borrow_mut().insert(a.info.uid().to_owned());
+                if rng.roll(3) == 0 {
+                    plugins.held.borrow_mut().insert(a.info.uid().to_owned());
                 }
                 for pod in [&mut a, &mut b] {
                     let plugins: &[&[PluginName]] = &[&[], &["Shape"], &["Own"], &["Each"], &["Shape", "Own"]];
                     pod.unschedulable_plugins = plugins.get(rejected).unwrap_or(&plugins[1]).iter().copied().collect();
                     pod.pending_plugins = if rejected == 7 { ["Own"].into() } else { BTreeSet::new() };
                 }
-                queue.add_unschedulable(a, now, &judge);
-                plain.add_unschedulable(b, now, &judge);
+                queue.add_unschedulable(a, now, &plugins);
+                plain.add_unschedulable(b, now, &plugins);
             }
             7 if !flying.is_empty() => {
-                let at = dice.roll(flying.len());
+                let at = rng.roll(flying.len());
                 let (pod, _) = flying.swap_remove(at);
                 queue.done(pod.info.uid());
                 plain.in_flight.remove(pod.info.uid());
             }
             8 | 9 => {
-                let happening = happening(&mut dice, &known);
-                let priority = dice.roll(4) as i32;
-                queue.move_all(&happening, &|pod| pod.priority() <= priority, now, &judge);
-                plain.move_all(&happening, &|pod| pod.priority() <= priority, now, &judge);
+                let change = change(&mut rng, &known);
+                let priority = rng.roll(4) as i32;
+                queue.move_all(&change, &|pod| pod.priority() <= priority, now, &plugins);
+                plain.move_all(&change, &|pod| pod.priority() <= priority, now, &plugins);
             }
-            10 => match dice.roll(4) {
+            10 => match rng.roll(4) {
                 0 => {
-                    queue.activate(&[uid.to_owned()], now, &judge);
-                    plain.activate(uid, now, &judge);
+                    queue.activate(&[uid.to_owned()], now, &plugins);
+                    plain.activate(uid, now, &plugins);
                 }
                 1 => {
-                    judge.held.borrow_mut().remove(uid);
-                    if plain.place(uid) == Some(Place::Gated) {
-                        queue.activate(&[uid.to_owned()], now, &judge);
-                        plain.activate(uid, now, &judge);
+                    plugins.held.borrow_mut().remove(uid);
+                    if plain.stage(uid) == Some(QueueStage::Gated) {
+                        queue.activate(&[uid.to_owned()], now, &plugins);
+                        plain.activate(uid, now, &plugins);
                     }
                 }
                 2 => {
                     known.remove(uid);
-                    queue.delete(uid, &judge);
+                    queue.delete(uid, &plugins);
                     plain.pods.remove(uid);
                 }
                 _ => {
-                    queue.retry_after_error(uid, now, &judge);
+                    queue.retry_after_error(uid, now, &plugins);
                     if let Some((_, mut pod)) = plain.pods.remove(uid) {
                         pod.consecutive_errors += 1;
                         pod.unschedulable_plugins.clear();
                         pod.pending_plugins.clear();
                         pod.timestamp = now;
-                        plain.put(pod, At::ErrorBackoff, now, &judge);
+                        plain.put(pod, At::ErrorBackoff, now, &plugins);
                     }
                 }
             },
             _ => {
-                let jump = [10, 500, 3_000, 40_000, 310_000][dice.roll(5)];
+                let jump = [10, 500, 3_000, 40_000, 310_000][rng.roll(5)];
                 now += SignedDuration::from_millis(jump);
-                queue.tick(now, &judge);
-                plain.tick(now, &judge);
+                queue.tick(now, &plugins);
+                plain.tick(now, &plugins);
             }
         }
-        let places = |place: &dyn Fn(&str) -> Option<Place>| UIDS.map(place);
-        let expected = places(&|uid| plain.place(uid));
-        assert_eq!(places(&|uid| queue.place(uid)), expected, "seed {seed}, step {step}");
-        let count = |of: Place| expected.iter().filter(|place| **place == Some(of)).count();
-        let counts = [Place::Active, Place::Backoff, Place::Unschedulable, Place::Gated].map(count);
+        let stages = |stage: &dyn Fn(&str) -> Option<QueueStage>| UIDS.map(stage);
+        let expected = stages(&|uid| plain.stage(uid));
+        assert_eq!(stages(&|uid| queue.stage(uid)), expected, "seed {seed}, step {step}");
+        let count = |of: QueueStage| expected.iter().filter(|stage| **stage == Some(of)).count();
+        let counts = [QueueStage::Active, QueueStage::Backoff, QueueStage::Unschedulable, QueueStage::Gated].map(count);
         assert_eq!(queue.counts(), counts, "seed {seed}, step {step}");
         assert_eq!(queue.pods().count(), counts.iter().sum::<usize>(), "seed {seed}, step {step}");
         assert_eq!(queue.next_tick(), plain.next_tick(), "seed {seed}, step {step}");

@@ -1,6 +1,6 @@
-//! What of a pod decides: its shape (what it wants, as plugins read it) and its kin (how other pods see it once placed).
+//! What of a pod decides: its signature (what it wants, as plugins read it) and its affinity class (how other pods see it once placed).
 //!
-//! Pods made from one template have one shape and one kin, so what is computed for one of them holds for all. Both are
+//! Pods made from one template have one signature and one affinity class, so what is computed for one of them holds for all. Both are
 //! compared field by field; the hash only finds them.
 
 use std::hash::{Hash, Hasher};
@@ -20,7 +20,7 @@ use super::{NodeId, PodInfo};
 
 /// What plugins read of a pod that is to be placed, without what only volumes and device claims are about.
 #[derive(PartialEq, Hash)]
-struct Shape<'a> {
+struct PodSignature<'a> {
     namespace: &'a str,
     labels: &'a Map,
     /// The controller's API version, kind and name: default spreading looks its selector up.
@@ -52,7 +52,7 @@ struct Resized<'a> {
     allocated: &'a ResourceList,
 }
 
-impl<'a> Shape<'a> {
+impl<'a> PodSignature<'a> {
     fn of(pod: &'a Pod) -> Self {
         let meta = &pod.metadata;
         // Field by field, so that a new one is not forgotten.
@@ -75,7 +75,7 @@ impl<'a> Shape<'a> {
             host_network,
             host_users,
         } = &pod.spec;
-        Shape {
+        PodSignature {
             namespace: &meta.namespace,
             labels: &meta.labels,
             controller: meta.controller().map(|owner| [&*owner.api_version, &*owner.kind, &*owner.name]),
@@ -117,7 +117,7 @@ impl<'a> Resized<'a> {
 
 /// The rest of what plugins read: volumes, device claims, and who the pod is where those are named after it.
 #[derive(PartialEq, Hash)]
-struct Claims<'a> {
+struct ClaimsSignature<'a> {
     volumes: &'a [Volume],
     resource_claims: &'a [PodResourceClaim],
     statuses: &'a [PodResourceClaimStatus],
@@ -125,11 +125,11 @@ struct Claims<'a> {
     identity: Option<[&'a str; 2]>,
 }
 
-impl<'a> Claims<'a> {
+impl<'a> ClaimsSignature<'a> {
     fn of(pod: &'a Pod) -> Self {
         let (meta, spec, status) = (&pod.metadata, &pod.spec, &pod.status);
         let named = spec.volumes.iter().any(|volume| volume.ephemeral.is_some()) || !spec.resource_claims.is_empty();
-        Claims {
+        ClaimsSignature {
             volumes: &spec.volumes,
             resource_claims: &spec.resource_claims,
             statuses: &status.resource_claim_statuses,
@@ -141,7 +141,7 @@ impl<'a> Claims<'a> {
 
 /// What other pods' affinity and spreading see of a placed pod.
 #[derive(PartialEq, Hash)]
-struct Kin<'a> {
+struct AffinityKey<'a> {
     namespace: &'a str,
     labels: &'a Map,
     terminating: bool,
@@ -149,10 +149,10 @@ struct Kin<'a> {
     anti_affinity: Option<&'a PodAffinity>,
 }
 
-impl<'a> Kin<'a> {
+impl<'a> AffinityKey<'a> {
     fn of(pod: &'a Pod) -> Self {
         let affinity = pod.spec.affinity.as_ref();
-        Kin {
+        AffinityKey {
             namespace: &pod.metadata.namespace,
             labels: &pod.metadata.labels,
             terminating: pod.is_terminating(),
@@ -168,113 +168,113 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Finds pods of the same shape.
+/// Finds pods of the same signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ShapeHash {
+pub struct SignatureHash {
     /// Without volumes and device claims.
     pub base: u64,
     /// With them.
     pub full: u64,
 }
 
-impl ShapeHash {
+impl SignatureHash {
     pub(super) fn of(pod: &Pod) -> Self {
-        let base = hash(&Shape::of(pod));
-        ShapeHash { base, full: hash(&(base, Claims::of(pod))) }
+        let base = hash(&PodSignature::of(pod));
+        SignatureHash { base, full: hash(&(base, ClaimsSignature::of(pod))) }
     }
 }
 
 impl PodInfo {
     /// True when no plugin that states its dependencies can tell the two pods apart.
-    pub fn same_shape(&self, other: &PodInfo) -> bool {
-        self.shape_hash.full == other.shape_hash.full
-            && self.same_base_shape(other)
-            && Claims::of(&self.pod) == Claims::of(&other.pod)
+    pub fn same_signature(&self, other: &PodInfo) -> bool {
+        self.signature_hash.full == other.signature_hash.full
+            && self.same_base_signature(other)
+            && ClaimsSignature::of(&self.pod) == ClaimsSignature::of(&other.pod)
     }
 
-    /// True when the node they are on takes no notice of which of the two it is: same kin, same usage, ports and volumes.
+    /// True when the node they are on takes no notice of which of the two it is: same affinity class, same usage, ports and volumes.
     pub(super) fn same_on_node(&self, other: &PodInfo) -> bool {
         self.usage == other.usage
             && self.spec.volumes == other.spec.volumes
             && self.host_ports().eq(other.host_ports())
             && self.priority() == other.priority()
-            && self.same_kin(other)
+            && self.same_affinity_class(other)
     }
 
     /// True when only plugins that read volumes or device claims can tell the two pods apart.
-    pub fn same_base_shape(&self, other: &PodInfo) -> bool {
-        self.shape_hash.base == other.shape_hash.base
-            && (self.is_of_template(other) && self.spec.node_name == other.spec.node_name
-                || Shape::of(&self.pod) == Shape::of(&other.pod))
+    pub fn same_base_signature(&self, other: &PodInfo) -> bool {
+        self.signature_hash.base == other.signature_hash.base
+            && (self.shares_template(other) && self.spec.node_name == other.spec.node_name
+                || PodSignature::of(&self.pod) == PodSignature::of(&other.pod))
     }
 
     /// True when what was computed for one of the two is shared by the other, because all of it but the node is the same.
-    fn is_of_template(&self, other: &PodInfo) -> bool {
+    fn shares_template(&self, other: &PodInfo) -> bool {
         Arc::ptr_eq(&self.usage, &other.usage)
     }
 
-    fn same_kin(&self, other: &PodInfo) -> bool {
-        self.is_of_template(other) && self.is_terminating() == other.is_terminating()
-            || Kin::of(&self.pod) == Kin::of(&other.pod)
+    fn same_affinity_class(&self, other: &PodInfo) -> bool {
+        self.shares_template(other) && self.is_terminating() == other.is_terminating()
+            || AffinityKey::of(&self.pod) == AffinityKey::of(&other.pod)
     }
 }
 
-/// A hash of a pod's kin, the same whether it is terminating or not.
-pub(super) fn kin_hash(pod: &Pod) -> u64 {
-    hash(&Kin { terminating: false, ..Kin::of(pod) })
+/// A hash of a pod's affinity class, the same whether it is terminating or not.
+pub(super) fn affinity_hash(pod: &Pod) -> u64 {
+    hash(&AffinityKey { terminating: false, ..AffinityKey::of(pod) })
 }
 
 /// Whether everything that is computed from a pod is the same for both, wherever they are.
-pub(super) fn same_but_for_the_node(a: &Pod, b: &Pod) -> bool {
-    Shape { node_name: "", ..Shape::of(a) } == Shape { node_name: "", ..Shape::of(b) }
+pub(super) fn same_except_node(a: &Pod, b: &Pod) -> bool {
+    PodSignature { node_name: "", ..PodSignature::of(a) } == PodSignature { node_name: "", ..PodSignature::of(b) }
 }
 
-/// Names one kin of placed pods; never used twice.
+/// Names one affinity class of placed pods; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KinId(u64);
+pub struct AffinityClassId(u64);
 
-impl KinId {
-    /// The one that the first kin gets.
-    pub(crate) const FIRST: KinId = KinId(0);
+impl AffinityClassId {
+    /// The one that the first affinity class gets.
+    pub(crate) const FIRST: AffinityClassId = AffinityClassId(0);
 }
 
-/// The kins that are placed, and where.
+/// The affinity classes that are placed, and where.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kinships {
-    by_hash: FxHashMap<u64, Vec<Entry>>,
-    hash_of: FxHashMap<KinId, u64>,
+pub(crate) struct AffinityClasses {
+    by_hash: FxHashMap<u64, Vec<AffinityClass>>,
+    hash_of: FxHashMap<AffinityClassId, u64>,
     next: u64,
 }
 
-/// One kin.
+/// One affinity class.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct AffinityClass {
     /// Its name.
-    pub(crate) id: KinId,
+    pub(crate) id: AffinityClassId,
     /// One of its pods.
     pub(crate) pod: Arc<PodInfo>,
     /// How many of its pods are on which node.
     pub(crate) nodes: FxHashMap<NodeId, u32>,
 }
 
-impl Kinships {
-    /// The kin of a pod that is placed now.
-    pub(super) fn join(&mut self, pod: &Arc<PodInfo>, node: NodeId) -> KinId {
-        let key = pod.kin_hash;
+impl AffinityClasses {
+    /// The affinity class of a pod that is placed now.
+    pub(super) fn join(&mut self, pod: &Arc<PodInfo>, node: NodeId) -> AffinityClassId {
+        let key = pod.affinity_hash;
         let entries = self.by_hash.entry(key).or_default();
-        let at = entries.iter().position(|entry| entry.pod.same_kin(pod)).unwrap_or_else(|| {
-            let id = KinId(self.next);
+        let at = entries.iter().position(|entry| entry.pod.same_affinity_class(pod)).unwrap_or_else(|| {
+            let id = AffinityClassId(self.next);
             self.next += 1;
             self.hash_of.insert(id, key);
-            entries.push(Entry { id, pod: pod.clone(), nodes: FxHashMap::default() });
+            entries.push(AffinityClass { id, pod: pod.clone(), nodes: FxHashMap::default() });
             entries.len() - 1
         });
         *entries[at].nodes.entry(node).or_default() += 1;
         entries[at].id
     }
 
-    /// A pod of this kin left a node.
-    pub(super) fn leave(&mut self, id: KinId, node: NodeId) {
+    /// A pod of this affinity class left a node.
+    pub(super) fn leave(&mut self, id: AffinityClassId, node: NodeId) {
         let Some(&key) = self.hash_of.get(&id) else { return };
         let Some(entries) = self.by_hash.get_mut(&key) else { return };
         let Some(at) = entries.iter().position(|entry| entry.id == id) else { return };
@@ -294,33 +294,33 @@ impl Kinships {
         }
     }
 
-    /// How many kins are placed.
+    /// How many affinity classes are placed.
     pub(crate) fn len(&self) -> usize {
         self.hash_of.len()
     }
 
-    /// All kins that are placed somewhere.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    /// All affinity classes that are placed somewhere.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &AffinityClass> {
         self.by_hash.values().flatten()
     }
 
-    /// The name that the next new kin gets.
-    pub(crate) fn end(&self) -> KinId {
-        KinId(self.next)
+    /// The name that the next new affinity class gets.
+    pub(crate) fn end(&self) -> AffinityClassId {
+        AffinityClassId(self.next)
     }
 
-    /// The kins with names from one up to another that are placed somewhere.
-    pub(crate) fn between(&self, from: KinId, end: KinId) -> impl Iterator<Item = &Entry> {
+    /// The affinity classes with names from one up to another that are placed somewhere.
+    pub(crate) fn between(&self, from: AffinityClassId, end: AffinityClassId) -> impl Iterator<Item = &AffinityClass> {
         // Going over those that came since, or over all there are, whichever is shorter.
         let few = end.0 - from.0 < self.hash_of.len() as u64;
         let new = if few { from.0..end.0 } else { 0..0 };
         let all = self.iter().take(if few { 0 } else { usize::MAX });
-        let all = all.filter(move |kin| (from..end).contains(&kin.id));
-        new.filter_map(|id| self.get(KinId(id))).chain(all)
+        let all = all.filter(move |class| (from..end).contains(&class.id));
+        new.filter_map(|id| self.get(AffinityClassId(id))).chain(all)
     }
 
-    /// A kin by name; none once its last pod is gone.
-    pub(crate) fn get(&self, id: KinId) -> Option<&Entry> {
+    /// A affinity class by name; none once its last pod is gone.
+    pub(crate) fn get(&self, id: AffinityClassId) -> Option<&AffinityClass> {
         self.by_hash.get(self.hash_of.get(&id)?)?.iter().find(|entry| entry.id == id)
     }
 }
@@ -335,41 +335,41 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_one_template_have_one_shape_whatever_their_names() {
+    fn pods_of_one_template_have_one_signature_whatever_their_names() {
         let named = |name: &str, cpu: &str, app: &str| {
             pod(json!({
                 "metadata": {"name": name, "uid": name, "namespace": "d", "labels": {"app": app}},
                 "spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]},
             }))
         };
-        assert!(named("a", "1", "x").same_shape(&named("b", "1000m", "x")));
-        assert!(!named("a", "1", "x").same_shape(&named("a", "2", "x")));
-        assert!(!named("a", "1", "x").same_shape(&named("a", "1", "y")));
+        assert!(named("a", "1", "x").same_signature(&named("b", "1000m", "x")));
+        assert!(!named("a", "1", "x").same_signature(&named("a", "2", "x")));
+        assert!(!named("a", "1", "x").same_signature(&named("a", "1", "y")));
     }
 
     #[test]
-    fn pods_with_claims_of_their_own_have_shapes_of_their_own() {
+    fn pods_with_claims_of_their_own_have_signatures_of_their_own() {
         let named = |name: &str| {
             pod(json!({
                 "metadata": {"name": name, "uid": name},
                 "spec": {"volumes": [{"name": "v", "ephemeral": {}}]},
             }))
         };
-        assert!(!named("a").same_shape(&named("b")));
-        assert!(named("a").same_shape(&named("a")));
+        assert!(!named("a").same_signature(&named("b")));
+        assert!(named("a").same_signature(&named("a")));
     }
 
     #[test]
-    fn a_kin_is_forgotten_with_its_last_pod_and_its_name_is_not_used_again() {
+    fn a_class_is_forgotten_with_its_last_pod_and_its_id_is_not_used_again() {
         let named = |name: &str| pod(json!({"metadata": {"name": name, "uid": name, "labels": {"app": "x"}}}));
         let (a, b) = (named("a"), named("b"));
-        let mut kinships = Kinships::default();
-        let id = kinships.join(&a, NodeId(0));
-        assert_eq!(kinships.join(&b, NodeId(1)), id);
-        kinships.leave(id, NodeId(0));
-        assert_eq!(kinships.iter().count(), 1);
-        kinships.leave(id, NodeId(1));
-        assert_eq!(kinships.iter().count(), 0);
-        assert_ne!(kinships.join(&a, NodeId(0)), id);
+        let mut affinity_classes = AffinityClasses::default();
+        let id = affinity_classes.join(&a, NodeId(0));
+        assert_eq!(affinity_classes.join(&b, NodeId(1)), id);
+        affinity_classes.leave(id, NodeId(0));
+        assert_eq!(affinity_classes.iter().count(), 1);
+        affinity_classes.leave(id, NodeId(1));
+        assert_eq!(affinity_classes.iter().count(), 0);
+        assert_ne!(affinity_classes.join(&a, NodeId(0)), id);
     }
 }

@@ -2,54 +2,54 @@
 
 use std::collections::VecDeque;
 
-use super::{KinId, NodeId};
+use super::{AffinityClassId, NodeId};
 
 /// One change of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum NodeChange {
     /// A node came, changed or went.
-    Node(NodeId),
+    Object(NodeId),
     /// A pod came to a node (`by` is 1) or left it (-1).
     Pod {
         /// The node.
         node: NodeId,
-        /// The pod's kin.
-        kin: KinId,
+        /// The pod's affinity class.
+        affinity_class: AffinityClassId,
         /// 1 or -1.
         by: i64,
     },
 }
 
-impl Change {
+impl NodeChange {
     /// The node that it is about.
     pub(crate) fn node(self) -> NodeId {
         match self {
-            Change::Node(node) | Change::Pod { node, .. } => node,
+            NodeChange::Object(node) | NodeChange::Pod { node, .. } => node,
         }
     }
 }
 
 /// The latest of what happened. Whoever is further behind than it reaches must start anew.
 #[derive(Clone, Debug)]
-pub(crate) struct Log<T> {
+pub(crate) struct ChangeLog<T> {
     /// The number of entries that were dropped.
     dropped: u64,
     entries: VecDeque<T>,
 }
 
 /// How many entries are kept at least; with fewer, a reader that pauses shortly would start anew.
-const KEPT_MIN: usize = 1 << 12;
+const ENTRIES_MIN: usize = 1 << 12;
 
-impl<T> Default for Log<T> {
+impl<T> Default for ChangeLog<T> {
     fn default() -> Self {
-        Log { dropped: 0, entries: VecDeque::new() }
+        ChangeLog { dropped: 0, entries: VecDeque::new() }
     }
 }
 
-impl<T> Log<T> {
+impl<T> ChangeLog<T> {
     /// Notes an entry. More of them than things they are about are not worth keeping: starting anew is then no dearer.
     pub(crate) fn push(&mut self, entry: T, things: usize) {
-        if self.entries.len() >= things.max(KEPT_MIN) {
+        if self.entries.len() >= things.max(ENTRIES_MIN) {
             self.entries.pop_front();
             self.dropped += 1;
         }
@@ -70,15 +70,15 @@ impl<T> Log<T> {
 
 /// The latest changes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Changes {
-    log: Log<Change>,
+pub(crate) struct NodeChanges {
+    log: ChangeLog<NodeChange>,
     /// By node: the position of its latest change.
     latest: Vec<u64>,
 }
 
-impl Changes {
+impl NodeChanges {
     /// Notes a change.
-    pub(super) fn push(&mut self, change: Change, nodes: usize) {
+    pub(super) fn push(&mut self, change: NodeChange, nodes: usize) {
         let node = change.node().0 as usize;
         if self.latest.len() <= node {
             self.latest.resize(node + 1, 0);
@@ -93,7 +93,7 @@ impl Changes {
     }
 
     /// The changes since a position, and whether each is its node's latest; none when some of them were dropped.
-    pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = (Change, bool)>> {
+    pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = (NodeChange, bool)>> {
         let changes = self.log.since(position)?;
         Some(
             changes
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn a_reader_sees_each_change_once_or_learns_that_it_missed_some() {
-        let mut changes = Changes::default();
-        let at = |n: usize| Change::Node(NodeId(n as u32));
+        let mut changes = NodeChanges::default();
+        let at = |n: usize| NodeChange::Object(NodeId(n as u32));
         for n in 0..10 {
             changes.push(at(n), 0);
         }
@@ -118,10 +118,10 @@ mod tests {
         let seen: Vec<_> = changes.since(7).unwrap().collect();
         assert_eq!(seen, [(at(7), true), (at(8), false), (at(9), true), (at(8), true)]);
         assert_eq!(changes.since(changes.end()).unwrap().count(), 0);
-        for n in 11..KEPT_MIN + 3 {
+        for n in 11..ENTRIES_MIN + 3 {
             changes.push(at(n), 0);
         }
         assert!(changes.since(2).is_none());
-        assert_eq!(changes.since(3).unwrap().count(), KEPT_MIN);
+        assert_eq!(changes.since(3).unwrap().count(), ENTRIES_MIN);
     }
 }

@@ -4,24 +4,24 @@ use super::NodeInfo;
 
 /// How much of a resource a node has, and how much of it is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
+pub struct ResourceHeadroom {
     /// What pods may use.
-    pub capacity: i64,
+    pub allocatable: i64,
     /// What the pods here request.
     pub requested: i64,
     /// What the pods here count for in scoring.
-    pub counted: i64,
+    pub non_zero_requested: i64,
 }
 
-impl Share {
+impl ResourceHeadroom {
     /// The fraction that is requested with so much more of it, at most 1.
-    pub fn used_with(&self, wanted: i64) -> f64 {
-        used(self.capacity, self.requested.saturating_add(wanted))
+    pub fn requested_fraction_with(&self, wanted: i64) -> f64 {
+        requested_fraction(self.allocatable, self.requested.saturating_add(wanted))
     }
 }
 
 /// The fraction of a capacity, which is not 0, that is requested, at most 1.
-pub(crate) fn used(capacity: i64, requested: i64) -> f64 {
+pub(crate) fn requested_fraction(capacity: i64, requested: i64) -> f64 {
     (requested as f64 / capacity as f64).min(1.0)
 }
 
@@ -32,31 +32,39 @@ pub(crate) fn balance_of_two(a: f64, b: f64) -> i64 {
 
 /// What is left of a node, as far as pods go that ask for no extended resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct Headroom {
     /// How many more pods may come; below 0 when there are too many.
     pub pods_left: i32,
     /// How evenly cpu and memory are used, in percent; 100 when there is nothing of one of them.
     pub balance: i32,
     /// Cpu, in thousandths.
-    pub cpu: Share,
+    pub cpu: ResourceHeadroom,
     /// Memory, in bytes.
-    pub memory: Share,
+    pub memory: ResourceHeadroom,
     /// Node-local storage that nobody requests, in bytes.
     pub ephemeral_storage_left: i64,
 }
 
-impl Room {
+impl Headroom {
     /// Reads it of a node.
     pub fn of(node: &NodeInfo) -> Self {
         let (total, used) = (&node.allocatable, &node.requested);
-        let cpu = Share { capacity: total.milli_cpu, requested: used.milli_cpu, counted: node.non_zero_milli_cpu };
-        let memory = Share { capacity: total.memory, requested: used.memory, counted: node.non_zero_memory };
-        Room {
+        let cpu = ResourceHeadroom {
+            allocatable: total.milli_cpu,
+            requested: used.milli_cpu,
+            non_zero_requested: node.non_zero_milli_cpu,
+        };
+        let memory = ResourceHeadroom {
+            allocatable: total.memory,
+            requested: used.memory,
+            non_zero_requested: node.non_zero_memory,
+        };
+        Headroom {
             pods_left: total.pods.saturating_sub(node.pods().len() as i64).clamp(i32::MIN.into(), i32::MAX.into())
                 as i32,
-            balance: match (cpu.capacity, memory.capacity) {
+            balance: match (cpu.allocatable, memory.allocatable) {
                 (0, _) | (_, 0) => 100,
-                _ => balance_of_two(cpu.used_with(0), memory.used_with(0)) as i32,
+                _ => balance_of_two(cpu.requested_fraction_with(0), memory.requested_fraction_with(0)) as i32,
             },
             cpu,
             memory,

@@ -11,23 +11,24 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::bind::{BindOutcome, Binding, PreBind};
-use crate::cluster::{Cluster, Object, PodInfo, Templates};
+use crate::cluster::{Cluster, Object, PodInfo, PodInfoCache};
 use crate::config::{Configuration, GoDuration};
 use crate::cycle::filter::Search;
 use crate::cycle::fit_error::Diagnosis;
 use crate::cycle::preempt::Preemption;
-use crate::cycle::select::TieBreak;
+use crate::cycle::tie_break::TieBreak;
 use crate::cycle::{Attempt, Decision};
 use crate::effect::{Effect, StatusUpdate, event};
-use crate::engine::{Engine, Question, Verdict};
+use crate::engine::{DecisionInput, Engine, Verdict};
 use crate::extender::{Extender, Extenders};
 use crate::framework::{
-    ClusterEvent, Code, Cycle, CycleStates, EventResource, Nomination, PluginName, Points, Registry, Status, action,
+    ClusterEvent, Code, Cycle, CycleStates, EventResource, ExtensionPoints, Nomination, PluginName, Registry, Status,
+    action,
 };
-use crate::judge::Profiles;
-use crate::measure::{self, Attempted, Clock, OwnerMeasures, Point};
+use crate::metrics::{self, AttemptResult, Clock, OwnerMetrics, TimedPoint};
 use crate::profile::{self, Profile};
-use crate::queue::{Backoff, Happening, Place, Queue, QueuedPod};
+use crate::queue::{Backoff, ClusterChange, Queue, QueueStage, QueuedPod};
+use crate::queue_plugins::ProfilePlugins;
 
 /// Longest wait on Permit, whatever a plugin asks for.
 const PERMIT_TIMEOUT_MAX: Duration = Duration::from_secs(15 * 60);
@@ -80,10 +81,10 @@ pub enum Input {
 }
 
 /// A placed pod that Permit plugins hold back.
-struct Waiting {
+struct WaitingPod {
     binding: Binding,
     /// Who holds it back, and until when.
-    holders: Vec<(PluginName, Timestamp, Duration)>,
+    pending_plugins: Vec<(PluginName, Timestamp, Duration)>,
     /// When it began to wait, on the clock of the measures.
     since: u64,
 }
@@ -93,17 +94,17 @@ pub struct Scheduler {
     profiles: Vec<Arc<Profile>>,
     /// By profile.
     engines: Vec<Engine>,
-    templates: Templates,
+    pod_infos: PodInfoCache,
     queue: Queue,
     cluster: Cluster,
     ties: TieBreak,
     percentage: Option<i32>,
     next_start: usize,
-    waiting: BTreeMap<String, Waiting>,
+    waiting: BTreeMap<String, WaitingPod>,
     /// The pods whose binding cycle runs, by UID.
     binding: BTreeMap<String, Arc<PreBind>>,
     effects: Vec<Effect>,
-    measures: Option<OwnerMeasures>,
+    metrics: Option<OwnerMetrics>,
 }
 
 impl Scheduler {
@@ -150,7 +151,7 @@ impl Scheduler {
         };
         Ok(Scheduler {
             engines: profiles.iter().map(|_| Engine::default()).collect(),
-            templates: Templates::default(),
+            pod_infos: PodInfoCache::default(),
             profiles,
             queue: Queue::new(backoff),
             cluster: Cluster::new(),
@@ -160,16 +161,16 @@ impl Scheduler {
             waiting: BTreeMap::new(),
             binding: BTreeMap::new(),
             effects: Vec::new(),
-            measures: None,
+            metrics: None,
         })
     }
 
     /// Has a new scheduler tell of its work, by this clock.
     #[must_use]
     pub fn with_metrics(mut self, registry: &bayplan_metrics::Registry, clock: Clock) -> Self {
-        let (measures, incoming) = measure::measure(&mut self.profiles, registry, clock);
+        let (metrics, incoming) = metrics::register(&mut self.profiles, registry, clock);
         self.queue.count_incoming(incoming);
-        self.measures = Some(measures);
+        self.metrics = Some(metrics);
         self
     }
 
@@ -182,7 +183,7 @@ impl Scheduler {
 
     /// Brings what is told as a state (queue lengths, sizes) up to date; everything else is always.
     pub fn publish(&self) {
-        let Some(OwnerMeasures { all, .. }) = &self.measures else { return };
+        let Some(OwnerMetrics { all, .. }) = &self.metrics else { return };
         all.set_pending(self.queue.counts());
         let mut rejected = FxHashMap::default();
         for pod in self.queue.pods() {
@@ -198,8 +199,8 @@ impl Scheduler {
     }
 
     /// The time on the clock of the measures.
-    fn steady(&self) -> u64 {
-        self.measures.as_ref().map_or(0, |measures| measures.all.now())
+    fn metrics_now(&self) -> u64 {
+        self.metrics.as_ref().map_or(0, |metrics| metrics.all.now())
     }
 
     /// What is known of the cluster.
@@ -234,80 +235,80 @@ impl Scheduler {
 
     /// Takes an event in.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
-        let since = self.steady();
+        let since = self.metrics_now();
         match input {
             Input::Upsert(object) => {
                 let event = self.upsert(object, now);
-                self.handled(since, event);
+                self.report_handled(since, event);
             }
             Input::Delete(object) => {
                 let event = self.delete(object, now);
-                self.handled(since, event);
+                self.report_handled(since, event);
             }
-            Input::Bound(outcome) => self.bound(*outcome, now),
-            Input::Preempted { uid, result } => self.preempted(&uid, result.is_err(), now),
+            Input::Bound(outcome) => self.binding_finished(*outcome, now),
+            Input::Preempted { uid, result } => self.eviction_finished(&uid, result.is_err(), now),
         }
     }
 
-    fn handled(&mut self, since: u64, event: Option<ClusterEvent>) {
-        if let (Some(measures), Some(event)) = (&mut self.measures, event) {
-            measures.handled(since, event);
+    fn report_handled(&mut self, since: u64, event: Option<ClusterEvent>) {
+        if let (Some(metrics), Some(event)) = (&mut self.metrics, event) {
+            metrics.handled(since, event);
         }
     }
 
     /// Runs timers: backoffs, the flush of pods that nothing woke, and waits on Permit.
     pub fn tick(&mut self, now: Timestamp) {
-        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.tick(now, &judge);
+        let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.tick(now, &plugins);
         let expired: Vec<(String, Status)> = self
             .waiting
             .iter()
             .filter_map(|(uid, waiting)| {
-                let (plugin, _, timeout) = waiting.holders.iter().find(|(_, deadline, _)| *deadline <= now)?;
+                let (plugin, _, timeout) = waiting.pending_plugins.iter().find(|(_, deadline, _)| *deadline <= now)?;
                 let waited = GoDuration::from(*timeout);
                 let text = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
                 Some((uid.clone(), Status::unschedulable(text).by(plugin)))
             })
             .collect();
         for (uid, status) in expired {
-            self.end_waiting(&uid, status, now);
+            self.reject_waiting(&uid, status, now);
         }
     }
 
     /// When [`Scheduler::tick`] has something to do next.
     pub fn next_tick(&self) -> Option<Timestamp> {
-        let permits = self.waiting.values().flat_map(|w| w.holders.iter().map(|(_, deadline, _)| *deadline));
+        let permits = self.waiting.values().flat_map(|w| w.pending_plugins.iter().map(|(_, deadline, _)| *deadline));
         self.queue.next_tick().into_iter().chain(permits).min()
     }
 
     /// A Permit plugin lets a waiting pod go; the last one starts the binding.
     pub fn allow(&mut self, uid: &str, plugin: PluginName) {
         let Some(waiting) = self.waiting.get_mut(uid) else { return };
-        waiting.holders.retain(|(holder, ..)| *holder != plugin);
-        if waiting.holders.is_empty()
+        waiting.pending_plugins.retain(|(holder, ..)| *holder != plugin);
+        if waiting.pending_plugins.is_empty()
             && let Some(waiting) = self.waiting.remove(uid)
         {
-            self.waited(waiting.since, Code::Success);
+            self.report_permit_wait(waiting.since, Code::Success);
             self.start_binding(waiting.binding);
         }
     }
 
     /// A Permit plugin rejects a waiting pod.
     pub fn reject(&mut self, uid: &str, plugin: PluginName, reason: String, now: Timestamp) {
-        self.end_waiting(uid, Status::unschedulable(reason).by(plugin), now);
+        self.reject_waiting(uid, Status::unschedulable(reason).by(plugin), now);
     }
 
     /// Makes pods ready to be tried at once.
     pub fn activate(&mut self, uids: &[String], now: Timestamp) {
-        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.activate(uids, now, &judge);
+        let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.activate(uids, now, &plugins);
     }
 
     /// Tries the next pod; false when none is ready.
     pub fn schedule_one(&mut self, now: Timestamp) -> bool {
-        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-        let Some(mut pod) = self.queue.pop(&judge) else { return false };
-        pod.taken = self.steady();
+        let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+        let Some(mut pod) = self.queue.pop(&plugins) else { return false };
+        pod.attempt_started = self.metrics_now();
         let uid = pod.info.uid().to_owned();
         let Some(profile) = self.profile(&pod.info.spec.scheduler_name).cloned() else {
             self.queue.done(&uid);
@@ -315,8 +316,8 @@ impl Scheduler {
         };
         if pod.info.is_terminating() {
             let note = format!("skip schedule deleting pod: {}", pod.info.key());
-            let told = event(&pod.info, EventType::Warning, "FailedScheduling", "Scheduling", note);
-            self.effects.push(Effect::record(&pod.info, told));
+            let event = event(&pod.info, EventType::Warning, "FailedScheduling", "Scheduling", note);
+            self.effects.push(Effect::record(&pod.info, event));
             self.queue.done(&uid);
         } else if self.cluster.placed(&uid).is_some() {
             self.queue.done(&uid);
@@ -328,17 +329,17 @@ impl Scheduler {
 
     fn attempt(&mut self, profile: Arc<Profile>, pod: QueuedPod, now: Timestamp) {
         let search = Search { start: self.next_start, percentage: profile.percentage.or(self.percentage) };
-        let sampled = self.measures.as_ref().is_some_and(|measures| measures.all.sample_cycle());
+        let sampled = self.metrics.as_ref().is_some_and(|metrics| metrics.all.sample_cycle());
         if search.is_exhaustive() {
             match self.decide(&profile, &pod.info, now) {
                 Some(Verdict::Node(node, mut states)) => {
                     states.sampled = sampled;
-                    self.tell_decided(&pod);
+                    self.report_decision_time(&pod);
                     return self.place(profile, pod, node.to_string(), states, now);
                 }
                 Some(Verdict::Nowhere) => {
                     if let Some((failure, preemption, calls)) = self.explain(&profile, &pod.info, now) {
-                        self.tell_decided(&pod);
+                        self.report_decision_time(&pod);
                         return self.unfit(&profile, pod, failure, preemption, calls, now);
                     }
                 }
@@ -348,9 +349,9 @@ impl Scheduler {
         let info = pod.info.clone();
         let mut attempt = Attempt::new(&profile, &self.cluster, &self.queue.nominator, &info, now).sampled(sampled);
         let (decision, evaluated) = attempt.decide(search, &mut self.ties);
-        attempt.tell();
+        attempt.report_metrics();
         let states = attempt.states;
-        self.tell_decided(&pod);
+        self.report_decision_time(&pod);
         self.next_start = (self.next_start + evaluated) % self.cluster.node_count().max(1);
         match decision {
             Decision::Node(node) => self.place(Arc::clone(&profile), pod, node, states, now),
@@ -359,7 +360,7 @@ impl Scheduler {
                 self.fail(pod, Failure::of(status), now);
             }
             Decision::Failed(status) => self.fail(pod, Failure::of(status), now),
-            Decision::Unfit(unfit) => {
+            Decision::Unschedulable(unfit) => {
                 let unfit = *unfit;
                 let failure = Failure::unfit(&unfit.diagnosis, unfit.nomination);
                 self.unfit(&profile, pod, failure, unfit.preemption, unfit.calls, now);
@@ -368,9 +369,9 @@ impl Scheduler {
     }
 
     /// Tells how long the decision took.
-    fn tell_decided(&self, pod: &QueuedPod) {
-        if let Some(OwnerMeasures { all, .. }) = &self.measures {
-            all.algorithm_duration.observe(all.now().saturating_sub(pod.taken));
+    fn report_decision_time(&self, pod: &QueuedPod) {
+        if let Some(OwnerMetrics { all, .. }) = &self.metrics {
+            all.algorithm_duration.observe(all.now().saturating_sub(pod.attempt_started));
         }
     }
 
@@ -384,11 +385,11 @@ impl Scheduler {
         calls: Vec<Request>,
         now: Timestamp,
     ) {
-        self.tell_preemption(profile, preemption.as_ref());
+        self.report_preemption(profile, preemption.as_ref());
         let preemption = preemption.and_then(|preemption| self.begin_preemption(preemption, now));
         self.fail(pod, failure, now);
         self.effects.extend(preemption.map(|preemption| Effect::Preempt(Box::new(preemption))));
-        self.ask(calls);
+        self.push_calls(calls);
     }
 
     /// Asks the engine why a pod fits nowhere; none when only the plain cycle can tell.
@@ -399,22 +400,22 @@ impl Scheduler {
         now: Timestamp,
     ) -> Option<(Failure, Option<Preemption>, Vec<Request>)> {
         let at = self.profiles.iter().position(|own| Arc::ptr_eq(own, profile))?;
-        let question = Question { profile, cluster: &self.cluster, nominator: &self.queue.nominator, pod, now };
-        let (unfit, answer) = self.engines[at].explain(question, &mut self.ties)?;
+        let input = DecisionInput { profile, cluster: &self.cluster, nominator: &self.queue.nominator, pod, now };
+        let (unfit, answer) = self.engines[at].explain(input, &mut self.ties)?;
         Some((Failure::unfit(&unfit.diagnosis, answer.nomination), answer.preemption, answer.calls))
     }
 
     /// Asks the engine; none when only the plain cycle can tell.
     fn decide(&mut self, profile: &Arc<Profile>, pod: &PodInfo, now: Timestamp) -> Option<Verdict> {
         let at = self.profiles.iter().position(|own| Arc::ptr_eq(own, profile))?;
-        let question = Question { profile, cluster: &self.cluster, nominator: &self.queue.nominator, pod, now };
+        let input = DecisionInput { profile, cluster: &self.cluster, nominator: &self.queue.nominator, pod, now };
         let watch = profile.stopwatch();
-        let verdict = self.engines[at].decide(question, &mut self.ties);
-        if verdict.is_some() {
+        let strategy_for = self.engines[at].decide(input, &mut self.ties);
+        if strategy_for.is_some() {
             // The engine does not filter first and score then; all of it is told as Filter.
-            watch.point(Point::Filter, Code::Success);
+            watch.point(TimedPoint::Filter, Code::Success);
         }
-        verdict
+        strategy_for
     }
 
     /// Assume, Reserve, Permit.
@@ -427,23 +428,23 @@ impl Scheduler {
         let mut binding = Binding::new(profile, pod, assumed, node, states);
         let status = self.reserve(&mut binding);
         if !status.is_success() {
-            return self.give_up(binding, status, now);
+            return self.fail_in_cycle(binding, status, now);
         }
         match self.permit(&mut binding, now) {
-            Err(status) => self.give_up(binding, status, now),
-            Ok(holders) if holders.is_empty() => self.start_binding(binding),
-            Ok(holders) => {
+            Err(status) => self.fail_in_cycle(binding, status, now),
+            Ok(pending_plugins) if pending_plugins.is_empty() => self.start_binding(binding),
+            Ok(pending_plugins) => {
                 let nominate = StatusUpdate::nominate(&binding.pod.info, &binding.node);
                 self.effects.push(Effect::UpdateStatus(Box::new(nominate)));
-                let since = self.steady();
-                self.waiting.insert(binding.pod.info.uid().to_owned(), Waiting { binding, holders, since });
+                let since = self.metrics_now();
+                self.waiting.insert(binding.pod.info.uid().to_owned(), WaitingPod { binding, pending_plugins, since });
             }
         }
     }
 
-    fn tell_preemption(&self, profile: &Profile, preemption: Option<&Preemption>) {
-        let Some(OwnerMeasures { all, .. }) = &self.measures else { return };
-        if profile.at(Points::POST_FILTER).iter().any(|&at| profile.plugin(at).name() == "DefaultPreemption") {
+    fn report_preemption(&self, profile: &Profile, preemption: Option<&Preemption>) {
+        let Some(OwnerMetrics { all, .. }) = &self.metrics else { return };
+        if profile.at(ExtensionPoints::POST_FILTER).iter().any(|&at| profile.plugin(at).name() == "DefaultPreemption") {
             all.preemption_attempts.inc();
         }
         if let Some(preemption) = preemption {
@@ -455,18 +456,18 @@ impl Scheduler {
         let profile = Arc::clone(&binding.profile);
         let watch = profile.stopwatch();
         let status = self.ask_reserve(binding);
-        watch.point(Point::Reserve, status.code);
+        watch.point(TimedPoint::Reserve, status.code);
         status
     }
 
     fn ask_reserve(&mut self, binding: &mut Binding) -> Status {
-        for &plugin in binding.profile.at(Points::RESERVE) {
+        for &plugin in binding.profile.at(ExtensionPoints::RESERVE) {
             let watch = binding.profile.stopwatch_if(binding.states.sampled);
             let state = binding.states.get_mut(plugin);
             let status = state.reserve(&mut self.cluster, &binding.assumed, &binding.node);
-            watch.plugin(plugin, Point::Reserve, status.code);
+            watch.plugin(plugin, TimedPoint::Reserve, status.code);
             if !status.is_success() {
-                return named("Reserve", status);
+                return with_point("Reserve", status);
             }
         }
         Status::SUCCESS
@@ -474,10 +475,10 @@ impl Scheduler {
 
     /// Runs Permit; who makes the pod wait is returned with the deadline.
     fn permit(&self, binding: &mut Binding, now: Timestamp) -> Result<Vec<(PluginName, Timestamp, Duration)>, Status> {
-        let mut holders = Vec::new();
+        let mut pending_plugins = Vec::new();
         let profile = Arc::clone(&binding.profile);
         let watch = profile.stopwatch();
-        for &plugin in profile.at(Points::PERMIT) {
+        for &plugin in profile.at(ExtensionPoints::PERMIT) {
             let cycle = Cycle { pod: &binding.assumed, cluster: &self.cluster, now };
             let answer = binding.states.get_mut(plugin).permit(&cycle, &binding.node);
             match answer.status.code {
@@ -485,16 +486,16 @@ impl Scheduler {
                 Code::Wait => {
                     let timeout = answer.timeout.min(PERMIT_TIMEOUT_MAX);
                     let deadline = now.saturating_add(timeout).unwrap_or(now);
-                    holders.push((answer.status.plugin, deadline, timeout));
+                    pending_plugins.push((answer.status.plugin, deadline, timeout));
                 }
                 code => {
-                    watch.point(Point::Permit, code);
-                    return Err(named("Permit", answer.status));
+                    watch.point(TimedPoint::Permit, code);
+                    return Err(with_point("Permit", answer.status));
                 }
             }
         }
-        watch.point(Point::Permit, if holders.is_empty() { Code::Success } else { Code::Wait });
-        Ok(holders)
+        watch.point(TimedPoint::Permit, if pending_plugins.is_empty() { Code::Success } else { Code::Wait });
+        Ok(pending_plugins)
     }
 
     fn start_binding(&mut self, binding: Binding) {
@@ -505,14 +506,14 @@ impl Scheduler {
     }
 
     /// Has calls sent that plugins ask for.
-    fn ask(&mut self, calls: Vec<Request>) {
+    fn push_calls(&mut self, calls: Vec<Request>) {
         if !calls.is_empty() {
             self.effects.push(Effect::Call(calls));
         }
     }
 
     /// Turns back a pod in the cycle that placed it: nobody has seen its room taken, so nobody hears that it is free.
-    fn give_up(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
+    fn fail_in_cycle(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
         self.unreserve(&mut binding);
         let failure = Failure::after_placing(&binding.node, status);
         self.fail(binding.pod, failure, now);
@@ -522,23 +523,23 @@ impl Scheduler {
     fn unreserve(&mut self, binding: &mut Binding) {
         let profile = Arc::clone(&binding.profile);
         let watch = profile.stopwatch();
-        for &plugin in binding.profile.at(Points::RESERVE).iter().rev() {
+        for &plugin in binding.profile.at(ExtensionPoints::RESERVE).iter().rev() {
             let state = binding.states.get_mut(plugin);
             state.unreserve(&mut self.cluster, &binding.assumed, &binding.node);
         }
-        watch.point(Point::Unreserve, Code::Success);
+        watch.point(TimedPoint::Unreserve, Code::Success);
         let calls = std::mem::take(&mut self.cluster.calls);
-        self.ask(calls);
+        self.push_calls(calls);
         self.cluster.forget(binding.assumed.uid());
     }
 
     /// Takes an assumed pod off its node and back into the queue, and tells who waits for room.
-    fn undo(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
+    fn fail_binding_cycle(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
         self.unreserve(&mut binding);
         let rejected = status.is_rejected();
         let failure = Failure::after_placing(&binding.node, status);
         let uid = binding.pod.info.uid().to_owned();
-        let freed = Happening {
+        let freed = ClusterChange {
             event: ClusterEvent::new(EventResource::AssignedPod, action::DELETE),
             old: Some(Object::Pod(binding.assumed.pod_on(&binding.node))),
             new: None,
@@ -546,37 +547,37 @@ impl Scheduler {
         if rejected {
             // A pod that was turned down does not wake itself.
             self.fail(binding.pod, failure, now);
-            self.happen(&freed, &|pod| pod.uid() != uid, now);
+            self.requeue_for(&freed, &|pod| pod.uid() != uid, now);
         } else {
-            self.happen(&freed, &|_| true, now);
+            self.requeue_for(&freed, &|_| true, now);
             self.fail(binding.pod, failure, now);
         }
     }
 
-    fn bound(&mut self, outcome: BindOutcome, now: Timestamp) {
+    fn binding_finished(&mut self, outcome: BindOutcome, now: Timestamp) {
         self.binding.remove(outcome.uid());
         if !outcome.status.is_success() {
-            return self.undo(outcome.binding, outcome.status, now);
+            return self.fail_binding_cycle(outcome.binding, outcome.status, now);
         }
         let pod = &outcome.binding.pod;
-        if let Some(measures) = &outcome.binding.profile.measures {
-            measures.attempted(pod.taken, Attempted::Scheduled);
+        if let Some(metrics) = &outcome.binding.profile.metrics {
+            metrics.attempt_finished(pod.attempt_started, AttemptResult::Scheduled);
             let waited = now.duration_since(pod.initial_attempt.unwrap_or(now)).unsigned_abs();
             let waited = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
-            measures.all.pod_bound(pod.attempts, waited, pod.was_flushed());
+            metrics.all.pod_bound(pod.attempts, waited, pod.was_flushed());
         }
     }
 
-    fn end_waiting(&mut self, uid: &str, status: Status, now: Timestamp) {
+    fn reject_waiting(&mut self, uid: &str, status: Status, now: Timestamp) {
         if let Some(waiting) = self.waiting.remove(uid) {
-            self.waited(waiting.since, status.code);
-            self.undo(waiting.binding, status, now);
+            self.report_permit_wait(waiting.since, status.code);
+            self.fail_binding_cycle(waiting.binding, status, now);
         }
     }
 
-    fn waited(&self, since: u64, code: Code) {
-        if let Some(measures) = &self.measures {
-            measures.all.permitted(since, code);
+    fn report_permit_wait(&self, since: u64, code: Code) {
+        if let Some(metrics) = &self.metrics {
+            metrics.all.permit_waited(since, code);
         }
     }
 
@@ -584,46 +585,46 @@ impl Scheduler {
     fn begin_preemption(&mut self, mut preemption: Preemption, now: Timestamp) -> Option<Preemption> {
         let (preemptor, node) = (&preemption.preemptor, &preemption.node);
         preemption.victims.retain(|victim| {
-            if !self.turn_away(victim.uid(), now) {
+            if !self.cancel_binding(victim.uid(), now) {
                 return !victim.is_terminating() && self.cluster.placed(victim.uid()).is_some();
             }
             let by = preemptor.uid();
             let note = format!("Preempted by pod {by} on node {node} (in kube-scheduler memory).");
-            let told = event(victim, EventType::Normal, "Preempted", "Preempting", note);
-            self.effects.push(Effect::record(preemptor, told));
+            let event = event(victim, EventType::Normal, "Preempted", "Preempting", note);
+            self.effects.push(Effect::record(preemptor, event));
             false
         });
         if preemption.victims.is_empty() {
             return None;
         }
         let uid = preemption.preemptor.uid().to_owned();
-        if let Some(measures) = &mut self.measures {
-            measures.evictions.insert(uid.clone(), measures.all.now());
+        if let Some(metrics) = &mut self.metrics {
+            metrics.evictions.insert(uid.clone(), metrics.all.now());
         }
         self.cluster.preempting.insert(uid);
         Some(preemption)
     }
 
     /// Ends the way of a pod to its node; false when it cannot be ended any more.
-    fn turn_away(&mut self, uid: &str, now: Timestamp) -> bool {
+    fn cancel_binding(&mut self, uid: &str, now: Timestamp) -> bool {
         if self.waiting.contains_key(uid) {
-            self.end_waiting(uid, Status::error("preempted"), now);
+            self.reject_waiting(uid, Status::error("preempted"), now);
             return true;
         }
         self.binding.get(uid).is_some_and(|binding| binding.cancel())
     }
 
-    fn preempted(&mut self, uid: &str, failed: bool, now: Timestamp) {
+    fn eviction_finished(&mut self, uid: &str, failed: bool, now: Timestamp) {
         self.cluster.preempting.remove(uid);
-        if let Some(measures) = &mut self.measures
-            && let Some(since) = measures.evictions.remove(uid)
+        if let Some(metrics) = &mut self.metrics
+            && let Some(since) = metrics.evictions.remove(uid)
         {
-            measures.all.evicted(since, failed);
+            metrics.all.eviction_finished(since, failed);
         }
         if failed {
-            let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-            self.queue.retry_after_error(uid, now, &judge);
-        } else if self.queue.place(uid) == Some(Place::Gated) {
+            let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.retry_after_error(uid, now, &plugins);
+        } else if self.queue.stage(uid) == Some(QueueStage::Gated) {
             self.activate(&[uid.to_owned()], now);
         }
     }
@@ -631,8 +632,8 @@ impl Scheduler {
     /// A pod could not be placed: back into the queue, and tell the user.
     fn fail(&mut self, mut pod: QueuedPod, failure: Failure, now: Timestamp) {
         let profile = self.profile(&pod.info.spec.scheduler_name);
-        if let Some(measures) = profile.and_then(|profile| profile.measures.as_ref()) {
-            measures.attempted(pod.taken, failure.attempted());
+        if let Some(metrics) = profile.and_then(|profile| profile.metrics.as_ref()) {
+            metrics.attempt_finished(pod.attempt_started, failure.attempted());
         }
         let meta = &pod.info.metadata;
         let uid = meta.uid.clone();
@@ -641,16 +642,16 @@ impl Scheduler {
             return self.queue.done(&uid);
         };
         if current.metadata.resource_version != meta.resource_version {
-            pod.info = self.templates.info(current);
+            pod.info = self.pod_infos.info(current);
         }
         let info = pod.info.clone();
         pod.unschedulable_plugins = failure.unschedulable_plugins;
         pod.pending_plugins = failure.pending_plugins;
-        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.add_unschedulable(pod, now, &judge);
+        let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.add_unschedulable(pod, now, &plugins);
         self.queue.nominator.add(&info, &failure.nomination);
-        let told = event(&info, EventType::Warning, "FailedScheduling", "Scheduling", failure.message.clone());
-        self.effects.push(Effect::record(&info, told));
+        let event = event(&info, EventType::Warning, "FailedScheduling", "Scheduling", failure.message.clone());
+        self.effects.push(Effect::record(&info, event));
         let nominated = match &failure.nomination {
             Nomination::Keep => None,
             Nomination::Override(node) => Some(node.as_str()),
@@ -661,14 +662,14 @@ impl Scheduler {
     }
 
     /// Something happened that may let rejected pods fit.
-    fn happen(&mut self, happening: &Happening, may: &dyn Fn(&PodInfo) -> bool, now: Timestamp) {
-        let judge = Profiles { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.move_all(happening, may, now, &judge);
+    fn requeue_for(&mut self, change: &ClusterChange, may: &dyn Fn(&PodInfo) -> bool, now: Timestamp) {
+        let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.move_all(change, may, now, &plugins);
     }
 }
 
 /// Rejections pass through; errors say which plugin failed where.
-fn named(point: &str, status: Status) -> Status {
+fn with_point(point: &str, status: Status) -> Status {
     if status.is_rejected() {
         return status;
     }
@@ -686,8 +687,8 @@ struct Failure {
 }
 
 impl Failure {
-    fn attempted(&self) -> Attempted {
-        if self.reason == "Unschedulable" { Attempted::Unschedulable } else { Attempted::Error }
+    fn attempted(&self) -> AttemptResult {
+        if self.reason == "Unschedulable" { AttemptResult::Unschedulable } else { AttemptResult::Error }
     }
 
     fn of(status: Status) -> Self {
@@ -703,7 +704,7 @@ impl Failure {
     /// What became of a pod that had a node already.
     fn after_placing(node: &str, status: Status) -> Self {
         match status.is_rejected() {
-            true => Failure::unfit(&Diagnosis::of_one(node, status), Nomination::Override(String::new())),
+            true => Failure::unfit(&Diagnosis::for_node(node, status), Nomination::Override(String::new())),
             false => Failure::of(status),
         }
     }

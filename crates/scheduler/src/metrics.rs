@@ -1,6 +1,6 @@
 //! What the scheduler tells of its own work: upstream's metrics, counted where things happen.
 //!
-//! The core reads no clock: the shell lends it one when it wants to be told. Without [`Measures`] every place below
+//! The core reads no clock: the shell lends it one when it wants to be told. Without [`Metrics`] every place below
 //! costs one branch. With them, what happens to every pod costs a few atomic additions; what happens to every node
 //! and plugin is sampled, as upstream does.
 
@@ -37,7 +37,7 @@ macro_rules! labels {
 
 labels! {
     /// An extension point as metrics name it.
-    Point {
+    TimedPoint {
         PreEnqueue = "PreEnqueue",
         PreFilter = "PreFilter",
         Filter = "Filter",
@@ -57,12 +57,12 @@ labels! {
 
 labels! {
     /// How an attempt ended.
-    Attempted { Scheduled = "scheduled", Unschedulable = "unschedulable", Error = "error" }
+    AttemptResult { Scheduled = "scheduled", Unschedulable = "unschedulable", Error = "error" }
 }
 
 labels! {
     /// A queue that pods enter.
-    Queued { Active = "active", Backoff = "backoff", Unschedulable = "unschedulable" }
+    QueueLabel { Active = "active", Backoff = "backoff", Unschedulable = "unschedulable" }
 }
 
 labels! {
@@ -109,7 +109,7 @@ impl Cause {
 }
 
 /// The scheduler's metrics, shared by the owner of the queue and by binding cycles.
-pub(crate) struct Measures {
+pub(crate) struct Metrics {
     clock: Clock,
     cycles: AtomicU32,
     hints: AtomicU32,
@@ -141,18 +141,18 @@ fn texts(labels: &[&str]) -> Vec<String> {
     labels.iter().map(ToString::to_string).collect()
 }
 
-impl Measures {
+impl Metrics {
     fn new(registry: &Registry, clock: Clock, profiles: Vec<String>, plugins: &[PluginName]) -> Self {
         let seconds = |start, factor, count| Buckets::exponential(start, factor, count, SECONDS);
         let count = |start, factor, count| Buckets::exponential(start, factor, count, ONES);
-        let result = ("result", texts(Attempted::LABELS));
+        let result = ("result", texts(AttemptResult::LABELS));
         let profile = ("profile", profiles);
-        let point = ("extension_point", texts(Point::LABELS));
+        let point = ("extension_point", texts(TimedPoint::LABELS));
         let status = ("status", CODES.iter().map(|code| code.name().to_owned()).collect::<Vec<_>>());
         let plugin = ("plugin", texts(plugins));
         let attempts_label = |n: usize| if n == ATTEMPTS_LABELS { format!("{n}+") } else { n.to_string() };
         let outcomes = ("result", texts(&["success", "error"]));
-        Measures {
+        Metrics {
             clock,
             cycles: AtomicU32::new(0),
             hints: AtomicU32::new(0),
@@ -301,16 +301,16 @@ impl Measures {
         self.hints.fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY).then(|| self.now())
     }
 
-    pub(crate) fn hinted(&self, since: u64, plugin: PluginName, event: &ClusterEvent, hint: &str) {
+    pub(crate) fn hint_evaluated(&self, since: u64, plugin: PluginName, event: &ClusterEvent, hint: &str) {
         self.hint_duration.get(&[plugin, &event.label(), hint]).observe(self.now().saturating_sub(since));
     }
 
-    pub(crate) fn evicted(&self, since: u64, failed: bool) {
+    pub(crate) fn eviction_finished(&self, since: u64, failed: bool) {
         self.evictions.at([usize::from(failed)]).inc();
         self.eviction_duration.at([usize::from(failed)]).observe(self.now().saturating_sub(since));
     }
 
-    pub(crate) fn permitted(&self, since: u64, code: Code) {
+    pub(crate) fn permit_waited(&self, since: u64, code: Code) {
         self.permit_wait.at([code as usize]).observe(self.now().saturating_sub(since));
     }
 
@@ -355,16 +355,16 @@ impl Measures {
 
 /// The measures as seen by one profile: its own labels are known.
 #[derive(Clone)]
-pub(crate) struct ProfileMeasures {
-    pub(crate) all: Arc<Measures>,
+pub(crate) struct ProfileMetrics {
+    pub(crate) all: Arc<Metrics>,
     profile: usize,
     /// Where each plugin of the profile stands among all plugins.
     plugins: Vec<usize>,
 }
 
-impl ProfileMeasures {
+impl ProfileMetrics {
     /// An attempt that began then has ended.
-    pub(crate) fn attempted(&self, since: u64, result: Attempted) {
+    pub(crate) fn attempt_finished(&self, since: u64, result: AttemptResult) {
         self.all.attempts.at([result as usize, self.profile]).inc();
         let elapsed = self.all.now().saturating_sub(since);
         self.all.attempt_duration.at([result as usize, self.profile]).observe(elapsed);
@@ -380,41 +380,41 @@ impl ProfileMeasures {
 
 /// A stopwatch for an extension point or a plugin, or nothing at all.
 #[derive(Clone, Copy)]
-pub(crate) struct Stopwatch<'a>(Option<(&'a ProfileMeasures, u64)>);
+pub(crate) struct Stopwatch<'a>(Option<(&'a ProfileMetrics, u64)>);
 
 impl<'a> Stopwatch<'a> {
     /// Starts, if anybody wants to know.
-    pub(crate) fn start(measures: Option<&'a ProfileMeasures>) -> Self {
-        Stopwatch(measures.map(|measures| (measures, measures.all.now())))
+    pub(crate) fn start(metrics: Option<&'a ProfileMetrics>) -> Self {
+        Stopwatch(metrics.map(|metrics| (metrics, metrics.all.now())))
     }
 
     /// An extension point ended.
-    pub(crate) fn point(self, point: Point, code: Code) {
-        if let Some((measures, since)) = self.0 {
-            let elapsed = measures.all.now().saturating_sub(since);
-            measures.all.point_duration.at([point as usize, code as usize, measures.profile]).observe(elapsed);
+    pub(crate) fn point(self, point: TimedPoint, code: Code) {
+        if let Some((metrics, since)) = self.0 {
+            let elapsed = metrics.all.now().saturating_sub(since);
+            metrics.all.point_duration.at([point as usize, code as usize, metrics.profile]).observe(elapsed);
         }
     }
 
     /// A plugin's part in an extension point ended.
-    pub(crate) fn plugin(self, plugin: usize, point: Point, code: Code) {
-        if let Some((measures, since)) = self.0 {
-            let elapsed = measures.all.now().saturating_sub(since);
-            let places = [measures.plugins[plugin], point as usize, code as usize];
-            measures.all.plugin_duration.at(places).observe(elapsed);
+    pub(crate) fn plugin(self, plugin: usize, point: TimedPoint, code: Code) {
+        if let Some((metrics, since)) = self.0 {
+            let elapsed = metrics.all.now().saturating_sub(since);
+            let cell = [metrics.plugins[plugin], point as usize, code as usize];
+            metrics.all.plugin_duration.at(cell).observe(elapsed);
         }
     }
 }
 
 /// What the owner of queue and cluster counts by events, with the series at hand.
-pub(crate) struct OwnerMeasures {
-    pub(crate) all: Arc<Measures>,
+pub(crate) struct OwnerMetrics {
+    pub(crate) all: Arc<Metrics>,
     events: FxHashMap<ClusterEvent, Arc<Histogram>>,
     /// When each eviction under way began, by the preemptor's UID.
     pub(crate) evictions: FxHashMap<String, u64>,
 }
 
-impl OwnerMeasures {
+impl OwnerMetrics {
     /// An event that began then was taken in.
     pub(crate) fn handled(&mut self, since: u64, event: ClusterEvent) {
         let elapsed = self.all.now().saturating_sub(since);
@@ -424,41 +424,45 @@ impl OwnerMeasures {
 }
 
 /// Pods that enter queues, with the series at hand.
-pub(crate) struct Incoming {
+pub(crate) struct IncomingPods {
     family: Family<Counter>,
     known: FxHashMap<(Cause, usize), Arc<Counter>>,
 }
 
-impl Incoming {
-    pub(crate) fn count(&mut self, queue: Queued, cause: Cause) {
+impl IncomingPods {
+    pub(crate) fn count(&mut self, queue: QueueLabel, cause: Cause) {
         self.count_many(queue, cause, 1);
     }
 
-    pub(crate) fn count_many(&mut self, queue: Queued, cause: Cause, pods: u64) {
+    pub(crate) fn count_many(&mut self, queue: QueueLabel, cause: Cause, pods: u64) {
         if pods == 0 {
             return;
         }
         let family = &self.family;
-        let queue_label = Queued::LABELS[queue as usize];
+        let queue_label = QueueLabel::LABELS[queue as usize];
         let fresh = || family.get(&[queue_label, &cause.label()]);
         self.known.entry((cause, queue as usize)).or_insert_with(fresh).add(pods);
     }
 }
 
 /// Makes the measures of these profiles and hands each its own.
-pub(crate) fn measure(profiles: &mut [Arc<Profile>], registry: &Registry, clock: Clock) -> (OwnerMeasures, Incoming) {
+pub(crate) fn register(
+    profiles: &mut [Arc<Profile>],
+    registry: &Registry,
+    clock: Clock,
+) -> (OwnerMetrics, IncomingPods) {
     let mut names: Vec<PluginName> = profiles.iter().flat_map(|p| p.plugins().iter().map(|p| p.name())).collect();
     names.sort_unstable();
     names.dedup();
     let profile_names = profiles.iter().map(|profile| profile.name.clone()).collect();
-    let all = Arc::new(Measures::new(registry, clock, profile_names, &names));
+    let all = Arc::new(Metrics::new(registry, clock, profile_names, &names));
     for (at, profile) in profiles.iter_mut().enumerate() {
-        let place = |name: PluginName| names.binary_search(&name).expect("all names were collected");
-        let plugins = profile.plugins().iter().map(|plugin| place(plugin.name())).collect();
-        let own = ProfileMeasures { all: Arc::clone(&all), profile: at, plugins };
-        Arc::get_mut(profile).expect("nobody else has the profiles of a new scheduler").measures = Some(own);
+        let index = |name: PluginName| names.binary_search(&name).expect("all names were collected");
+        let plugins = profile.plugins().iter().map(|plugin| index(plugin.name())).collect();
+        let own = ProfileMetrics { all: Arc::clone(&all), profile: at, plugins };
+        Arc::get_mut(profile).expect("nobody else has the profiles of a new scheduler").metrics = Some(own);
     }
     all.set_pending([0; 4]);
-    let incoming = Incoming { family: all.incoming.clone(), known: FxHashMap::default() };
-    (OwnerMeasures { all, events: FxHashMap::default(), evictions: FxHashMap::default() }, incoming)
+    let incoming = IncomingPods { family: all.incoming.clone(), known: FxHashMap::default() };
+    (OwnerMetrics { all, events: FxHashMap::default(), evictions: FxHashMap::default() }, incoming)
 }

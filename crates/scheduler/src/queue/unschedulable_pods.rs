@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   class: scheduler, who rejected, who waits, who gates      an event nobody of them hears of passes by
-//!     └─ group: pods of one shape                             hints that read the shape alone are asked once
+//!     └─ group: pods of one signature                             hints that read the signature alone are asked once
 //!          └─ pods
 //! ```
 
@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
-use super::slots::{Line, Slot, Slots};
-use super::{Asks, Happening, Judge, QueuedPod, Requeue, verdict};
+use super::slots::{Slot, Slots, SubQueue};
+use super::{ClusterChange, HintScope, QueuePlugins, QueuedPod, QueueingStrategy, strategy_for};
 use crate::cluster::{Object, PodInfo};
 use crate::framework::PluginName;
 
@@ -23,7 +23,7 @@ struct Class {
     pending: BTreeSet<PluginName>,
     gating: Option<PluginName>,
     groups: Vec<u32>,
-    by_shape: FxHashMap<u64, Vec<u32>>,
+    by_signature: FxHashMap<u64, Vec<u32>>,
 }
 
 impl Class {
@@ -39,7 +39,7 @@ impl Class {
 #[derive(Default)]
 struct Group {
     class: u32,
-    shape: u64,
+    signature: u64,
     /// Its place in the class.
     at: u32,
     pods: Vec<Slot>,
@@ -47,7 +47,7 @@ struct Group {
 
 /// Pods that wait for an event.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct UnschedulablePods {
     classes: Vec<Class>,
     groups: Vec<Group>,
     free: Vec<u32>,
@@ -55,7 +55,7 @@ pub(super) struct Waiting {
     gated: usize,
 }
 
-impl Waiting {
+impl UnschedulablePods {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -75,10 +75,10 @@ impl Waiting {
         let group = self.group_of(class, &pod, slots);
         self.len += 1;
         self.gated += usize::from(pod.gating_plugin.is_some());
-        slots.put(slot, pod, Line::Waiting);
+        slots.put(slot, pod, SubQueue::Unschedulable);
         let pods = &mut self.groups[group as usize].pods;
-        let stand = &mut slots.stands[slot as usize];
-        (stand.group, stand.at) = (group, pods.len() as u32);
+        let position = &mut slots.positions[slot as usize];
+        (position.group, position.at) = (group, pods.len() as u32);
         pods.push(slot);
     }
 
@@ -90,7 +90,7 @@ impl Waiting {
                 pending: pod.pending_plugins.clone(),
                 gating: pod.gating_plugin,
                 groups: Vec::new(),
-                by_shape: FxHashMap::default(),
+                by_signature: FxHashMap::default(),
             });
             self.classes.len() - 1
         });
@@ -99,10 +99,10 @@ impl Waiting {
 
     fn group_of(&mut self, class: u32, pod: &QueuedPod, slots: &Slots) -> u32 {
         let of_class = &mut self.classes[class as usize];
-        let shape = pod.info.shape_hash.full;
-        let same_hash = of_class.by_shape.entry(shape).or_default();
+        let signature = pod.info.signature_hash.full;
+        let same_hash = of_class.by_signature.entry(signature).or_default();
         let groups = &mut self.groups;
-        let same = |at: &&u32| slots.pod(groups[**at as usize].pods[0]).info.same_shape(&pod.info);
+        let same = |at: &&u32| slots.pod(groups[**at as usize].pods[0]).info.same_signature(&pod.info);
         if let Some(at) = same_hash.iter().find(same) {
             return *at;
         }
@@ -110,7 +110,7 @@ impl Waiting {
             groups.push(Group::default());
             groups.len() as u32 - 1
         });
-        groups[at as usize] = Group { class, shape, at: of_class.groups.len() as u32, pods: Vec::new() };
+        groups[at as usize] = Group { class, signature, at: of_class.groups.len() as u32, pods: Vec::new() };
         same_hash.push(at);
         of_class.groups.push(at);
         at
@@ -118,14 +118,14 @@ impl Waiting {
 
     /// Takes a pod out of line.
     pub(super) fn remove(&mut self, slot: Slot, slots: &mut Slots) -> QueuedPod {
-        let stand = slots.stands[slot as usize];
-        let pods = &mut self.groups[stand.group as usize].pods;
-        pods.swap_remove(stand.at as usize);
-        if let Some(moved) = pods.get(stand.at as usize) {
-            slots.stands[*moved as usize].at = stand.at;
+        let position = slots.positions[slot as usize];
+        let pods = &mut self.groups[position.group as usize].pods;
+        pods.swap_remove(position.at as usize);
+        if let Some(moved) = pods.get(position.at as usize) {
+            slots.positions[*moved as usize].at = position.at;
         }
         if pods.is_empty() {
-            self.drop_group(stand.group);
+            self.drop_group(position.group);
         }
         let pod = slots.take(slot);
         self.len -= 1;
@@ -134,87 +134,87 @@ impl Waiting {
     }
 
     fn drop_group(&mut self, at: u32) {
-        let Group { class, shape, at: in_class, .. } = std::mem::take(&mut self.groups[at as usize]);
+        let Group { class, signature, at: in_class, .. } = std::mem::take(&mut self.groups[at as usize]);
         let class = &mut self.classes[class as usize];
         class.groups.swap_remove(in_class as usize);
         if let Some(moved) = class.groups.get(in_class as usize) {
             self.groups[*moved as usize].at = in_class;
         }
-        if let Some(same_hash) = class.by_shape.get_mut(&shape) {
+        if let Some(same_hash) = class.by_signature.get_mut(&signature) {
             same_hash.retain(|group| *group != at);
             if same_hash.is_empty() {
-                class.by_shape.remove(&shape);
+                class.by_signature.remove(&signature);
             }
         }
         self.free.push(at);
     }
 
-    /// The pods an event brings back, of those that may be: pods of one shape all or none, but for the one the event is
+    /// The pods an event brings back, of those that may be: pods of one signature all or none, but for the one the event is
     /// about. Pods of which it is known that their gate stays shut are only counted.
-    pub(super) fn woken(
+    pub(super) fn moved_by(
         &self,
-        happening: &Happening,
+        change: &ClusterChange,
         may: &dyn Fn(&PodInfo) -> bool,
         slots: &Slots,
-        judge: &dyn Judge,
-    ) -> (Vec<(Slot, Requeue)>, usize) {
-        let own = own_slot(happening, slots);
-        let ask = |slot: Slot| verdict(slots.pod(slot), happening, judge);
-        let (mut woken, mut held) = (Vec::new(), 0);
+        plugins: &dyn QueuePlugins,
+    ) -> (Vec<(Slot, QueueingStrategy)>, usize) {
+        let own = slot_of_subject(change, slots);
+        let ask = |slot: Slot| strategy_for(slots.pod(slot), change, plugins);
+        let (mut moved, mut still_gated) = (Vec::new(), 0);
         for class in &self.classes {
             let Some(first) = class.groups.first() else { continue };
             let first = slots.pod(self.groups[*first as usize].pods[0]);
-            let asks = class_asks(first, happening, judge);
-            if asks == Asks::Nobody {
+            let scope = hint_scope_of_class(first, change, plugins);
+            if scope == HintScope::Nobody {
                 continue;
             }
-            let shut = first.gating_plugin.is_some_and(|gating| judge.waits_for_activation(&first.info, gating));
+            let shut = first.gating_plugin.is_some_and(|gating| plugins.waits_for_activation(&first.info, gating));
             for group in &class.groups {
                 let pods = &self.groups[*group as usize].pods;
-                if asks == Asks::Pod {
-                    woken.extend(pods.iter().map(|slot| (*slot, ask(*slot))));
+                if scope == HintScope::Pod {
+                    moved.extend(pods.iter().map(|slot| (*slot, ask(*slot))));
                     continue;
                 }
                 // The pod the event is about may be told something else than its likes.
-                let own = own.filter(|own| slots.stands[*own as usize].group == *group);
-                woken.extend(own.map(|own| (own, ask(own))));
+                let own = own.filter(|own| slots.positions[*own as usize].group == *group);
+                moved.extend(own.map(|own| (own, ask(own))));
                 let likes = || pods.iter().copied().filter(|slot| Some(*slot) != own);
                 let Some(like) = likes().next() else { continue };
                 let shared = ask(like);
-                if shared == Requeue::Skip || !may(&slots.pod(like).info) {
+                if shared == QueueingStrategy::Skip || !may(&slots.pod(like).info) {
                     continue;
                 }
                 match shut {
-                    true => held += pods.len() - usize::from(own.is_some()),
-                    false => woken.extend(likes().map(|slot| (slot, shared))),
+                    true => still_gated += pods.len() - usize::from(own.is_some()),
+                    false => moved.extend(likes().map(|slot| (slot, shared))),
                 }
             }
         }
-        woken.retain(|(slot, requeue)| *requeue != Requeue::Skip && may(&slots.pod(*slot).info));
-        (woken, held)
+        moved.retain(|(slot, requeue)| *requeue != QueueingStrategy::Skip && may(&slots.pod(*slot).info));
+        (moved, still_gated)
     }
 }
 
 /// The waiting pod that the event is about, if it is about one.
-fn own_slot(happening: &Happening, slots: &Slots) -> Option<Slot> {
-    let pods = [&happening.old, &happening.new].into_iter().flatten();
+fn slot_of_subject(change: &ClusterChange, slots: &Slots) -> Option<Slot> {
+    let pods = [&change.old, &change.new].into_iter().flatten();
     let mut uids = pods.filter_map(|object| match object {
         Object::Pod(pod) => Some(pod.metadata.uid.as_str()),
         _ => None,
     });
-    uids.find_map(|uid| slots.find(uid)).filter(|slot| slots.line(*slot) == Line::Waiting)
+    uids.find_map(|uid| slots.find(uid)).filter(|slot| slots.sub_queue(*slot) == SubQueue::Unschedulable)
 }
 
 /// Whose answer an event needs for the class of a pod.
-fn class_asks(pod: &QueuedPod, happening: &Happening, judge: &dyn Judge) -> Asks {
-    let event = &happening.event;
+fn hint_scope_of_class(pod: &QueuedPod, change: &ClusterChange, plugins: &dyn QueuePlugins) -> HintScope {
+    let event = &change.event;
     if event.is_wildcard() {
-        return Asks::Pod;
+        return HintScope::Pod;
     }
-    if pod.gating_plugin.is_some_and(|gating| !judge.listens(&pod.info, gating, event)) {
-        return Asks::Nobody;
+    if pod.gating_plugin.is_some_and(|gating| !plugins.is_registered(&pod.info, gating, event)) {
+        return HintScope::Nobody;
     }
     // Without anybody to ask, any event brings a pod back.
     let nobody_rejected = pod.unschedulable_plugins.is_empty() && pod.pending_plugins.is_empty();
-    if nobody_rejected { Asks::Pod } else { judge.asks(pod, event) }
+    if nobody_rejected { HintScope::Pod } else { plugins.hint_scope(pod, event) }
 }

@@ -1,4 +1,4 @@
-//! Volumes and claims as the scheduler has promised them to pods, before the API server knows.
+//! Volumes and claims as the scheduler has assumed them to pods, before the API server knows.
 //!
 //! A promise is an overlay: it is seen instead of the stored object for as long as that has the version the promise was
 //! made on. Any newer version, from whomever it comes, ends the promise.
@@ -44,10 +44,10 @@ pub enum AssumeError {
 }
 
 impl AssumedVolumes {
-    /// A stored volume as promised, if it is.
-    pub(super) fn as_promised<'a>(&'a self, stored: &'a Arc<PersistentVolume>) -> &'a Arc<PersistentVolume> {
+    /// A stored volume as assumed, if it is.
+    pub(super) fn as_assumed<'a>(&'a self, stored: &'a Arc<PersistentVolume>) -> &'a Arc<PersistentVolume> {
         let assumed = self.volumes.get(&stored.metadata.name);
-        assumed.filter(|assumed| holds(&stored.metadata, &assumed.metadata)).unwrap_or(stored)
+        assumed.filter(|assumed| is_current(&stored.metadata, &assumed.metadata)).unwrap_or(stored)
     }
 
     fn sweep(&mut self, objects: &Objects) {
@@ -56,33 +56,33 @@ impl AssumedVolumes {
         }
         self.volumes.retain(|_, assumed| {
             let stored = objects.persistent_volumes.get("", &assumed.metadata.name);
-            stored.is_some_and(|stored| holds(&stored.metadata, &assumed.metadata))
+            stored.is_some_and(|stored| is_current(&stored.metadata, &assumed.metadata))
         });
         self.claims.retain(|_, assumed| {
             let meta = &assumed.metadata;
             let stored = objects.persistent_volume_claims.get(&meta.namespace, &meta.name);
-            stored.is_some_and(|stored| holds(&stored.metadata, meta))
+            stored.is_some_and(|stored| is_current(&stored.metadata, meta))
         });
         self.left_by_sweep = self.volumes.len() + self.claims.len();
     }
 }
 
 impl Objects {
-    fn sweep_promises(&mut self) {
-        let mut promises = std::mem::take(&mut self.assumed_volumes);
-        promises.sweep(self);
-        self.assumed_volumes = promises;
+    fn sweep_assumed(&mut self) {
+        let mut assumed = std::mem::take(&mut self.assumed_volumes);
+        assumed.sweep(self);
+        self.assumed_volumes = assumed;
     }
 }
 
-fn holds(stored: &ObjectMeta, assumed: &ObjectMeta) -> bool {
+fn is_current(stored: &ObjectMeta, assumed: &ObjectMeta) -> bool {
     stored.resource_version == assumed.resource_version && stored.uid == assumed.uid
 }
 
 fn check(kind: &'static str, stored: Option<&ObjectMeta>, assumed: &ObjectMeta) -> Result<(), AssumeError> {
     match stored {
         None => Err(AssumeError::Missing { kind, name: assumed.key() }),
-        Some(stored) if !holds(stored, assumed) => Err(AssumeError::OutOfSync {
+        Some(stored) if !is_current(stored, assumed) => Err(AssumeError::OutOfSync {
             name: assumed.key(),
             stored: stored.resource_version.clone(),
             assumed: assumed.resource_version.clone(),
@@ -92,17 +92,17 @@ fn check(kind: &'static str, stored: Option<&ObjectMeta>, assumed: &ObjectMeta) 
 }
 
 impl Cluster {
-    /// A volume by name, as promised if it is.
+    /// A volume by name, as assumed if it is.
     pub fn persistent_volume(&self, name: &str) -> Option<&Arc<PersistentVolume>> {
         self.objects.storage.volume(name).map(|known| &known.volume)
     }
 
-    /// All volumes, as promised if they are.
+    /// All volumes, as assumed if they are.
     pub fn persistent_volumes(&self) -> impl Iterator<Item = &Arc<PersistentVolume>> {
-        self.objects.persistent_volumes.iter().map(|stored| self.objects.assumed_volumes.as_promised(stored))
+        self.objects.persistent_volumes.iter().map(|stored| self.objects.assumed_volumes.as_assumed(stored))
     }
 
-    /// A claim by name, as promised if it is.
+    /// A claim by name, as assumed if it is.
     pub fn persistent_volume_claim(&self, namespace: &str, name: &str) -> Option<&Arc<PersistentVolumeClaim>> {
         let stored = self.objects.persistent_volume_claims.get(namespace, name)?;
         let claims = &self.objects.assumed_volumes.claims;
@@ -110,17 +110,17 @@ impl Cluster {
             return Some(stored);
         }
         let assumed = claims.get(&stored.metadata.key());
-        Some(assumed.filter(|assumed| holds(&stored.metadata, &assumed.metadata)).unwrap_or(stored))
+        Some(assumed.filter(|assumed| is_current(&stored.metadata, &assumed.metadata)).unwrap_or(stored))
     }
 
     /// Promises a volume: `volume` is what it will be, on top of the version it was read at.
     pub fn assume_volume(&mut self, volume: Arc<PersistentVolume>) -> Result<(), AssumeError> {
         let stored = self.objects.persistent_volumes.get("", &volume.metadata.name);
         check("v1.PersistentVolume", stored.map(|s| &s.metadata), &volume.metadata)?;
-        self.objects.sweep_promises();
+        self.objects.sweep_assumed();
         let name = volume.metadata.name.clone();
         self.objects.assumed_volumes.volumes.insert(name.clone(), volume);
-        self.objects.see_volume(&name);
+        self.objects.index_volume(&name);
         Ok(())
     }
 
@@ -128,25 +128,25 @@ impl Cluster {
     pub fn assume_claim(&mut self, claim: Arc<PersistentVolumeClaim>) -> Result<(), AssumeError> {
         let stored = self.objects.persistent_volume_claims.get(&claim.metadata.namespace, &claim.metadata.name);
         check("v1.PersistentVolumeClaim", stored.map(|s| &s.metadata), &claim.metadata)?;
-        self.objects.sweep_promises();
+        self.objects.sweep_assumed();
         self.objects.assumed_volumes.claims.insert(claim.metadata.key(), claim);
         Ok(())
     }
 
     /// Takes a promise back, unless another one has taken its place.
-    pub fn restore_volume(&mut self, promised: &Arc<PersistentVolume>) {
+    pub fn restore_volume(&mut self, assumed: &Arc<PersistentVolume>) {
         let volumes = &mut self.objects.assumed_volumes.volumes;
-        if volumes.get(&promised.metadata.name).is_some_and(|assumed| Arc::ptr_eq(assumed, promised)) {
-            volumes.remove(&promised.metadata.name);
-            self.objects.see_volume(&promised.metadata.name);
+        if volumes.get(&assumed.metadata.name).is_some_and(|known| Arc::ptr_eq(known, assumed)) {
+            volumes.remove(&assumed.metadata.name);
+            self.objects.index_volume(&assumed.metadata.name);
         }
     }
 
     /// Takes a promise back, unless another one has taken its place.
-    pub fn restore_claim(&mut self, promised: &Arc<PersistentVolumeClaim>) {
+    pub fn restore_claim(&mut self, assumed: &Arc<PersistentVolumeClaim>) {
         let claims = &mut self.objects.assumed_volumes.claims;
-        let key = promised.metadata.key();
-        if claims.get(&key).is_some_and(|assumed| Arc::ptr_eq(assumed, promised)) {
+        let key = assumed.metadata.key();
+        if claims.get(&key).is_some_and(|known| Arc::ptr_eq(known, assumed)) {
             claims.remove(&key);
         }
     }
@@ -170,18 +170,18 @@ mod tests {
         let mut cluster = Cluster::new();
         let seen = |cluster: &Cluster| cluster.persistent_volume("v").map(|v| v.spec.storage_class_name.clone());
         assert_eq!(
-            cluster.assume_volume(volume("1", "promised")),
+            cluster.assume_volume(volume("1", "assumed")),
             Err(AssumeError::Missing { kind: "v1.PersistentVolume", name: "v".into() })
         );
         cluster.objects.store(&Object::PersistentVolume(volume("1", "stored")));
-        let promised = volume("1", "promised");
-        cluster.assume_volume(promised.clone()).unwrap();
-        assert_eq!(seen(&cluster).as_deref(), Some("promised"));
+        let assumed = volume("1", "assumed");
+        cluster.assume_volume(assumed.clone()).unwrap();
+        assert_eq!(seen(&cluster).as_deref(), Some("assumed"));
         cluster.restore_volume(&volume("1", "another"));
-        assert_eq!(seen(&cluster).as_deref(), Some("promised"));
-        cluster.restore_volume(&promised);
+        assert_eq!(seen(&cluster).as_deref(), Some("assumed"));
+        cluster.restore_volume(&assumed);
         assert_eq!(seen(&cluster).as_deref(), Some("stored"));
-        cluster.assume_volume(promised).unwrap();
+        cluster.assume_volume(assumed).unwrap();
         cluster.objects.store(&Object::PersistentVolume(volume("2", "newer")));
         assert_eq!(seen(&cluster).as_deref(), Some("newer"));
         assert_eq!(
