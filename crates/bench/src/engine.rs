@@ -24,7 +24,7 @@ use futures::executor::block_on;
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::measurement::{Latencies, peak_rss_bytes, rss_bytes, thread_cpu_seconds};
+use crate::measurement::{Latencies, Memory, thread_cpu_seconds};
 use crate::objects::{self, Made, Template, Templates};
 use crate::report::Run;
 use crate::served::Served;
@@ -200,7 +200,7 @@ impl<'p> World<'p> {
     fn make_nodes(&mut self, nodes: &Nodes, templates: &Templates, asked: usize) {
         let templates = templates.named(&nodes.templates, "node-default");
         let count = nodes.count.unwrap_or(asked);
-        let before = rss_bytes();
+        let before = Memory::read().current_bytes;
         for i in 0..count {
             if i % BATCH == 0 {
                 (self.progress)("nodes", i, count);
@@ -214,7 +214,7 @@ impl<'p> World<'p> {
                 }
             }
         }
-        let each = rss_bytes().saturating_sub(before) / count.max(1) as u64;
+        let each = Memory::read().current_bytes.saturating_sub(before) / count.max(1) as u64;
         (self.progress)(&format!("nodes made, {each} bytes of memory each"), count, count);
     }
 
@@ -427,7 +427,7 @@ impl<'p> World<'p> {
             pods_per_second: pods as f64 / self.timed.time.as_secs_f64(),
             latency_us: self.timed.latencies.summary(),
             cpu_seconds: self.timed.cpu_seconds,
-            peak_rss_bytes: peak_rss_bytes(),
+            peak_rss_bytes: Memory::read().peak_bytes,
         }
     }
 }

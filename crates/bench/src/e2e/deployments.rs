@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::embedded::Embedded;
 use super::observer::{Observer, Pod, pods};
 use super::{Cluster, Error, Options, Progress, STOP_PATIENCE, start_scheduler, wait};
-use crate::measurement::{Latencies, peak_rss_bytes, process_cpu_seconds};
+use crate::measurement::{Latencies, Memory, process_cpu_seconds};
 use crate::report::Run;
 
 const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments");
@@ -149,7 +149,7 @@ async fn measure(
         pods_per_second: options.pods as f64 / end.saturating_duration_since(begin).as_secs_f64(),
         latency_us: latencies.summary(),
         cpu_seconds,
-        peak_rss_bytes: peak_rss_bytes(),
+        peak_rss_bytes: Memory::read().peak_bytes,
     })
 }
 

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 pub use deployments::{Deployments, run as run_deployments};
 pub use embedded::Embedded;
 
-use crate::measurement::{Latencies, peak_rss_bytes, process_cpu_seconds};
+use crate::measurement::{Latencies, Memory, process_cpu_seconds};
 use crate::report::Run;
 use crate::workload::{self, Workload};
 use creators::Creators;
@@ -180,7 +180,7 @@ async fn measure(
         pods_per_second: options.pods as f64 / time,
         latency_us: latencies.summary(),
         cpu_seconds,
-        peak_rss_bytes: peak_rss_bytes(),
+        peak_rss_bytes: Memory::read().peak_bytes,
     })
 }
 
