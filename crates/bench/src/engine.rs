@@ -6,9 +6,9 @@
 //!                        └──── bound, assigned, evicted ◀────┘
 //! ```
 //!
-//! Objects are made, and effects are carried out, while the clock stands still. What is timed: pods enter the queue, are
-//! popped, decided and assumed, and the effects are handed out. What the cluster answers (the binding succeeded, the pod is
-//! seen on its node, victims are gone) is handled outside of the time unless [`Options::confirmations`] says otherwise.
+//! The clock runs while pods enter the queue, are popped, decided and assumed, and while effects are handed out. It stops
+//! while objects are made and effects are carried out. The answers of the cluster (the binding succeeded, the pod is on its
+//! node, the victims are gone) are timed only with [`Options::confirmations`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,18 +24,18 @@ use futures::executor::block_on;
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::fake_api_server::FakeApiServer;
 use crate::measurement::{Latencies, Memory, thread_cpu_seconds};
-use crate::objects::{self, Made, Template, Templates};
+use crate::objects::{self, PodObjects, Template, Templates};
 use crate::report::Run;
-use crate::served::Served;
 use crate::trace::Trace;
-use crate::workload::{self, Meanwhile, Nodes, Pods, Step, Workload};
+use crate::workload::{self, ChurnSpec, Nodes, Pods, Step, Workload};
 
 /// Pods that enter the queue together, as a watch delivers them while the scheduler is busy.
 const BATCH: usize = 1000;
 /// Timers that may fire in a row without placing a pod before the rest counts as unschedulable.
 const FRUITLESS_TICKS_MAX: usize = 20;
-/// Any day will do; the scheduler only compares times.
+/// An arbitrary day: the scheduler only compares times.
 const START_SECONDS: i64 = 1_700_000_000;
 
 /// Why a run gives no figures.
@@ -47,34 +47,34 @@ pub enum Error {
     /// The scheduler cannot be built.
     #[error(transparent)]
     Scheduler(#[from] scheduler::Error),
-    /// A figure for pods that found no place would mean nothing.
+    /// Pods found no node, so a figure would mean nothing.
     #[error("{workload}: only {placed} of {wanted} pods found a node on {nodes} nodes")]
     Unplaced {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// How many were placed.
+        /// Pods that were placed.
         placed: usize,
-        /// How many should have been.
+        /// Pods that should have been placed.
         wanted: usize,
-        /// On how many nodes.
+        /// Nodes in the cluster.
         nodes: usize,
     },
 }
 
-/// How a workload is run.
+/// Size and seed of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many nodes.
+    /// Nodes in the cluster.
     pub nodes: usize,
-    /// How many measured pods.
+    /// Pods that are measured.
     pub pods: usize,
-    /// Breaks ties.
+    /// Seed of the generator that breaks ties.
     pub seed: u64,
-    /// Also time what comes back: bindings that succeeded, pods seen on their nodes, victims that are gone.
+    /// Whether to time the answers as well: bindings that succeeded, pods seen on their nodes, victims that are gone.
     pub confirmations: bool,
 }
 
-/// How far a run is: what is being done, how much of it, and out of how many.
+/// Reports progress: the current step, how much of it is done, and the total.
 pub type Progress<'a> = dyn FnMut(&str, usize, usize) + 'a;
 
 /// Runs a workload once.
@@ -85,17 +85,17 @@ pub fn run(workload: &Workload, options: &Options, progress: &mut Progress<'_>) 
         world.set_up(&workload.name, step, &templates, options)?;
     }
     let pods = world.make_pods(&workload.measure, &templates, options.pods);
-    let churn = workload.meanwhile.as_ref().map(|meanwhile| Churn::new(meanwhile, &templates, &world));
+    let churn = workload.churn.as_ref().map(|churn| Churn::new(churn, &templates, &world));
     let placed = world.measure(pods, churn);
     world.check(&workload.name, placed, options.pods)?;
     Ok(world.report(&workload.name, options.pods))
 }
 
-/// Replays a trace once: its pods come and go in its order; those that fit nowhere stay pending.
+/// Replays a trace once, in its order. Pods that fit nowhere stay pending.
 pub fn run_trace(trace: &Trace, options: &Options, progress: &mut Progress<'_>) -> Result<Run, Error> {
     let mut world = World::new(options, progress)?;
     for node in trace.nodes() {
-        world.tell(Object::Node(Arc::new(node)));
+        world.upsert(Object::Node(Arc::new(node)));
     }
     world.replay(trace);
     let mut run = world.report("Trace", trace.pods());
@@ -103,7 +103,7 @@ pub fn run_trace(trace: &Trace, options: &Options, progress: &mut Progress<'_>) 
     Ok(run)
 }
 
-/// What is known of the measured part.
+/// Time, processor time and latencies of the measured part.
 #[derive(Default)]
 struct Timed {
     time: Duration,
@@ -111,14 +111,14 @@ struct Timed {
     latencies: Latencies,
 }
 
-/// A scheduler and what stands for the rest of a cluster.
+/// A scheduler and a stand-in for the rest of the cluster.
 struct World<'p> {
     scheduler: Scheduler,
-    served: Served,
-    /// Every pod there is, by `namespace/name`.
+    api_server: FakeApiServer,
+    /// All pods, by `namespace/name`.
     pods: FxHashMap<String, Arc<Pod>>,
     started: Instant,
-    /// How far the clock was set forward to let a backoff pass.
+    /// Time that the clock was set forward to skip backoffs.
     skipped: SignedDuration,
     ticked: Timestamp,
     options: Options,
@@ -135,7 +135,7 @@ impl<'p> World<'p> {
         let start = Timestamp::from_second(START_SECONDS).expect("a day of this century");
         Ok(World {
             scheduler,
-            served: Served::default(),
+            api_server: FakeApiServer::default(),
             pods: FxHashMap::default(),
             started: Instant::now(),
             skipped: SignedDuration::ZERO,
@@ -158,7 +158,7 @@ impl<'p> World<'p> {
         self.time_at(Instant::now())
     }
 
-    fn tell(&mut self, object: Object) {
+    fn upsert(&mut self, object: Object) {
         let now = self.now();
         self.scheduler.handle(Input::Upsert(object), now);
     }
@@ -174,14 +174,14 @@ impl<'p> World<'p> {
             Step::CreateNamespaces(namespaces) => {
                 for number in 0..namespaces.count {
                     let name = format!("{}-{number}", namespaces.prefix);
-                    self.tell(objects::namespace(&name, &namespaces.labels));
+                    self.upsert(objects::namespace(&name, &namespaces.labels));
                 }
             }
             Step::Create(one) => {
                 let version = self.next_version();
                 for template in templates.named(std::slice::from_ref(&one.template), "") {
                     if let Template::Other(value) = template {
-                        self.tell(objects::one(value, &one.namespace, version));
+                        self.upsert(objects::one(value, &one.namespace, version));
                     }
                 }
             }
@@ -210,7 +210,7 @@ impl<'p> World<'p> {
                 let number = self.numbers.0;
                 self.numbers.0 += 1;
                 for object in objects::node(nodes, template, number, version) {
-                    self.tell(object);
+                    self.upsert(object);
                 }
             }
         }
@@ -218,7 +218,7 @@ impl<'p> World<'p> {
         (self.progress)(&format!("nodes made, {each} bytes of memory each"), count, count);
     }
 
-    fn make_pods(&mut self, pods: &Pods, templates: &Templates, count: usize) -> Vec<Made> {
+    fn make_pods(&mut self, pods: &Pods, templates: &Templates, count: usize) -> Vec<PodObjects> {
         let templates = templates.named(&pods.templates, "pod-default");
         (0..count)
             .filter_map(|i| {
@@ -230,16 +230,16 @@ impl<'p> World<'p> {
             .collect()
     }
 
-    /// Makes pods known to the API server; the scheduler hears of them later.
-    fn create(&mut self, made: Vec<Made>) -> Vec<Arc<Pod>> {
+    /// Creates pods in the API server. The scheduler sees them later.
+    fn create(&mut self, made: Vec<PodObjects>) -> Vec<Arc<Pod>> {
         let mut pods = Vec::with_capacity(made.len());
-        for Made { pod, before, claim } in made {
+        for PodObjects { pod, before, claim } in made {
             for object in before {
-                self.tell(object);
+                self.upsert(object);
             }
             if let Some(claim) = claim {
                 let key = format!("{}/{}", pod.metadata.namespace, claim["metadata"]["name"].as_str().unwrap_or(""));
-                self.served.add_claim(key, claim);
+                self.api_server.add_claim(key, claim);
             }
             self.pods.insert(pod.metadata.key(), pod.clone());
             pods.push(pod);
@@ -247,8 +247,8 @@ impl<'p> World<'p> {
         pods
     }
 
-    /// Schedules pods of the setup, those that fit nowhere once; how many found a place.
-    fn place(&mut self, made: Vec<Made>, fits: bool) -> usize {
+    /// Schedules the pods of the setup, and returns how many were placed. Pods that fit nowhere are tried once.
+    fn place(&mut self, made: Vec<PodObjects>, fits: bool) -> usize {
         let (time, cpu) = (self.timed.time, self.timed.cpu_seconds);
         let latencies = std::mem::take(&mut self.timed.latencies);
         let wanted = made.len();
@@ -260,13 +260,13 @@ impl<'p> World<'p> {
         placed
     }
 
-    fn measure(&mut self, made: Vec<Made>, churn: Option<Churn>) -> usize {
+    fn measure(&mut self, made: Vec<PodObjects>, churn: Option<Churn>) -> usize {
         let wanted = made.len();
         let placed = self.schedule("pods", made, churn);
         placed + self.wait_for_stragglers(wanted - placed)
     }
 
-    fn schedule(&mut self, what: &str, made: Vec<Made>, mut churn: Option<Churn>) -> usize {
+    fn schedule(&mut self, what: &str, made: Vec<PodObjects>, mut churn: Option<Churn>) -> usize {
         let total = made.len();
         let pods = self.create(made);
         let batch = churn.as_ref().map_or(BATCH, |churn| churn.every);
@@ -276,7 +276,7 @@ impl<'p> World<'p> {
             let cpu = thread_cpu_seconds();
             let begin = Instant::now();
             if let Some(churn) = &mut churn {
-                churn.happen(self, pods.len());
+                churn.apply(self, pods.len());
             }
             for pod in pods {
                 let now = self.time_at(begin);
@@ -289,7 +289,7 @@ impl<'p> World<'p> {
         placed
     }
 
-    /// Decides until the queue is empty, and lets the cluster answer; how many pods were bound.
+    /// Decides until the queue is empty, lets the cluster answer, and returns how many pods were bound.
     fn decide(&mut self) -> usize {
         let cpu = thread_cpu_seconds();
         let begin = Instant::now();
@@ -305,7 +305,7 @@ impl<'p> World<'p> {
         self.answer(effects)
     }
 
-    /// Never inlined: a guard counts the instructions between its beginning and its end.
+    /// Never inlined: a guard counts the instructions between its entry and its return.
     #[inline(never)]
     fn empty_queue(&mut self, mut last: Instant) {
         while self.scheduler.schedule_one(self.time_at(last)) {
@@ -315,7 +315,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Carries effects out and tells the scheduler what came of them.
+    /// Carries out effects and passes their results to the scheduler.
     fn answer(&mut self, effects: Vec<Effect>) -> usize {
         let (inputs, bound) = self.carry_out(effects);
         let cpu = thread_cpu_seconds();
@@ -337,12 +337,12 @@ impl<'p> World<'p> {
             let target = match &effect {
                 Effect::Bind(binding) => Some((binding.pod_key(), binding.node().to_owned())),
                 Effect::Preempt(_) => None,
-                // Status patches and events have nobody to read them here.
+                // Nobody reads status patches and events here.
                 _ => continue,
             };
-            let shell = Shell { api: &self.served, recorder: &self.served, timer: &self.served };
+            let shell = Shell { api: &self.api_server, recorder: &self.api_server, timer: &self.api_server };
             inputs.extend(block_on(effect.run(shell)));
-            let written = self.served.take_written();
+            let written = self.api_server.take_writes();
             let claims = written.claims.iter().filter_map(|claim| Object::decode(claim)?.ok());
             inputs.extend(claims.map(Input::Upsert));
             for key in written.deleted {
@@ -359,7 +359,7 @@ impl<'p> World<'p> {
         (inputs, bound)
     }
 
-    /// Pods that must wait (for victims to go, for a backoff to pass) get their time at once.
+    /// Advances the clock for pods that wait for victims to go or for a backoff to pass.
     fn wait_for_stragglers(&mut self, mut missing: usize) -> usize {
         let (mut placed, mut fruitless) = (0, 0);
         while missing > 0 && fruitless < FRUITLESS_TICKS_MAX {
@@ -392,7 +392,7 @@ impl<'p> World<'p> {
             }
             let key = format!("default/{}", trace.pod_name(step.pod));
             let cpu = thread_cpu_seconds();
-            if step.comes {
+            if step.is_creation {
                 let version = self.next_version();
                 let pod = Arc::new(trace.pod(step.pod, version));
                 self.pods.insert(key, pod.clone());
@@ -432,19 +432,19 @@ impl<'p> World<'p> {
     }
 }
 
-/// What happens between measured pods.
+/// Changes that are made between measured pods.
 struct Churn {
     every: usize,
-    /// Objects that are deleted and made again, with their last version.
+    /// Objects that are deleted and created again, with their last version.
     recreated: Vec<Object>,
     /// Pods to delete.
     doomed: Vec<String>,
 }
 
 impl Churn {
-    fn new(meanwhile: &Meanwhile, templates: &Templates, world: &World<'_>) -> Self {
+    fn new(churn: &ChurnSpec, templates: &Templates, world: &World<'_>) -> Self {
         let mut recreated = Vec::new();
-        for name in &meanwhile.recreate {
+        for name in &churn.recreate {
             for template in templates.named(std::slice::from_ref(name), "") {
                 recreated.push(match template {
                     Template::Node(_, node) => {
@@ -459,13 +459,13 @@ impl Churn {
                 });
             }
         }
-        let of = meanwhile.delete_pods_of.as_deref();
+        let of = churn.delete_pods_of.as_deref();
         let doomed = world.pods.values().filter(|pod| Some(pod.metadata.namespace.as_str()) == of);
         let doomed = doomed.map(|pod| pod.metadata.key()).collect();
-        Churn { every: meanwhile.every_pods, recreated, doomed }
+        Churn { every: churn.every_pods, recreated, doomed }
     }
 
-    fn happen(&mut self, world: &mut World<'_>, pods: usize) {
+    fn apply(&mut self, world: &mut World<'_>, pods: usize) {
         let now = world.now();
         for object in &self.recreated {
             world.scheduler.handle(Input::Delete(object.clone()), now);

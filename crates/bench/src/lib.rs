@@ -1,4 +1,4 @@
-//! Measures the scheduler: workloads as data, drivers that run them, and what a run costs.
+//! Measures the scheduler: workloads as data, the drivers that run them, and the figures of a run.
 //!
 //! ```text
 //!   workloads.yaml ─▶ workload (steps) ─▶ plan (one object after the other) ─┬─▶ engine: straight into the scheduler's core
@@ -8,12 +8,12 @@
 
 pub mod e2e;
 pub mod engine;
+mod fake_api_server;
 pub mod measurement;
 mod mixed;
 pub mod objects;
 pub mod plot;
 pub mod report;
-mod served;
 pub mod trace;
 pub mod workload;
 

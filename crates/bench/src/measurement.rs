@@ -13,27 +13,27 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub struct Latencies(Vec<u64>);
 
 impl Latencies {
-    /// Room for so many, so that measuring does not allocate.
+    /// Allocates for this many, so that measuring does not.
     pub fn with_capacity(count: usize) -> Self {
         Latencies(Vec::with_capacity(count))
     }
 
-    /// Adds one.
+    /// Adds a latency.
     pub fn add(&mut self, latency: Duration) {
         self.0.push(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// How many there are.
+    /// Number of latencies.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True when there are none.
+    /// True when no latency was added.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The middle, the 99th percentile (nearest rank) and the worst.
+    /// Median, 99th percentile (nearest rank) and maximum.
     pub fn summary(mut self) -> Latency {
         self.0.sort_unstable();
         let at = |share: f64| {
@@ -44,13 +44,13 @@ impl Latencies {
     }
 }
 
-/// Processor seconds of the calling thread, to the nanosecond; 0 where the kernel does not tell.
+/// Processor seconds of the calling thread, to the nanosecond; 0 where the kernel does not report it.
 pub fn thread_cpu_seconds() -> f64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok()).map_or(0.0, |nanos| nanos / 1e9)
 }
 
-/// Processor seconds of the process, user and system; 0 where the kernel does not tell.
+/// Processor seconds of the process, user and system; 0 where the kernel does not report it.
 pub fn process_cpu_seconds() -> f64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field, the command, is in parentheses and may hold anything.

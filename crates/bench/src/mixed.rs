@@ -1,12 +1,12 @@
-//! Templates made by rule: the 200 shapes of a mixed cluster, its kinds of nodes, and pods that fit nowhere.
+//! Generated templates: the 200 pod templates and ten node templates of a mixed cluster, and pods that fit nowhere.
 
 use serde_json::{Value, json};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
-const SHAPES: usize = 200;
+const TEMPLATES: usize = 200;
 
-/// Ten kinds of nodes: two disks, and every fifth repels pods that do not tolerate it.
+/// Ten node templates: two kinds of disk, and every fifth has a taint.
 pub(crate) fn nodes() -> Vec<Value> {
     (0..10)
         .map(|kind| {
@@ -30,39 +30,39 @@ pub(crate) fn nodes() -> Vec<Value> {
         .collect()
 }
 
-/// 200 shapes: every one an application of its own, with two of the things a pod may ask of its place.
+/// 200 pod templates: each is an application of its own with two of the constraints that a pod may have.
 pub(crate) fn pods() -> Vec<Value> {
-    (0..SHAPES)
-        .map(|shape| {
-            let app = format!("app-{shape:03}");
+    (0..TEMPLATES)
+        .map(|template| {
+            let app = format!("app-{template:03}");
             let requests = json!({
-                "cpu": format!("{}m", 50 * (1 + shape % 8)),
-                "memory": format!("{}Mi", 64 * (1 + shape % 11)),
+                "cpu": format!("{}m", 50 * (1 + template % 8)),
+                "memory": format!("{}Mi", 64 * (1 + template % 11)),
             });
             let mut pod = json!({
                 "apiVersion": "v1", "kind": "Pod",
-                "metadata": {"labels": {"app": app, "tier": format!("tier-{}", shape % 7)}},
+                "metadata": {"labels": {"app": app, "tier": format!("tier-{}", template % 7)}},
                 "spec": {"containers": [
-                    {"name": "c", "image": format!("registry.example/app-{shape}:1"), "resources": {"requests": requests}},
+                    {"name": "c", "image": format!("registry.example/app-{template}:1"), "resources": {"requests": requests}},
                 ]},
             });
-            ask(&mut pod["spec"], &app, shape % 10);
+            add_constraint(&mut pod["spec"], &app, template % 10);
             // An application that must be in one zone cannot be spread over all of them.
-            match (shape % 10, (shape / 10) % 10) {
+            match (template % 10, (template / 10) % 10) {
                 (2, 4) | (4, 2) => {}
-                (_, what) => ask(&mut pod["spec"], &app, what),
+                (_, which) => add_constraint(&mut pod["spec"], &app, which),
             }
             pod
         })
         .collect()
 }
 
-fn ask(spec: &mut Value, app: &str, what: usize) {
+fn add_constraint(spec: &mut Value, app: &str, which: usize) {
     let own = json!({"matchLabels": {"app": app}});
     let spread = |when: &str, key: &str| json!([{"maxSkew": 3, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": own.clone()}]);
     let term = |key: &str| json!({"labelSelector": own.clone(), "topologyKey": key});
     let preferred = |key: &str| json!([{"weight": 10, "podAffinityTerm": term(key)}]);
-    match what {
+    match which {
         0 => spec["nodeSelector"] = json!({"disk": "ssd"}),
         1 => spec["tolerations"] = json!([{"key": "dedicated", "operator": "Exists"}]),
         2 => spec["topologySpreadConstraints"] = spread("DoNotSchedule", ZONE),
@@ -88,12 +88,12 @@ fn ask(spec: &mut Value, app: &str, what: usize) {
     }
 }
 
-/// Ten shapes that fit nowhere: no node has so many processors.
+/// Ten pod templates that fit nowhere, because no node has that many processors.
 pub(crate) fn unschedulable() -> Vec<Value> {
     (0..10)
-        .map(|shape| {
+        .map(|template| {
             json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [
-                {"name": "c", "resources": {"requests": {"cpu": (100_000 + shape).to_string()}}},
+                {"name": "c", "resources": {"requests": {"cpu": (100_000 + template).to_string()}}},
             ]}})
         })
         .collect()
@@ -106,10 +106,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mixed_cluster_has_two_hundred_different_shapes_of_every_kind() {
+    fn the_mixed_cluster_has_two_hundred_different_pod_templates_of_every_kind() {
         let pods = pods();
         let distinct: BTreeSet<String> = pods.iter().map(Value::to_string).collect();
-        assert_eq!(distinct.len(), SHAPES);
+        assert_eq!(distinct.len(), TEMPLATES);
         for needle in
             ["nodeSelector", "tolerations", "DoNotSchedule", "ScheduleAnyway", "podAffinity", "podAntiAffinity"]
         {

@@ -1,4 +1,4 @@
-//! Templates made ready to be copied: a workload's objects, one after the other, decoded or as JSON.
+//! The objects of a workload, copied from its templates: decoded for the engine, or as JSON for an API server.
 
 use std::sync::Arc;
 
@@ -13,11 +13,9 @@ use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::workload::{self, Error, Nodes, Pods, Step, With, Workload};
+use crate::workload::{self, Error, Nodes, PodExtra, Pods, Step, Workload};
 
-/// The CSI driver of volumes.
 const CSI_DRIVER: &str = "ebs.csi.aws.com";
-/// The driver of devices.
 const DEVICE_DRIVER: &str = "test-driver.cdi.k8s.io";
 
 /// One template, as JSON and decoded.
@@ -60,7 +58,7 @@ fn names(workload: &Workload) -> Vec<String> {
             Step::CreateNamespaces(_) => {}
         }
     }
-    names.extend(workload.meanwhile.iter().flat_map(|meanwhile| meanwhile.recreate.iter().cloned()));
+    names.extend(workload.churn.iter().flat_map(|churn| churn.recreate.iter().cloned()));
     names
 }
 
@@ -85,12 +83,12 @@ fn view<T: DeserializeOwned>(value: &Value) -> T {
     T::deserialize(value).expect("templates are ours, and the tests decode all of them")
 }
 
-/// A UID that looks like any other and is as long, made of the object's number.
+/// A UID of the usual form and length, made from the object's number.
 fn uid(kind: u16, number: usize) -> String {
     format!("{number:08x}-{kind:04x}-4000-8000-{number:012x}")
 }
 
-/// The objects of one node.
+/// A node, with its CSINode and ResourceSlice if it has them.
 pub(crate) fn node(nodes: &Nodes, template: &Node, number: usize, version: u64) -> Vec<Object> {
     let name = nodes.name.clone().unwrap_or_else(|| format!("node-{number:07}"));
     let mut node = template.clone();
@@ -146,10 +144,10 @@ pub(crate) fn node_json(nodes: &Nodes, template: &Value, number: usize) -> (Valu
     (node, nodes.csi_volumes_max.map(|count| csi_node(&name, count)))
 }
 
-/// The priorities templates use; a pod's priority comes from a class.
+/// Priorities that templates use. Each needs a PriorityClass, from which the API server takes the priority of a pod.
 pub(crate) const PRIORITIES: [i64; 1] = [10];
 
-/// The class of a priority.
+/// Name of the PriorityClass of a priority.
 pub(crate) fn priority_class(value: i64) -> String {
     format!("bench-{value}")
 }
@@ -162,14 +160,14 @@ pub(crate) fn pod_json(pods: &Pods, template: &Value, number: usize) -> Value {
     if let Some(value) = priority.as_ref().and_then(Value::as_i64) {
         pod["spec"]["priorityClassName"] = priority_class(value).into();
     }
-    if pods.with == Some(With::CsiVolume) {
+    if pods.with == Some(PodExtra::CsiVolume) {
         let claim = json!({"claimName": format!("pvc-{number:08}")});
         pod["spec"]["volumes"] = json!([{"name": "vol", "persistentVolumeClaim": claim}]);
     }
     pod
 }
 
-/// The object without what only a server gives it.
+/// Removes the UIDs, which only a server may set.
 pub(crate) fn without_uids(mut object: Value) -> Value {
     for path in ["/metadata", "/spec/claimRef"] {
         if let Some(fields) = object.pointer_mut(path).and_then(Value::as_object_mut) {
@@ -179,17 +177,17 @@ pub(crate) fn without_uids(mut object: Value) -> Value {
     object
 }
 
-/// A pod and what it needs.
-pub(crate) struct Made {
+/// A pod and the objects that it needs.
+pub(crate) struct PodObjects {
     pub(crate) pod: Arc<Pod>,
-    /// Objects that are there before it.
+    /// Objects that exist before the pod.
     pub(crate) before: Vec<Object>,
-    /// Its device claim, as the API server has it.
+    /// ResourceClaim of the pod, as the API server stores it.
     pub(crate) claim: Option<Value>,
 }
 
-/// One pod.
-pub(crate) fn pod(pods: &Pods, template: &Pod, number: usize, version: u64) -> Made {
+/// A pod of a template, with the objects that it needs.
+pub(crate) fn pod(pods: &Pods, template: &Pod, number: usize, version: u64) -> PodObjects {
     let mut pod = template.clone();
     pod.metadata.name = format!("pod-{number:08}");
     pod.metadata.namespace = pods.namespace_of(number);
@@ -198,7 +196,7 @@ pub(crate) fn pod(pods: &Pods, template: &Pod, number: usize, version: u64) -> M
     let (mut before, mut claim) = (Vec::new(), None);
     match pods.with {
         None => {}
-        Some(With::CsiVolume) => {
+        Some(PodExtra::CsiVolume) => {
             let (volume, volume_claim) = bound_volume(&pod.metadata.namespace, number);
             before.push(Object::PersistentVolume(Arc::new(view::<PersistentVolume>(&volume))));
             before.push(Object::PersistentVolumeClaim(Arc::new(view::<PersistentVolumeClaim>(&volume_claim))));
@@ -207,14 +205,14 @@ pub(crate) fn pod(pods: &Pods, template: &Pod, number: usize, version: u64) -> M
             let volume = Volume { name: "vol".into(), persistent_volume_claim: source, ..Volume::default() };
             pod.spec.volumes.push(volume);
         }
-        Some(With::ResourceClaim) => {
+        Some(PodExtra::ResourceClaim) => {
             let json = resource_claim(&pod, number);
             before.push(Object::ResourceClaim(Arc::new(view::<ResourceClaim>(&json))));
             claim_devices(&mut pod, &json);
             claim = Some(json);
         }
     }
-    Made { pod: Arc::new(pod), before, claim }
+    PodObjects { pod: Arc::new(pod), before, claim }
 }
 
 /// A volume and its claim, bound to each other.
@@ -246,7 +244,7 @@ pub(crate) fn bound_volume(namespace: &str, number: usize) -> (Value, Value) {
     (volume_json, claim_json)
 }
 
-/// The claim a controller makes from a template for one pod.
+/// The ResourceClaim that the controller would make from the template for one pod.
 fn resource_claim(pod: &Pod, number: usize) -> Value {
     let meta = &pod.metadata;
     json!({
@@ -282,7 +280,7 @@ fn claim_devices(pod: &mut Pod, claim: &Value) {
     });
 }
 
-/// An object of another kind.
+/// An object of any kind, decoded.
 pub(crate) fn one(template: &Value, namespace: &str, version: u64) -> Object {
     let mut value = template.clone();
     let name = value["metadata"]["name"].as_str().map_or_else(|| format!("one-{version}"), str::to_owned);
@@ -295,7 +293,6 @@ pub(crate) fn one(template: &Value, namespace: &str, version: u64) -> Object {
     Object::decode(&value).and_then(Result::ok).expect("templates are ours, and the tests decode all of them")
 }
 
-/// A namespace.
 pub(crate) fn namespace(name: &str, labels: &std::collections::BTreeMap<String, String>) -> Object {
     one(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}), "", 1)
 }

@@ -1,4 +1,4 @@
-//! The cost of growth as a picture: time a pod takes over the number of nodes, both logarithmic, as SVG.
+//! Plots the time per pod over the number of nodes as SVG, with both axes logarithmic.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ const LEFT: f64 = 80.0;
 const TOP: f64 = 40.0;
 const PLOT_WIDTH: f64 = 560.0;
 const PLOT_HEIGHT: f64 = 460.0;
-/// Colours that are told apart by people who see fewer of them; lines beyond repeat them with dashes.
+/// Colours that colour-blind readers can tell apart. Further lines repeat them with dashes.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999933"];
 
 /// Draws the medians of engine runs.

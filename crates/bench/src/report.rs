@@ -1,4 +1,4 @@
-//! What is told of runs: JSON with one object per run, or a table of medians.
+//! Reports of runs: JSON with one object per run, or a table of medians.
 
 use std::fmt::Write;
 
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 /// One run of one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The workload.
+    /// Name of the workload.
     pub workload: String,
     /// `engine` or `e2e`.
     pub mode: String,
-    /// How many nodes there were.
+    /// Nodes in the cluster.
     pub nodes: usize,
-    /// How many pods were measured.
+    /// Measured pods.
     pub pods: usize,
-    /// Measured pods over the measured time.
+    /// Measured pods divided by the measured time.
     pub pods_per_second: f64,
-    /// Of one decision (engine), or from create to bound (e2e).
+    /// Latency of a decision (engine), or from create to bound (e2e).
     pub latency_us: Latency,
     /// Processor time of the measured part.
     pub cpu_seconds: f64,
-    /// The most memory the process held.
+    /// Peak resident memory of the process.
     pub peak_rss_bytes: u64,
 }
 
 /// Latencies in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// The middle.
+    /// Median.
     pub p50: f64,
-    /// One in a hundred takes longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// The worst.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -114,7 +114,7 @@ pub fn table(runs: &[Run]) -> String {
     text
 }
 
-/// A number with its thousands apart.
+/// A number with commas between thousands.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

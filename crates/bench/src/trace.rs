@@ -20,29 +20,29 @@ pub enum Error {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause of the failure.
         source: std::io::Error,
     },
     /// The first line has no such column.
     #[error("{}: there is no column {column:?}", path.display())]
     Column {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is missing.
+        /// Name of the missing column.
         column: &'static str,
     },
-    /// A number is none.
+    /// A cell of a numeric column is not a number.
     #[error("{}, line {line}: {column} is not a number: {value:?}", path.display())]
     Number {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where.
+        /// Line number, from 1.
         line: usize,
-        /// In which column.
+        /// Name of the column.
         column: &'static str,
-        /// What is there.
+        /// Text of the cell.
         value: String,
     },
 }
@@ -65,16 +65,16 @@ struct TracedPod {
     deletion: i64,
 }
 
-/// A pod that comes or goes.
+/// A pod is created or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its number.
+    /// Index of the pod in the trace.
     pub pod: usize,
-    /// True when it comes.
-    pub comes: bool,
+    /// False when the pod is deleted.
+    pub is_creation: bool,
 }
 
-/// Nodes, pods, and the order in which these come and go.
+/// Nodes, pods, and the order in which pods are created and deleted.
 pub struct Trace {
     nodes: Vec<TracedNode>,
     pods: Vec<TracedPod>,
@@ -121,30 +121,30 @@ impl Trace {
         let (nodes, pods) = (read_nodes(&Table::read(nodes)?)?, read_pods(&Table::read(pods)?)?);
         let mut steps: Vec<(i64, Event)> = Vec::new();
         for (number, pod) in pods.iter().enumerate() {
-            steps.push((pod.creation, Event { pod: number, comes: true }));
-            steps.push((pod.deletion.max(pod.creation + 1), Event { pod: number, comes: false }));
+            steps.push((pod.creation, Event { pod: number, is_creation: true }));
+            steps.push((pod.deletion.max(pod.creation + 1), Event { pod: number, is_creation: false }));
         }
-        // Who goes makes room for who comes in the same second.
-        steps.sort_by_key(|(at, event)| (*at, event.comes));
+        // Deletions come first, so that pods created in the same second find their resources free.
+        steps.sort_by_key(|(at, event)| (*at, event.is_creation));
         Ok(Trace { nodes, pods, steps: steps.into_iter().map(|(_, event)| event).collect() })
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many pods there are.
+    /// Number of pods.
     pub fn pods(&self) -> usize {
         self.pods.len()
     }
 
-    /// The order in which pods come and go.
+    /// Creations and deletions, in order of time.
     pub fn steps(&self) -> &[Event] {
         &self.steps
     }
 
-    /// The nodes.
+    /// Nodes as the scheduler sees them.
     pub fn nodes(&self) -> impl Iterator<Item = Node> {
         self.nodes.iter().map(|traced| {
             let mut node = Node::default();
@@ -159,12 +159,12 @@ impl Trace {
         })
     }
 
-    /// The name of a pod.
+    /// Name of a pod, by its index.
     pub fn pod_name(&self, number: usize) -> &str {
         &self.pods[number].name
     }
 
-    /// A pod.
+    /// A pod by its index, with this resource version.
     pub fn pod(&self, number: usize, version: u64) -> Pod {
         let traced = &self.pods[number];
         let mut pod = Pod {
@@ -259,7 +259,7 @@ mod tests {
              a,1000,64,2,1000,T4|A10,LS,Running,5,20,5\nb,1000,64,0,0,,LS,Pending,1,5,\n",
         );
         let trace = Trace::read(&nodes, &pods).unwrap();
-        let steps: Vec<(usize, bool)> = trace.steps().iter().map(|s| (s.pod, s.comes)).collect();
+        let steps: Vec<(usize, bool)> = trace.steps().iter().map(|s| (s.pod, s.is_creation)).collect();
         assert_eq!(steps, [(1, true), (1, false), (0, true), (0, false)]);
         let pod = trace.pod(0, 1);
         assert_eq!(pod.spec.containers[0].resources.requests.get(GPU_MILLI).map(Quantity::value), Some(2000));

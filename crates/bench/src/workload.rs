@@ -1,4 +1,4 @@
-//! Workloads as data: what there is before the clock runs, and which pods are timed.
+//! Workloads as data: the objects that exist before the clock runs, and the pods that are timed.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,110 +8,110 @@ use serde_json::Value;
 
 use crate::mixed;
 
-/// More pods than this on a node are never asked for unless a workload says so: default pods fill a default node with 40.
+/// Pods per node unless a workload sets its own limit. A default node has room for 40 default pods.
 const PODS_PER_NODE_MAX: f64 = 15.0;
 
 /// Why a workload cannot be found or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is none of this name.
+    /// No workload has this name.
     #[error("there is no workload {0:?}; there are {1}")]
     Unknown(String, String),
-    /// A step names a template nobody wrote.
+    /// A step names a template that does not exist.
     #[error("workload {0} names the template {1:?}, which does not exist")]
     NoTemplate(String, String),
 }
 
-/// What is measured.
+/// A workload of `workloads.yaml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Workload {
-    /// As scheduler_perf names it, without `Scheduling` where that says nothing.
+    /// scheduler_perf's name, without `Scheduling` where that adds nothing.
     pub name: String,
-    /// Other names it is found by.
+    /// Other names under which [`find`] finds it.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// What it is, for `--list`.
+    /// Description for `bayplan bench --list`.
     pub about: String,
-    /// How many nodes unless told otherwise.
+    /// Default number of nodes.
     pub nodes: usize,
-    /// How many pods are measured unless told otherwise.
+    /// Default number of measured pods.
     pub pods: usize,
-    /// The most measured pods a node, where more could not fit.
+    /// Limit of measured pods per node, where more could not fit.
     pub pods_per_node_max: Option<f64>,
-    /// What happens before the clock runs.
+    /// Steps before the clock runs.
     pub setup: Vec<Step>,
-    /// The pods that are timed.
+    /// Pods that are timed.
     pub measure: Pods,
-    /// What happens between them.
-    pub meanwhile: Option<Meanwhile>,
+    /// Changes made between the measured pods.
+    pub churn: Option<ChurnSpec>,
 }
 
 /// One step of the setup.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Step {
-    /// Makes nodes.
+    /// Creates nodes.
     CreateNodes(Nodes),
-    /// Makes namespaces `prefix-0` and so on.
+    /// Creates namespaces `prefix-0`, `prefix-1` and so on.
     CreateNamespaces(Namespaces),
-    /// Makes pods and waits until they are scheduled.
+    /// Creates pods and waits until they are scheduled.
     CreatePods(Pods),
-    /// Makes one object.
-    Create(One),
+    /// Creates one object.
+    Create(SingleObject),
 }
 
-/// Nodes to make.
+/// Nodes to create.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Nodes {
-    /// What they look like, in turn.
+    /// Names of templates, used in turn.
     pub templates: Vec<String>,
-    /// How many; as many as asked for when absent.
+    /// Number of nodes; the run's number when absent.
     pub count: Option<usize>,
-    /// The name of the only one.
+    /// Name of the node, where there is only one.
     pub name: Option<String>,
-    /// Their zones, in turn; three when none are named.
+    /// Zones, used in turn; three default zones when empty.
     pub zones: Vec<String>,
-    /// A CSI driver that attaches this many volumes to each.
+    /// Volumes that the CSI driver attaches to each node; no driver when absent.
     pub csi_volumes_max: Option<u32>,
-    /// This many devices on each.
+    /// Devices on each node.
     pub devices: usize,
 }
 
-/// Namespaces to make.
+/// Namespaces to create.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Namespaces {
-    /// Their names begin with this.
+    /// Prefix of the names.
     pub prefix: String,
-    /// How many.
+    /// Number of namespaces.
     pub count: usize,
-    /// Their labels.
+    /// Labels of each namespace.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }
 
-/// Pods to make.
+/// Pods to create.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Pods {
-    /// What they look like, in turn.
+    /// Names of templates, used in turn.
     pub templates: Vec<String>,
-    /// How many; those that are measured when absent.
+    /// Number of pods; the number of measured pods when absent.
     pub count: Option<usize>,
-    /// How many for each node.
+    /// Pods per node, in place of a count.
     pub per_node: Option<usize>,
-    /// At most so many for each node, so that small clusters are not asked for the impossible.
+    /// Limit of pods per node, so that they fit a small cluster as well.
     pub per_node_max: Option<f64>,
-    /// Where; `default` when empty.
+    /// Namespace; `default` when empty.
     pub namespace: String,
-    /// Over so many namespaces `namespace-0` and so on.
+    /// Number of namespaces `namespace-0`, `namespace-1` and so on to spread the pods over.
     pub namespaces: Option<usize>,
     /// False for pods that are expected to stay pending.
     pub fits: bool,
-    /// What else each has.
-    pub with: Option<With>,
+    /// What each pod has besides its template.
+    pub with: Option<PodExtra>,
 }
 
 impl Default for Pods {
@@ -132,34 +132,34 @@ impl Default for Pods {
 /// What a pod has besides its template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum With {
-    /// A persistent volume of a CSI driver, bound already.
+pub enum PodExtra {
+    /// A bound persistent volume of a CSI driver.
     CsiVolume,
-    /// A device claim made from a template.
+    /// A ResourceClaim made from a template.
     ResourceClaim,
 }
 
-/// An object to make.
+/// One object to create.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct One {
-    /// What it looks like.
+pub struct SingleObject {
+    /// Name of the template.
     pub template: String,
-    /// Where; empty for cluster-scoped kinds.
+    /// Namespace; empty for cluster-scoped kinds.
     #[serde(default)]
     pub namespace: String,
 }
 
-/// What happens while pods are measured.
+/// Changes made while pods are measured, as scheduler_perf's `churn` makes them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Meanwhile {
-    /// After so many measured pods, each time.
+pub struct ChurnSpec {
+    /// Measured pods between two changes.
     pub every_pods: usize,
-    /// Objects that are deleted and made again.
+    /// Templates of objects that are deleted and created again.
     #[serde(default)]
     pub recreate: Vec<String>,
-    /// The namespace whose pods are deleted, as many as were measured.
+    /// Namespace whose pods are deleted, one for each measured pod.
     pub delete_pods_of: Option<String>,
 }
 
@@ -178,7 +178,7 @@ pub fn all() -> &'static [Workload] {
     &DOCUMENT.workloads
 }
 
-/// A workload by its name, upstream's name for it, or an alias; capitals do not matter.
+/// Finds a workload by its name, upstream's name or an alias, ignoring case.
 pub fn find(name: &str) -> Result<&'static Workload, Error> {
     let wanted = name.to_ascii_lowercase();
     let short = wanted.strip_prefix("scheduling").unwrap_or(&wanted);
@@ -192,7 +192,7 @@ pub fn find(name: &str) -> Result<&'static Workload, Error> {
     })
 }
 
-/// The templates of a name: one, or all of a set that is made by rule.
+/// Templates of a name: one of the file, or all of a generated set.
 pub(crate) fn templates(name: &str) -> Option<Vec<Value>> {
     match name {
         "mixed-200" => Some(mixed::pods()),
@@ -203,7 +203,7 @@ pub(crate) fn templates(name: &str) -> Option<Vec<Value>> {
 }
 
 impl Workload {
-    /// How many pods are measured on so many nodes when nobody says how many.
+    /// Default number of measured pods on a cluster of this size.
     pub fn pods_on(&self, nodes: usize) -> usize {
         self.pods.min(at_most(nodes, self.pods_per_node_max))
     }
@@ -215,7 +215,7 @@ fn at_most(nodes: usize, per_node: Option<f64>) -> usize {
 }
 
 impl Pods {
-    /// How many pods the step makes.
+    /// Number of pods that the step creates.
     pub(crate) fn count(&self, nodes: usize, measured: usize) -> usize {
         match (self.per_node, self.count) {
             (Some(each), _) => nodes * each,

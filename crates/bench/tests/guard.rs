@@ -1,5 +1,5 @@
-//! Guards the shape of the costs, not their size: each promise is a ratio of two measurements of the same run, in processor time,
-//! so that a slow or busy machine does not change it. Not part of the ordinary tests:
+//! Guards the growth of costs, not their size: each promise is a ratio of two measurements of one run, in processor time,
+//! so that a slow or busy machine does not change it. The guards are not part of the ordinary tests:
 //!
 //! ```sh
 //! cargo test --release -p bayplan-bench --test guard -- --ignored --test-threads=1
@@ -12,7 +12,7 @@ use std::process::Command;
 use bayplan_bench::engine::{Options, run};
 use bayplan_bench::workload;
 
-/// Each is measured so often, and the best counts: noise only ever adds.
+/// Measurements of each workload, of which the lowest counts: noise only adds.
 const RUNS: u64 = 5;
 
 /// Processor microseconds of one pod.
@@ -35,7 +35,7 @@ fn at_most(what: &str, cost: f64, base: f64, ratio: f64) {
 #[test]
 #[ignore = "a benchmark"]
 fn ten_times_the_nodes_and_pods_cost_a_pod_at_most_twice_as_much() {
-    // Ten times the pods, too: the first of them builds a board, for which it looks at all nodes.
+    // Ten times the pods as well, because the first of them looks at all nodes.
     for name in ["SchedulingBasic", "NodeAffinity", "TopologySpreading", "PodAffinity", "PodAntiAffinity"] {
         let (few, many) = (cost(name, 5_000, 4_000, false), cost(name, 50_000, 40_000, false));
         at_most(name, many, few, 2.0);
@@ -58,7 +58,7 @@ fn constraints_cost_a_pod_at_most_ten_plain_pods() {
     }
 }
 
-/// What a decision took when it was last looked at, on 1,000 nodes; a good tenth more is let pass, for compilers differ.
+/// Instructions of a decision on 1,000 nodes when it was last measured. An eighth more passes, because compilers differ.
 #[test]
 #[ignore = "a benchmark"]
 fn decisions_take_no_more_instructions_than_they_did() {
@@ -78,7 +78,7 @@ fn decisions_take_no_more_instructions_than_they_did() {
     assert!(dearer.is_empty(), "dearer (workload, before, now): {dearer:?}; all: {measured:?}");
 }
 
-/// Instructions that one more decision takes, with everything that is done once taken out of the account.
+/// Instructions of one more decision, without the work that is done once.
 fn instructions(workload: &str, nodes: usize, pods: usize) -> u64 {
     let count = |pods: usize| -> u64 {
         let counted = Command::new("valgrind")

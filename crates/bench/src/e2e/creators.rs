@@ -1,4 +1,4 @@
-//! Who creates: a workload's objects as requests, many under way at once.
+//! Creates the objects of a workload with many concurrent requests.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use super::observer::Observer;
 use super::{Error, Options, Progress, wait};
 use crate::objects::{self, Template, Templates};
-use crate::workload::{Meanwhile, Nodes, Pods, Step, With, Workload};
+use crate::workload::{ChurnSpec, Nodes, PodExtra, Pods, Step, Workload};
 
-/// Requests under way at once: enough to keep a server busy and its writes grouped.
+/// Concurrent requests: enough to keep a server busy and its writes grouped.
 const CREATORS: usize = 128;
 
 const PODS: Resource = Resource::new("", "v1", "pods");
@@ -30,14 +30,14 @@ const VOLUME_CLAIMS: Resource = Resource::new("", "v1", "persistentvolumeclaims"
 const CSI_NODES: Resource = Resource::new("storage.k8s.io", "v1", "csinodes");
 const PRIORITY_CLASSES: Resource = Resource::new("scheduling.k8s.io", "v1", "priorityclasses");
 
-/// A pod ready to be sent.
-pub(super) struct Ready {
+/// A pod, encoded before the clock runs.
+pub(super) struct EncodedPod {
     key: String,
     namespace: String,
     body: Bytes,
 }
 
-/// Makes a workload's objects over the API.
+/// Creates the objects of a workload over the API.
 pub(super) struct Creators {
     client: Client,
     workload: Workload,
@@ -54,7 +54,7 @@ impl Creators {
             Step::CreatePods(pods) => Some(pods),
             _ => None,
         });
-        if steps.chain([&workload.measure]).any(|pods| pods.with == Some(With::ResourceClaim)) {
+        if steps.chain([&workload.measure]).any(|pods| pods.with == Some(PodExtra::ResourceClaim)) {
             return Err(Error::EngineOnly(workload.name.clone()));
         }
         Ok(Creators {
@@ -68,7 +68,7 @@ impl Creators {
         })
     }
 
-    /// Everything before the clock runs.
+    /// Runs the setup of the workload.
     pub(super) async fn set_up(&mut self, observer: &Observer, progress: &mut Progress<'_>) -> Result<(), Error> {
         for step in self.workload.setup.clone() {
             match step {
@@ -141,7 +141,7 @@ impl Creators {
         create(&self.client, resource, namespace, object).await
     }
 
-    /// A namespace, with the account its pods run under: no controller has to be there to make it.
+    /// Creates a namespace with its default service account, because no controller may be there to create it.
     async fn ensure_namespace(&mut self, name: &str, labels: Value) -> Result<(), Error> {
         if name.is_empty() || !self.namespaces.insert(name.to_owned()) {
             return Ok(());
@@ -163,7 +163,7 @@ impl Creators {
         Ok(())
     }
 
-    fn ready(&mut self, pods: &Pods, count: usize) -> Vec<Ready> {
+    fn ready(&mut self, pods: &Pods, count: usize) -> Vec<EncodedPod> {
         let templates = self.templates.named(&pods.templates, "pod-default");
         let mut ready = Vec::with_capacity(count);
         for i in 0..count {
@@ -172,18 +172,18 @@ impl Creators {
             let pod = objects::pod_json(pods, value, self.pods);
             let namespace = pods.namespace_of(self.pods);
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            ready.push(Ready { key: format!("{namespace}/{name}"), body: encode(&pod), namespace });
+            ready.push(EncodedPod { key: format!("{namespace}/{name}"), body: encode(&pod), namespace });
         }
         ready
     }
 
-    /// Namespaces, priorities and volumes of pods that are about to be made.
-    async fn ensure_surroundings(&mut self, pods: &Pods, ready: &Arc<Vec<Ready>>) -> Result<(), Error> {
+    /// Creates the namespaces, priority classes and volumes of pods that are about to be created.
+    async fn ensure_surroundings(&mut self, pods: &Pods, ready: &Arc<Vec<EncodedPod>>) -> Result<(), Error> {
         for number in 0..pods.namespaces.unwrap_or(1) {
             self.ensure_namespace(&pods.namespace_of(number), json!({})).await?;
         }
         self.create_priority_class().await?;
-        if pods.with != Some(With::CsiVolume) {
+        if pods.with != Some(PodExtra::CsiVolume) {
             return Ok(());
         }
         let first = self.pods + 1 - ready.len();
@@ -200,24 +200,24 @@ impl Creators {
         .map(drop)
     }
 
-    /// The measured pods, encoded, and what they need: all there before the clock runs.
-    pub(super) async fn measured(&mut self) -> Result<Arc<Vec<Ready>>, Error> {
+    /// Encodes the measured pods and creates what they need, before the clock runs.
+    pub(super) async fn measured(&mut self) -> Result<Arc<Vec<EncodedPod>>, Error> {
         let measure = self.workload.measure.clone();
         let ready = Arc::new(self.ready(&measure, self.options.pods));
         self.ensure_surroundings(&measure, &ready).await?;
         Ok(ready)
     }
 
-    /// Creates the measured pods; answers when each was sent.
-    pub(super) async fn create_measured(self, ready: Arc<Vec<Ready>>) -> Result<Vec<(String, Instant)>, Error> {
-        let churn = self.workload.meanwhile.clone().map(|meanwhile| Arc::new(Churn::new(meanwhile, &self.templates)));
+    /// Creates the measured pods, and returns when each was sent.
+    pub(super) async fn create_measured(self, ready: Arc<Vec<EncodedPod>>) -> Result<Vec<(String, Instant)>, Error> {
+        let churn = self.workload.churn.clone().map(|churn| Arc::new(Churn::new(churn, &self.templates)));
         create_pods(&self.client, &ready, self.options.rate, churn).await
     }
 }
 
 async fn create_pods(
     client: &Client,
-    ready: &Arc<Vec<Ready>>,
+    ready: &Arc<Vec<EncodedPod>>,
     rate: Option<f64>,
     churn: Option<Arc<Churn>>,
 ) -> Result<Vec<(String, Instant)>, Error> {
@@ -231,7 +231,7 @@ async fn create_pods(
             if let Some(due) = due {
                 tokio::time::sleep_until(due.into()).await;
             }
-            // What was offered counts from when it was due, not from when a creator came around to it.
+            // With a rate, the latency of a pod counts from when it was due: a late creator must not hide it.
             let start = due.unwrap_or_else(Instant::now);
             let request = Request::collection(&PODS, &pod.namespace, Verb::Create(pod.body.clone()));
             client.call(request).await.map_err(|status| refused(&pod.key, status))?;
@@ -244,7 +244,7 @@ async fn create_pods(
     .await
 }
 
-/// Does something so many times, [`CREATORS`] at once and each on its own task, so that all processors take part.
+/// Runs `work` for each index on [`CREATORS`] concurrent tasks, so that it uses all processors.
 async fn all<T, F, W>(count: usize, work: W) -> Result<Vec<T>, Error>
 where
     T: Send + 'static,
@@ -278,7 +278,7 @@ fn refused(what: &str, status: Status) -> Error {
     Error::Refused { what: what.into(), status: Box::new(status) }
 }
 
-/// Creates an object; one that is there already is as good.
+/// Creates an object unless it exists.
 async fn create(client: &Client, resource: &Resource, namespace: &str, object: &Value) -> Result<(), Error> {
     let request = Request::collection(resource, namespace, Verb::Create(encode(object)));
     match client.call(request).await {
@@ -290,7 +290,7 @@ async fn create(client: &Client, resource: &Resource, namespace: &str, object: &
     }
 }
 
-/// What happens between measured pods.
+/// Changes that are made between measured pods.
 struct Churn {
     every: usize,
     created: AtomicUsize,
@@ -298,9 +298,9 @@ struct Churn {
 }
 
 impl Churn {
-    fn new(meanwhile: Meanwhile, templates: &Templates) -> Self {
+    fn new(churn: ChurnSpec, templates: &Templates) -> Self {
         let mut objects = Vec::new();
-        for template in templates.named(&meanwhile.recreate, "") {
+        for template in templates.named(&churn.recreate, "") {
             match template {
                 Template::Node(value, _) => {
                     let nodes = Nodes { name: Some("churned".into()), ..Nodes::default() };
@@ -316,7 +316,7 @@ impl Churn {
                 }
             }
         }
-        Churn { every: meanwhile.every_pods, created: AtomicUsize::new(0), objects }
+        Churn { every: churn.every_pods, created: AtomicUsize::new(0), objects }
     }
 
     async fn after_a_pod(&self, client: &Client) -> Result<(), Error> {
@@ -326,7 +326,7 @@ impl Churn {
         for (resource, namespace, object) in &self.objects {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-            // Not there the first time.
+            // The object does not exist the first time.
             let _ = client.call(Request::object(resource, namespace, name, Verb::Delete(now))).await;
             create(client, resource, namespace, object).await?;
         }

@@ -1,4 +1,4 @@
-//! Deployments until all their pods run: the whole control plane, with simulated nodes.
+//! Measures Deployments until all their pods run: the whole control plane, with simulated nodes.
 
 use std::time::{Duration, Instant};
 
@@ -24,17 +24,17 @@ const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments");
 const NODES: Resource = Resource::new("", "v1", "nodes");
 const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts");
 
-/// Pods of each of many Deployments.
+/// Replicas of each Deployment in `ManyDeployments`.
 const REPLICAS_OF_MANY: usize = 10;
 
-/// What is done with Deployments.
+/// The workloads of Deployments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deployments {
-    /// One is created: until its last pod runs.
+    /// One Deployment is created; ends when its last pod runs.
     Created,
-    /// One gets a new image: until `kubectl rollout status` would say that it is rolled out.
+    /// One Deployment gets a new image; ends when `kubectl rollout status` would return.
     Rolled,
-    /// Many are created at once: until all of them are available.
+    /// Many Deployments are created at once; ends when all are available.
     Many,
 }
 
@@ -42,7 +42,7 @@ impl Deployments {
     /// Every workload.
     pub const ALL: [Deployments; 3] = [Deployments::Created, Deployments::Rolled, Deployments::Many];
 
-    /// The name under which it is found.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Deployments::Created => "Deployment",
@@ -51,12 +51,12 @@ impl Deployments {
         }
     }
 
-    /// The workload of this name.
+    /// Finds a workload by its name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|each| each.name().eq_ignore_ascii_case(name))
     }
 
-    /// The replicas of each Deployment that is made for so many pods.
+    /// Replicas of each Deployment, for this total of pods.
     fn replicas(self, mut pods: usize) -> Vec<usize> {
         let each = if self == Deployments::Many { REPLICAS_OF_MANY } else { pods };
         let mut replicas = Vec::new();
@@ -68,7 +68,7 @@ impl Deployments {
     }
 }
 
-/// Runs it once; the latency of a pod is the time from the change of the Deployments to the pod running.
+/// Runs a workload once. The latency of a pod is the time from the change of its Deployment until it runs.
 pub async fn run(
     what: Deployments,
     options: &Options,
@@ -103,7 +103,7 @@ async fn stopped(mut stopping: watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// Nodes that start a pod as soon as they hear of it: what is measured is the control plane.
+/// Nodes that start pods without delay, so that only the control plane is measured.
 fn fleet(nodes: usize) -> FleetConfig {
     FleetConfig { nodes, template: NodeTemplate::default(), pod_start_delay: Duration::ZERO, ..FleetConfig::default() }
 }
@@ -153,7 +153,7 @@ async fn measure(
     })
 }
 
-/// Sees Deployments that are rolled out, in this generation of theirs or a later one.
+/// Observes Deployments that are rolled out in this generation or a later one.
 async fn observe(cluster: &Cluster, generation: i64) -> Observer {
     let rolled_out = move |d: &Deployment| {
         let (wanted, status) = (d.spec.replicas, &d.status);
@@ -186,7 +186,7 @@ async fn send(cluster: &Cluster, request: Request) -> Result<(), Error> {
     cluster.admin.call(request).await.map(drop).map_err(refused)
 }
 
-/// Waits until the nodes are ready and pods may be made.
+/// Waits until the nodes are ready and pods can be created.
 async fn wait_for_cluster(options: &Options, cluster: &Cluster, progress: &mut Progress<'_>) -> Result<(), Error> {
     let ready = |node: &Value| {
         let conditions = node["status"]["conditions"].as_array();
@@ -227,7 +227,7 @@ fn deployment(number: usize, replicas: usize) -> Value {
     })
 }
 
-/// What is read of a Deployment.
+/// The fields of a Deployment that are read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Deployment {

@@ -1,4 +1,4 @@
-//! A cluster in this process: an API server on a durable store in a folder that is gone afterwards.
+//! A cluster in this process: an API server on a durable store in a temporary folder.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tempfile::TempDir;
 
 use super::Cluster;
 
-/// Why there is no embedded cluster.
+/// Why the embedded cluster does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No folder for the store.
+    /// The temporary folder cannot be created.
     #[error("cannot make a folder for the store: {0}")]
     Folder(#[source] std::io::Error),
     /// The store does not open.
     #[error("cannot open the store: {0}")]
     Store(#[source] Box<bayplan_store::OpenError>),
-    /// No keys.
+    /// The certificates cannot be created.
     #[error("cannot make keys: {0}")]
     Keys(String),
     /// The API server does not start.
@@ -31,7 +31,7 @@ pub enum Error {
     Server(#[from] server::Error),
 }
 
-/// The cluster; its folder is removed when it is dropped.
+/// An embedded cluster. Dropping it removes its folder.
 pub struct Embedded {
     server: ApiServer,
     _folder: TempDir,
@@ -50,7 +50,7 @@ impl Embedded {
         Ok(Embedded { server, _folder: folder })
     }
 
-    /// Clients with the rights of their parts, as the parts of `bayplan up` have them.
+    /// Clients with the same rights as the parts of `bayplan up`.
     pub fn cluster(&self) -> Cluster {
         Cluster {
             admin: self.client("kubernetes-admin", &["system:masters"]),
@@ -58,12 +58,12 @@ impl Embedded {
         }
     }
 
-    /// A client with a user's rights.
+    /// A client that acts as this user.
     pub fn client(&self, user: &str, groups: &[&str]) -> Client {
         Client::from_service(self.server.service(User::new(user, groups.iter().copied())))
     }
 
-    /// Ends watches and background work.
+    /// Stops the server: ends its watches and background work.
     pub async fn stop(self) {
         self.server.shutdown().await;
     }

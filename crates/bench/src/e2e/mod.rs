@@ -30,7 +30,7 @@ use crate::workload::{self, Workload};
 use creators::Creators;
 use observer::{Observer, Pod, pods};
 
-/// Without any further pod in this time the rest is given up.
+/// A run fails when no further pod makes progress for this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a run gives no figures.
@@ -45,22 +45,22 @@ pub enum Error {
     /// The API server refused an object.
     #[error("the API server refused {what}: {status}")]
     Refused {
-        /// Which object.
+        /// Object that was refused.
         what: String,
-        /// Why.
+        /// Answer of the API server.
         status: Box<Status>,
     },
-    /// The workload needs somebody who is not there.
+    /// The workload needs a controller that this mode does not run.
     #[error("{0} needs a controller that makes claims from templates: measure it in engine mode")]
     EngineOnly(String),
-    /// Pods stay where they are.
+    /// No pod made progress for a minute.
     #[error("{workload}: only {seen} of {wanted} pods got there, and none in the last {} s", PATIENCE.as_secs())]
     Stuck {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// How many got there.
+        /// Pods that reached the wanted state.
         seen: usize,
-        /// How many should have.
+        /// Pods that should have reached it.
         wanted: usize,
     },
     /// A part of the cluster ended before the run did.
@@ -68,32 +68,32 @@ pub enum Error {
     Stopped(String),
 }
 
-/// How long the parts of a cluster may take to stop.
+/// Time that the parts of a cluster have to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a workload is run.
+/// Size, rate and seed of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many nodes.
+    /// Nodes in the cluster.
     pub nodes: usize,
-    /// How many measured pods.
+    /// Pods that are measured.
     pub pods: usize,
-    /// Pods offered per second; as many as the API server takes when absent.
+    /// Pods created per second; as many as the API server accepts when absent.
     pub rate: Option<f64>,
-    /// The API server has a scheduler already: measure that one.
+    /// Whether to measure a scheduler that runs already, and start none.
     pub external_scheduler: bool,
-    /// Breaks ties.
+    /// Seed of the generator that breaks ties.
     pub seed: u64,
 }
 
-/// How far a run is: what is being done, how much of it, and out of how many.
+/// Reports progress: the current step, how much of it is done, and the total.
 pub type Progress<'a> = dyn FnMut(&str, usize, usize) + Send + 'a;
 
 /// Clients of the cluster that is measured.
 pub struct Cluster {
-    /// May do everything.
+    /// Client with all rights.
     pub admin: Client,
-    /// May do what a scheduler may.
+    /// Client with the rights of `system:kube-scheduler`.
     pub scheduler: Client,
 }
 
@@ -117,7 +117,7 @@ pub async fn run(
         ended = &mut scheduler => return Err(Error::Stopped(ended)),
     };
     stop.send_replace(true);
-    // Whoever stops the server next should find nobody who complains about it.
+    // The scheduler stops before the server does, so that it does not log the loss of its connections.
     if !options.external_scheduler {
         let _ = tokio::time::timeout(STOP_PATIENCE, scheduler).await;
     }
@@ -135,7 +135,7 @@ fn start_scheduler(
         (!options.external_scheduler).then(|| tokio::spawn(run_scheduler(cluster.scheduler.clone(), config, stopping)));
     let ended = async move {
         match task {
-            // Nobody to wait for: such a scheduler neither fails nor stops here.
+            // An external scheduler neither fails nor stops here.
             None => std::future::pending().await,
             Some(task) => match task.await {
                 Ok(Ok(())) => "asked to".into(),
@@ -184,7 +184,7 @@ async fn measure(
     })
 }
 
-/// Waits until so many were seen as they should be.
+/// Waits until the observer has seen this many objects in the wanted state.
 async fn wait(
     workload: &str,
     observer: &Observer,
@@ -196,7 +196,7 @@ async fn wait(
     let mut last = (observer.count(), Instant::now());
     while last.0 < wanted {
         progress("pods", last.0 - before, wanted - before);
-        // The observer lives as long as the run; the timeout alone tells that nothing happens.
+        // The observer outlives the run, so only the timeout shows that nothing happens.
         let _ = tokio::time::timeout(Duration::from_millis(200), changed.changed()).await;
         let count = observer.count();
         if count != last.0 {

@@ -1,4 +1,4 @@
-//! Who watches: when each object was first seen as it should be.
+//! Records when a watch first shows each object in the wanted state.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,12 +13,11 @@ use tokio::sync::watch;
 
 const PODS: Resource = Resource::new("", "v1", "pods");
 
-/// All pods.
 pub(super) fn pods() -> Scope {
     Scope::all(&PODS)
 }
 
-/// What is read of a pod.
+/// The fields of a pod that are read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Pod {
@@ -45,7 +44,7 @@ impl HasMeta for Pod {
     }
 }
 
-/// The watch.
+/// A watch, and the time at which it showed each object.
 pub(super) struct Observer {
     seen: Arc<Mutex<FxHashMap<String, Instant>>>,
     count: watch::Receiver<usize>,
@@ -53,7 +52,7 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Watches for objects that are as they should be.
+    /// Watches for objects in the wanted state.
     pub(super) async fn start<V: HasMeta + DeserializeOwned + Send + Sync + 'static>(
         client: &Client,
         scope: Scope,
@@ -93,7 +92,7 @@ impl Observer {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 
-    /// When they were seen, in no order.
+    /// Times at which objects were seen, in no order.
     pub(super) fn times(&self) -> Vec<Instant> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
     }

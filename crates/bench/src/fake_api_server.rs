@@ -1,4 +1,4 @@
-//! An API server in a few maps: it takes what effects ask for and remembers what the scheduler would then see.
+//! An API server made of a few maps: it accepts the requests of effects and remembers what the scheduler would see next.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-/// What was written since it was last asked.
+/// Writes since the last call of [`FakeApiServer::take_writes`].
 #[derive(Default)]
-pub(crate) struct Written {
-    /// Pods that were deleted, `namespace/name`.
+pub(crate) struct Writes {
+    /// Deleted pods, by `namespace/name`.
     pub(crate) deleted: Vec<String>,
-    /// Claims as they are now.
+    /// Claims after the write.
     pub(crate) claims: Vec<Value>,
 }
 
@@ -26,14 +26,13 @@ struct State {
     /// Resource claims by `namespace/name`.
     claims: FxHashMap<String, Value>,
     version: u64,
-    written: Written,
+    writes: Writes,
 }
 
-/// The server.
 #[derive(Default)]
-pub(crate) struct Served(Mutex<State>);
+pub(crate) struct FakeApiServer(Mutex<State>);
 
-impl Served {
+impl FakeApiServer {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         // The maps are whole after every single call.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,8 +42,8 @@ impl Served {
         self.state().claims.insert(key, claim);
     }
 
-    pub(crate) fn take_written(&self) -> Written {
-        std::mem::take(&mut self.state().written)
+    pub(crate) fn take_writes(&self) -> Writes {
+        std::mem::take(&mut self.state().writes)
     }
 }
 
@@ -56,14 +55,14 @@ impl State {
             *claim = bayplan_patch::merge_patch::apply(claim.take(), body).ok()?;
             claim["metadata"]["resourceVersion"] = (1000 + self.version).to_string().into();
             if claim["status"]["allocation"].is_object() {
-                self.written.claims.push(claim.clone());
+                self.writes.claims.push(claim.clone());
             }
         }
         Some(bayplan_model::api::encode(claim))
     }
 }
 
-impl Api for Served {
+impl Api for FakeApiServer {
     fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
         let key = format!("{}/{}", request.namespace, request.name);
         let mut state = self.state();
@@ -73,7 +72,7 @@ impl Api for Served {
                 state.claim(&key, verb).ok_or_else(missing)
             }
             ("pods", Verb::Delete(_)) => {
-                state.written.deleted.push(key);
+                state.writes.deleted.push(key);
                 Ok(Bytes::new())
             }
             _ => Ok(Bytes::new()),
@@ -82,11 +81,11 @@ impl Api for Served {
     }
 }
 
-impl Recorder for Served {
+impl Recorder for FakeApiServer {
     fn record(&self, _event: Event) {}
 }
 
-impl Timer for Served {
+impl Timer for FakeApiServer {
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH
     }
