@@ -14,6 +14,7 @@ use bayplan_client::client::Client;
 use bayplan_client::informer::{Informer, Scope};
 use bayplan_model::api::{Api, DeleteOptions, ListOptions, Request, Resource, Verb};
 use bayplan_model::meta::PartialObjectMetadata;
+use bayplan_testkit::free_ports;
 use bytes::Bytes;
 
 /// How often the process is killed; each time after another number of acknowledged writes.
@@ -113,14 +114,11 @@ fn settle(promises: &mut Promises, found: &BTreeMap<String, u64>) {
     }
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_cluster_keeps_every_acknowledged_write() {
     let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
+    // The same port for every restart: nobody else may take it while the server is down.
+    let [port] = free_ports();
     let kubeconfig = folder.path().join("kubeconfig");
     let promises = Arc::new(Mutex::new(Promises::default()));
     let mut server = Server::start(folder.path(), port);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bayplan_client::client::Client;
 use bayplan_model::api::{Api, Request, Resource, Verb};
+use bayplan_testkit::free_ports;
 use serde_json::{Value, json};
 
 /// How long a cluster may take to do what it must; generous because shared machines stall.
@@ -47,11 +48,6 @@ fn apiserver(folder: &Path) -> (Process, PathBuf) {
     lines.by_ref().map(Result::unwrap).find(|line| line.contains("Ctrl-C")).expect("it came up");
     std::thread::spawn(move || lines.for_each(drop));
     (process, folder.join("kubeconfig"))
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// The administrator at a secure port, whose certificate nobody vouches for.
@@ -109,7 +105,7 @@ async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
     let admin = Client::from_kubeconfig(Some(&kubeconfig), None).await.unwrap();
     let common = format!("--kubeconfig={}", kubeconfig.display());
     let start = |command: &str, more: &[&str]| {
-        let port = free_port();
+        let [port] = free_ports();
         let port_flag = format!("--secure-port={port}");
         let flags = [&[command, &common, &port_flag, "--bind-address=127.0.0.1"], more].concat();
         (Process::start(&flags), port)

@@ -6,6 +6,7 @@
 //!   FakeApi       an API server that is one function, and keeps what it was asked
 //!   ScriptedApi   an API server that expects exactly these exchanges, in this order
 //!   pod, node     builders of objects, as JSON or as the model's views
+//!   free_ports    ports for servers that cannot choose one themselves
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
@@ -13,9 +14,11 @@
 mod api;
 mod clock;
 mod objects;
+mod ports;
 mod rng;
 
 pub use api::{ANY, Exchange, FakeApi, NoEvents, ScriptedApi, refused, request_line};
 pub use clock::VirtualClock;
 pub use objects::{NodeBuilder, PodBuilder, merge, node, pod};
+pub use ports::free_ports;
 pub use rng::Rng;

@@ -8,6 +8,7 @@ use bayplan_apiserver::certificates::{Names, Pki, kubeconfig};
 use bayplan_client::Client;
 use bayplan_model::api::{Api, DeleteOptions, ListOptions, PatchKind, Request, Resource, Verb};
 use bayplan_model::status::{Status, reason};
+use bayplan_testkit::free_ports;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
@@ -205,13 +206,6 @@ fn start_apiserver(assets: &Assets, folder: &Path, port: u16, etcd_port: u16) ->
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into(),
     ]);
     Process::start("kube-apiserver", folder, &mut apiserver)
-}
-
-/// Ports that nobody listens on at the moment.
-pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
-    // Held together, so that no two are the same.
-    let listeners = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
 fn resource(kind: &str) -> Resource {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use bayplan_testkit::free_ports;
 use serde_json::{Value, json};
 
 use crate::assets::Process;
-use crate::control_plane::{ControlPlane, eventually, free_ports};
+use crate::control_plane::{ControlPlane, eventually};
 use crate::metrics::{Family, families};
 use crate::normal::{Names, differences, event, normal, writers};
 
