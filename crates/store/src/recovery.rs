@@ -38,6 +38,8 @@ pub enum OpenError {
     Locked {
         /// The folder.
         folder: String,
+        /// The process id of the one that has it open, as that one wrote it down.
+        holder: Option<u32>,
     },
     /// The folder was written by a newer build.
     #[error("{file} has format version {found}, this build reads up to {supported}: use the newer build that wrote it")]

@@ -28,13 +28,20 @@ impl FolderDisk {
             .mode(0o700)
             .create(&path)
             .map_err(|error| failed("create the folder", error))?;
-        let lock = owner_only().write(true).create(true).truncate(false).open(path.join(LOCK_FILE));
-        let lock = lock.map_err(|error| failed("open the lock file in", error))?;
+        let lock = owner_only().read(true).write(true).create(true).truncate(false).open(path.join(LOCK_FILE));
+        let mut lock = lock.map_err(|error| failed("open the lock file in", error))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { folder: path.display().to_string() }),
+            Err(TryLockError::WouldBlock) => {
+                let holder = std::io::read_to_string(&lock).ok().and_then(|text| text.trim().parse().ok());
+                return Err(OpenError::Locked { folder: path.display().to_string(), holder });
+            }
             Err(TryLockError::Error(error)) => return Err(failed("lock", error)),
         }
+        // Only for the message to a second process, so it need not survive a crash.
+        lock.set_len(0)
+            .and_then(|()| writeln!(lock, "{}", std::process::id()))
+            .map_err(|error| failed("write the lock file in", error))?;
         if let Some(parent) = path.canonicalize().ok().as_deref().and_then(Path::parent) {
             File::open(parent)
                 .and_then(|parent| parent.sync_all())
