@@ -64,12 +64,8 @@ impl Cluster {
         let template = NodeTemplate { zones: NodeTemplate::zones(1), ..NodeTemplate::default() };
         let fleet =
             FleetConfig { nodes, template, pod_start_delay: Duration::from_millis(10), ..FleetConfig::default() };
-        let kubelets = admin.clone();
-        let mut stopped = stopping;
-        parts.spawn(async move {
-            let stopped = async { drop(stopped.wait_for(|stop| *stop).await) };
-            run_nodes(&kubelets, fleet, stopped).await.unwrap();
-        });
+        let nodes = run_nodes(admin.clone(), fleet, watch::channel(0).0, stopping);
+        parts.spawn(async { nodes.await.unwrap() });
         Cluster { client: admin, server, stop, parts }
     }
 

@@ -10,13 +10,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_client::{Client, Informer, Scope, informer};
-use bayplan_model::api::{Api, Request, Resource, Verb};
+use bayplan_client::{Client, EventRecorder, Informer, Scope, informer};
+use bayplan_model::api::{Api, Recorder, Request, Resource, Verb};
 use bayplan_model::delta::Delta;
 use bayplan_model::status::{Status, reason};
 use bayplan_sim::fleet::Error;
 use bayplan_sim::{Effect, Event, Fleet, FleetConfig, NodeView, PodView, Ticket};
+use futures::future::BoxFuture;
 use jiff::Timestamp;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 const PODS: Resource = Resource::new("", "v1", "pods");
@@ -35,15 +37,36 @@ const CONFLICTS_MAX: u32 = 10;
 /// The wall clock may be set while we sleep; the fleet looks at it at least this often.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// Runs a fleet of simulated nodes until `shutdown` is done.
-pub async fn run_nodes(client: &Client, config: FleetConfig, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+/// Runs a fleet of simulated nodes until `shutdown` says true; `registered` always holds how many nodes are registered.
+///
+/// The future is boxed so that it is compiled in this crate, and not once more in each crate that awaits it.
+pub fn run_nodes(
+    client: Client,
+    config: FleetConfig,
+    registered: watch::Sender<usize>,
+    shutdown: watch::Receiver<bool>,
+) -> BoxFuture<'static, Result<(), Error>> {
+    Box::pin(run(client, config, registered, shutdown))
+}
+
+async fn run(
+    client: Client,
+    config: FleetConfig,
+    registered: watch::Sender<usize>,
+    mut shutdown: watch::Receiver<bool>,
+) -> Result<(), Error> {
     let mut fleet = Fleet::new(config)?;
-    let mut pods = Informer::<PodView>::new(client, Scope::all(&PODS).fields("spec.nodeName!="));
-    let mut nodes = Informer::<NodeView>::new(client, Scope::all(&NODES));
+    let mut pods = Informer::<PodView>::new(&client, Scope::all(&PODS).fields("spec.nodeName!="));
+    let mut nodes = Informer::<NodeView>::new(&client, Scope::all(&NODES));
     let (mut pod_events, mut node_events) = (pods.subscribe(EVENTS_MAX), nodes.subscribe(EVENTS_MAX));
     let _running = (pods.spawn(), nodes.spawn());
 
-    let mut outgoing = Outgoing::new(client);
+    let recorder = EventRecorder::core(&client, "kubelet");
+    let mut outgoing = Outgoing::new(&client);
+    let shutdown = async move {
+        // A sender that is gone will never say more: that is the end too.
+        let _ = shutdown.wait_for(|stop| *stop).await;
+    };
     tokio::pin!(shutdown);
     // Nodes know what runs on them already before they let in any other pod.
     let listed = async {
@@ -68,6 +91,12 @@ pub async fn run_nodes(client: &Client, config: FleetConfig, shutdown: impl Futu
             () = sleep_until(fleet.next_deadline()) => fleet.tick(Timestamp::now()).0,
         };
         outgoing.add(effects);
+        registered.send_if_modified(|count| std::mem::replace(count, fleet.registered()) != fleet.registered());
+        for event in fleet.take_events() {
+            let (kind, name) = (&*event.regarding.kind, &*event.regarding.name);
+            tracing::warn!(kind, namespace = event.regarding.namespace, name, "{}", event.note);
+            recorder.record(event);
+        }
     }
 }
 

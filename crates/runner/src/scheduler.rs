@@ -175,11 +175,17 @@ impl Recorder for ProfileRecorder<'_> {
 }
 
 /// Runs the scheduler until `shutdown` says true.
-pub async fn run_scheduler(
+///
+/// The future is boxed so that it is compiled in this crate, and not once more in each crate that awaits it.
+pub fn run_scheduler(
     client: Client,
-    mut config: SchedulerConfig,
-    mut shutdown: watch::Receiver<bool>,
-) -> Result<(), Error> {
+    config: SchedulerConfig,
+    shutdown: watch::Receiver<bool>,
+) -> BoxFuture<'static, Result<(), Error>> {
+    Box::pin(run(client, config, shutdown))
+}
+
+async fn run(client: Client, mut config: SchedulerConfig, mut shutdown: watch::Receiver<bool>) -> Result<(), Error> {
     let mut extenders: Vec<Arc<dyn Extender>> = Vec::new();
     for extender in &config.configuration.extenders {
         extenders.push(Arc::new(HttpExtender::new(extender.clone())?));

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_model::api;
 use bayplan_model::delta::Delta;
 use bayplan_model::status::Status;
 use jiff::Timestamp;
@@ -52,6 +53,10 @@ pub struct Fleet {
     by_name: FxHashMap<String, usize>,
     /// Timers are never taken back: one that has nothing to do any more does nothing.
     timers: BinaryHeap<Reverse<(Timestamp, usize, Timer)>>,
+    /// How many nodes are registered.
+    registered: usize,
+    /// What users should know and have not been shown.
+    events: Vec<api::Event>,
 }
 
 impl Fleet {
@@ -66,7 +71,7 @@ impl Fleet {
         let kubelet = |i| Kubelet::new(Arc::clone(&template), NodeIdentity::new(i), delays, offset(i));
         let kubelets: Vec<Kubelet> = (0..config.nodes).map(kubelet).collect();
         let by_name = kubelets.iter().enumerate().map(|(index, k)| (k.name().to_owned(), index)).collect();
-        Ok(Fleet { kubelets, by_name, timers: BinaryHeap::new() })
+        Ok(Fleet { kubelets, by_name, timers: BinaryHeap::new(), registered: 0, events: Vec::new() })
     }
 
     /// Registers every node.
@@ -101,7 +106,9 @@ impl Fleet {
     pub fn answered(&mut self, ticket: &Ticket, answer: Result<(), &Status>, now: Timestamp) -> Vec<Effect> {
         let mut out = Outbox::default();
         if let Some(kubelet) = self.kubelets.get_mut(ticket.node) {
+            let was_registered = kubelet.is_registered();
             kubelet.answered(&ticket.purpose, answer, now, &mut out);
+            self.registered += usize::from(kubelet.is_registered() && !was_registered);
         }
         self.settle(out)
     }
@@ -128,7 +135,18 @@ impl Fleet {
         self.kubelets.iter().map(Kubelet::pods).sum()
     }
 
+    /// How many nodes the API server has accepted, or had already.
+    pub fn registered(&self) -> usize {
+        self.registered
+    }
+
+    /// Takes the Events to record: what users should know about their objects.
+    pub fn take_events(&mut self) -> Vec<api::Event> {
+        std::mem::take(&mut self.events)
+    }
+
     fn settle(&mut self, out: Outbox) -> Vec<Effect> {
+        self.events.extend(out.events);
         self.timers.extend(out.timers.into_iter().map(Reverse));
         out.effects
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_model::api::{DeleteOptions, PatchKind, Preconditions, Request, Resource, Verb, encode};
+use bayplan_model::api::{self, DeleteOptions, PatchKind, Preconditions, Request, Resource, Verb, encode};
 use bayplan_model::delta::Delta;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use bayplan_model::resources::{Amounts, ResourceList};
@@ -20,6 +20,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
 use crate::admission::rejection;
+use crate::annotations::{FAIL, UnreadableAnnotations};
 use crate::pod::{Admission, Condition, Delays, Outcome, Pod, PodView, Report, Stage, later};
 use crate::pod_addresses::PodAddresses;
 use crate::pod_status;
@@ -28,9 +29,6 @@ use crate::template::{self, NodeIdentity, NodeTemplate};
 const NODES: Resource = Resource::new("", "v1", "nodes");
 const PODS: Resource = Resource::new("", "v1", "pods");
 const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
-
-/// Makes a node fail while its value is `true`; an annotation or a label of the Node.
-pub const FAIL: &str = "bayplan.dev/fail";
 
 /// Upstream's kubelet: leases last 40 s and are renewed four times as often.
 pub const LEASE_SECONDS: u64 = 40;
@@ -133,6 +131,8 @@ pub(crate) enum Timer {
 pub(crate) struct Outbox {
     pub(crate) effects: Vec<Effect>,
     pub(crate) timers: Vec<(Timestamp, usize, Timer)>,
+    /// What users should know.
+    pub(crate) events: Vec<api::Event>,
 }
 
 /// Whether the node speaks to the API server.
@@ -174,6 +174,8 @@ pub(crate) struct Kubelet {
     reporting: bool,
     addresses: PodAddresses,
     pods: FxHashMap<Arc<str>, Pod>,
+    /// The Node's annotations that could not be read.
+    annotations: UnreadableAnnotations,
     /// Where in the period its heartbeats fall, so that those of a fleet are spread.
     offset: f64,
 }
@@ -193,6 +195,7 @@ impl Kubelet {
             lease: Lease::Unknown,
             reporting: false,
             pods: FxHashMap::default(),
+            annotations: UnreadableAnnotations::default(),
             offset,
         }
     }
@@ -203,6 +206,10 @@ impl Kubelet {
 
     pub(crate) fn pods(&self) -> usize {
         self.pods.len()
+    }
+
+    pub(crate) fn is_registered(&self) -> bool {
+        self.standing != Standing::New
     }
 
     /// Registers the node.
@@ -217,6 +224,7 @@ impl Kubelet {
         let first = self.node_uid != node.metadata.uid;
         self.node_uid.clone_from(&node.metadata.uid);
         self.asked_to_fail = node.asks_to_fail();
+        self.annotations.check_node(node, &mut out.events);
         let known = self.allocatable.replace(node.status.allocatable.clone()).is_some();
         if self.standing == Standing::New {
             return; // The rest waits for the answer to the registration.
@@ -273,6 +281,7 @@ impl Kubelet {
         }
         if let Some(pod) = self.pods.get_mut(&uid) {
             pod.update(Arc::clone(view), self.delays, now);
+            pod.annotations.check_pod(view, &mut out.events);
         }
         self.tend(&uid, now, out);
     }

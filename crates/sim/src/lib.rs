@@ -10,6 +10,7 @@
 //! server and under virtual time.
 
 mod admission;
+pub mod annotations;
 pub mod fleet;
 pub mod kubelet;
 pub mod pod;

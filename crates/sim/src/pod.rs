@@ -14,11 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use crate::admission::Rejection;
-
-/// Ends the containers of a pod after a time such as `5s`, `500ms` or `2m`.
-pub const RUN_FOR: &str = "bayplan.dev/run-for";
-/// The exit code containers end with.
-pub const EXIT_CODE: &str = "bayplan.dev/exit-code";
+use crate::annotations::{EXIT_CODE, RUN_FOR, UnreadableAnnotations, parse_duration, parse_exit_code};
 
 /// The kubelet's back-off between restarts of a crashing container.
 const RESTART_DELAY_MIN: Duration = Duration::from_secs(10);
@@ -156,6 +152,8 @@ pub(crate) struct Pod {
     pub(crate) told: bool,
     /// True once the removal of the object has been asked for.
     pub(crate) removed: bool,
+    /// The pod's annotations that could not be read.
+    pub(crate) annotations: UnreadableAnnotations,
 }
 
 /// Whether a node takes a pod.
@@ -209,6 +207,7 @@ impl Pod {
             report: Report::Due,
             told: false,
             removed: false,
+            annotations: UnreadableAnnotations::default(),
             view,
         };
         match pod.view.status.phase.as_str() {
@@ -318,7 +317,7 @@ impl Pod {
     /// The containers end by themselves.
     fn exit(&mut self, at: Timestamp) {
         self.finished_at = at;
-        self.exit_code = self.annotation(EXIT_CODE).and_then(|code| code.parse().ok()).unwrap_or(0);
+        self.exit_code = self.annotation(EXIT_CODE).and_then(parse_exit_code).unwrap_or(0);
         let again = match self.view.spec.restart_policy.as_str() {
             "Never" => false,
             "OnFailure" => self.exit_code != 0,
@@ -363,15 +362,6 @@ pub(crate) fn later(at: Timestamp, delay: Duration) -> Timestamp {
     SignedDuration::try_from(delay).ok().and_then(|delay| at.checked_add(delay).ok()).unwrap_or(Timestamp::MAX)
 }
 
-/// `5s`, `500ms`, `2m`, `1h`, or plain seconds.
-fn parse_duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let (number, factor) =
-        units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor))).unwrap_or((text, 1.0));
-    Duration::try_from_secs_f64(number.trim().parse::<f64>().ok()? * factor).ok()
-}
-
 mod wire {
     //! The JSON form of what is read of a spec: resources are summed up at once, their maps are large.
 
@@ -410,28 +400,6 @@ mod wire {
                 containers: pod.spec.containers.into_iter().map(view).collect(),
                 init_containers: pod.spec.init_containers.into_iter().map(view).collect(),
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_read_in_the_usual_units_and_nonsense_is_none() {
-        for (text, expected) in [
-            ("5s", Some(5_000)),
-            ("500ms", Some(500)),
-            ("1.5m", Some(90_000)),
-            ("1h", Some(3_600_000)),
-            ("7", Some(7_000)),
-            ("", None),
-            ("soon", None),
-            ("-5s", None),
-            ("1e400s", None),
-        ] {
-            assert_eq!(parse_duration(text).map(|d| d.as_millis()), expected, "{text}");
         }
     }
 }

@@ -150,7 +150,7 @@ pub(crate) fn status(template: &NodeTemplate, node: &NodeIdentity, ready_since: 
             "bootID": format!("00000000-0000-0000-0001-{:012x}", node.index + 1),
             "kernelVersion": "6.12.0-simulated",
             "osImage": "Bayplan simulated node",
-            "containerRuntimeVersion": "bayplan://0.1.0",
+            "containerRuntimeVersion": concat!("bayplan://", env!("CARGO_PKG_VERSION")),
             "kubeletVersion": KUBELET_VERSION,
             "kubeProxyVersion": "",
             "operatingSystem": "linux",

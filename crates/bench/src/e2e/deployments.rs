@@ -51,6 +51,15 @@ impl Deployments {
         }
     }
 
+    /// What it measures, for `--list`.
+    pub fn about(self) -> &'static str {
+        match self {
+            Deployments::Created => "one Deployment is created: until its last pod runs",
+            Deployments::Rolled => "one Deployment gets a new image: until it is rolled out",
+            Deployments::Many => "Deployments of 10 replicas are created at once: until all are available",
+        }
+    }
+
     /// Finds a workload by its name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|each| each.name().eq_ignore_ascii_case(name))
@@ -85,7 +94,8 @@ pub async fn run(
     );
     let kubelets = embedded.client("system:kubelets", &["system:masters"]);
     let fleet = fleet(options.nodes);
-    parts.spawn(async move { format!("simulated nodes, {:?}", run_nodes(&kubelets, fleet, stopped(stopping)).await) });
+    let nodes = run_nodes(kubelets, fleet, watch::channel(0).0, stopping);
+    parts.spawn(nodes.map(|end| format!("simulated nodes, {end:?}")));
     parts.spawn(scheduler);
     let outcome = tokio::select! {
         outcome = measure(what, options, &cluster, progress) => outcome,
@@ -96,11 +106,6 @@ pub async fn run(
     // Whoever stops the server next should find nobody who complains about it.
     let _ = tokio::time::timeout(STOP_PATIENCE, async { while parts.join_next().await.is_some() {} }).await;
     outcome
-}
-
-async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // A sender that is gone will never say more: that is the end too.
-    let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Nodes that start pods without delay, so that only the control plane is measured.

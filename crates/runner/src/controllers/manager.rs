@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bayplan_client::leader_election::{self, Elector};
 use bayplan_client::metrics::ElectionMetrics;
 use bayplan_client::{Client, EventRecorder};
+use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::{ControllersConfig, run_controllers_told};
@@ -21,7 +22,19 @@ pub enum Error {
 /// Runs the control loops until `shutdown` says true, if need be only while this process leads.
 ///
 /// As upstream, the lease is not given back at the end: whoever takes over waits until it has run out.
-pub async fn run_controller_manager(
+///
+/// The future is boxed so that it is compiled in this crate, and not once more in each crate that awaits it.
+pub fn run_controller_manager(
+    client: Client,
+    config: ControllersConfig,
+    election: Option<leader_election::Config>,
+    telemetry: Telemetry,
+    shutdown: watch::Receiver<bool>,
+) -> BoxFuture<'static, Result<(), Error>> {
+    Box::pin(run(client, config, election, telemetry, shutdown))
+}
+
+async fn run(
     client: Client,
     config: ControllersConfig,
     election: Option<leader_election::Config>,

@@ -37,6 +37,7 @@ use bayplan_controllers::storage_protection::{ClaimProtectionController, VolumeP
 use bayplan_controllers::taint_eviction::TaintEvictionController;
 use bayplan_metrics::Gauge;
 use bayplan_model::meta::HasMeta;
+use futures::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -130,8 +131,14 @@ pub fn running(config: &ControllersConfig) -> Vec<&'static str> {
 }
 
 /// Runs the control loops until `shutdown` says true; what is being reconciled then is finished first.
-pub async fn run_controllers(client: Client, config: ControllersConfig, shutdown: watch::Receiver<bool>) {
-    run_controllers_told(client, config, None, shutdown).await;
+///
+/// The future is boxed so that it is compiled in this crate, and not once more in each crate that awaits it.
+pub fn run_controllers(
+    client: Client,
+    config: ControllersConfig,
+    shutdown: watch::Receiver<bool>,
+) -> BoxFuture<'static, ()> {
+    Box::pin(run_controllers_told(client, config, None, shutdown))
 }
 
 /// Runs the control loops as [`run_controllers`] does, looked at from outside.
