@@ -1,8 +1,8 @@
-//! `bayplan bench`: runs workloads, each in a process of its own so that memory figures are its own, and tells what they cost.
+//! `bayplan bench`: runs workloads, each in its own process so that memory is measured apart, and prints what they cost.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use bayplan_bench::e2e::{self, Deployments, Embedded};
@@ -13,14 +13,13 @@ use bayplan_bench::{engine, plot};
 use bayplan_client::Client;
 
 use crate::args::{Bench, BenchMode, BenchOutput};
+use crate::failure;
+use crate::progress::Progress;
 
-/// How often progress is told: on a terminal the line is written over, elsewhere every line stays.
-const TOLD_EVERY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-
-/// Nodes and pods of Deployments unless told otherwise.
+/// The default numbers of nodes and pods of Deployments.
 const DEPLOYMENT_SIZE: (usize, usize) = (5_000, 10_000);
 
-/// Measures what was asked for, and prints it.
+/// Runs the benchmarks and prints their figures.
 pub(crate) async fn run(args: Bench) -> Result<()> {
     let mut out = std::io::stdout().lock();
     if args.list {
@@ -29,15 +28,15 @@ pub(crate) async fn run(args: Bench) -> Result<()> {
     let jobs = jobs(&args)?;
     let mut runs = Vec::new();
     let mut failures = 0;
-    for job in &jobs {
-        let outcome = if jobs.len() == 1 { vec![job.run(&args).await] } else { job.run_apart(&args) };
-        for result in outcome {
-            match result {
-                Ok(run) => runs.push(run),
-                Err(error) => {
-                    failures += 1;
-                    note(&format!("{}: {error:#}", job.name()));
-                }
+    if let [job] = &*jobs {
+        let failed = |error: anyhow::Error| anyhow!("{}: {}", job.name(), failure::one_line(&error));
+        runs.push(job.run(&args).await.map_err(failed)?);
+    } else {
+        for job in &jobs {
+            match job.runs_of_child(&args) {
+                Ok(measured) => runs.extend(measured),
+                // The child has said why on our standard error.
+                Err(_) => failures += 1,
             }
         }
     }
@@ -49,57 +48,69 @@ pub(crate) async fn run(args: Bench) -> Result<()> {
         BenchOutput::Table if runs.is_empty() => {}
         BenchOutput::Table => write!(out, "{}", table(&runs))?,
     }
-    if failures > 0 { bail!("{failures} of {} runs gave no figure", jobs.len()) } else { Ok(()) }
+    if failures > 0 { bail!("{failures} of {} runs failed", jobs.len()) } else { Ok(()) }
 }
 
 fn list(out: &mut impl Write) -> Result<()> {
-    let width = workload::all().iter().map(|w| w.name.len()).max().unwrap_or(0);
-    for Workload { name, about, nodes, pods, .. } in workload::all() {
-        let (nodes, pods) = (grouped(*nodes as u64), grouped(*pods as u64));
-        writeln!(out, "{name:<width$}  {nodes:>6} nodes  {pods:>6} pods  {about}")?;
+    let workloads = workload::all().iter().map(Benchmark::Workload);
+    let all: Vec<Benchmark> = workloads.chain(Deployments::ALL.map(Benchmark::Deployments)).collect();
+    let width = all.iter().map(|benchmark| benchmark.name().len()).max().unwrap_or(0);
+    for benchmark in all {
+        let (name, nodes) = (benchmark.name(), benchmark.nodes());
+        let (nodes, pods) = (grouped(nodes as u64), grouped(benchmark.pods(nodes) as u64));
+        writeln!(out, "{name:<width$}  {nodes:>6} nodes  {pods:>6} pods  {}", benchmark.about())?;
     }
     Ok(())
 }
 
-/// What is measured.
+/// One thing that can be measured.
 #[derive(Clone, Copy)]
-enum What {
+enum Benchmark {
     Workload(&'static Workload),
     /// Deployments until all their pods run; end to end only.
     Deployments(Deployments),
     Trace,
 }
 
-impl What {
+impl Benchmark {
     fn named(name: &str, mode: BenchMode) -> Result<Self> {
         match Deployments::named(name) {
-            Some(deployments) if mode == BenchMode::E2e => Ok(What::Deployments(deployments)),
+            Some(deployments) if mode == BenchMode::E2e => Ok(Benchmark::Deployments(deployments)),
             Some(deployments) => bail!("{} is measured with --mode e2e", deployments.name()),
-            None => Ok(What::Workload(workload::find(name)?)),
+            None => Ok(Benchmark::Workload(workload::find(name)?)),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            What::Workload(workload) => &workload.name,
-            What::Deployments(deployments) => deployments.name(),
-            What::Trace => "Trace",
+            Benchmark::Workload(workload) => &workload.name,
+            Benchmark::Deployments(deployments) => deployments.name(),
+            Benchmark::Trace => "Trace",
         }
     }
 
-    /// How many nodes, and pods on so many nodes, unless told otherwise.
-    fn nodes(self) -> usize {
-        if let What::Workload(workload) = self { workload.nodes } else { DEPLOYMENT_SIZE.0 }
+    fn about(self) -> String {
+        match self {
+            Benchmark::Workload(workload) => workload.about.clone(),
+            Benchmark::Deployments(deployments) => format!("{} (--mode e2e only)", deployments.about()),
+            Benchmark::Trace => "a recorded cluster".to_owned(),
+        }
     }
 
+    /// The default number of nodes.
+    fn nodes(self) -> usize {
+        if let Benchmark::Workload(workload) = self { workload.nodes } else { DEPLOYMENT_SIZE.0 }
+    }
+
+    /// The default number of measured pods on so many nodes.
     fn pods(self, nodes: usize) -> usize {
-        if let What::Workload(workload) = self { workload.pods_on(nodes) } else { DEPLOYMENT_SIZE.1 }
+        if let Benchmark::Workload(workload) = self { workload.pods_on(nodes) } else { DEPLOYMENT_SIZE.1 }
     }
 }
 
 /// One run of one workload.
 struct Job {
-    what: What,
+    benchmark: Benchmark,
     nodes: usize,
     pods: usize,
     seed: u64,
@@ -108,33 +119,47 @@ struct Job {
 fn jobs(args: &Bench) -> Result<Vec<Job>> {
     let seeds = || args.seed..args.seed + u64::from(args.runs);
     if !args.trace.is_empty() {
-        return Ok(seeds().map(|seed| Job { what: What::Trace, nodes: 0, pods: 0, seed }).collect());
+        ensure_readable(&args.trace)?;
+        return Ok(seeds().map(|seed| Job { benchmark: Benchmark::Trace, nodes: 0, pods: 0, seed }).collect());
     }
-    let whats: Vec<What> = match args.workloads.as_slice() {
+    let benchmarks: Vec<Benchmark> = match args.workloads.as_slice() {
         [] if args.mode == BenchMode::E2e => {
-            let deployments = Deployments::ALL.map(What::Deployments);
-            [What::named("SchedulingBasic", args.mode)?].into_iter().chain(deployments).collect()
+            let deployments = Deployments::ALL.map(Benchmark::Deployments);
+            [Benchmark::named("SchedulingBasic", args.mode)?].into_iter().chain(deployments).collect()
         }
-        [] => workload::all().iter().map(What::Workload).collect(),
-        names => names.iter().map(|name| What::named(name, args.mode)).collect::<Result<_>>()?,
+        [] => workload::all().iter().map(Benchmark::Workload).collect(),
+        names => names.iter().map(|name| Benchmark::named(name, args.mode)).collect::<Result<_>>()?,
     };
     let mut jobs = Vec::new();
-    for what in whats {
-        let sizes = if args.nodes.is_empty() { vec![what.nodes()] } else { args.nodes.clone() };
+    for benchmark in benchmarks {
+        let sizes = if args.nodes.is_empty() { vec![benchmark.nodes()] } else { args.nodes.clone() };
         for nodes in sizes {
-            let pods = args.pods.unwrap_or_else(|| what.pods(nodes));
-            jobs.extend(seeds().map(|seed| Job { what, nodes, pods, seed }));
+            let pods = args.pods.unwrap_or_else(|| benchmark.pods(nodes));
+            jobs.extend(seeds().map(|seed| Job { benchmark, nodes, pods, seed }));
         }
     }
     Ok(jobs)
 }
 
+/// Refuses a file that is missing before anything runs.
+fn ensure_readable(files: &[PathBuf]) -> Result<()> {
+    for path in files {
+        if let Err(error) = std::fs::File::open(path) {
+            bail!(
+                "cannot read {}: {error}; --trace takes the trace's nodes and its pods, two files of comma-separated values",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 impl Job {
     fn name(&self) -> &str {
-        self.what.name()
+        self.benchmark.name()
     }
 
-    /// Runs it here.
+    /// Runs it in this process.
     async fn run(&self, args: &Bench) -> Result<Run> {
         match args.mode {
             BenchMode::Engine => self.run_engine(args),
@@ -143,57 +168,56 @@ impl Job {
     }
 
     async fn run_e2e(&self, args: &Bench) -> Result<Run> {
-        let mut progress = Progress::new(self.name());
-        let mut tell = |what: &str, done: usize, of: usize| progress.tell(what, done, of);
+        let mut progress = Progress::new();
+        let mut report = |what: &str, done: usize, of: usize| self.report(&mut progress, what, done, of);
         let Job { nodes, pods, seed, .. } = *self;
         let options = e2e::Options { nodes, pods, rate: args.rate, external_scheduler: args.external_scheduler, seed };
-        let run = match (self.what, &args.kubeconfig) {
-            (What::Trace, _) => bail!("a trace is replayed in engine mode only"),
-            (What::Deployments(_), Some(_)) => bail!("Deployments are measured on the embedded cluster only"),
-            (What::Workload(workload), Some(path)) => {
+        let run = match (self.benchmark, &args.kubeconfig) {
+            (Benchmark::Trace, _) => bail!("a trace is replayed in engine mode only"),
+            (Benchmark::Deployments(_), Some(_)) => bail!("Deployments are measured on the embedded cluster only"),
+            (Benchmark::Workload(workload), Some(path)) => {
                 let client = Client::from_kubeconfig(Some(path), None).await?;
                 let cluster = e2e::Cluster { admin: client.clone(), scheduler: client };
-                e2e::run(workload, &options, &cluster, &mut tell).await
+                e2e::run(workload, &options, &cluster, &mut report).await
             }
-            (What::Workload(workload), None) => {
+            (Benchmark::Workload(workload), None) => {
                 let embedded = Embedded::start().await?;
-                let run = e2e::run(workload, &options, &embedded.cluster(), &mut tell).await;
+                let run = e2e::run(workload, &options, &embedded.cluster(), &mut report).await;
                 embedded.stop().await;
                 run
             }
-            (What::Deployments(what), None) => {
+            (Benchmark::Deployments(what), None) => {
                 let embedded = Embedded::start().await?;
-                let run = e2e::run_deployments(what, &options, &embedded, &mut tell).await;
+                let run = e2e::run_deployments(what, &options, &embedded, &mut report).await;
                 embedded.stop().await;
                 run
             }
         };
-        progress.end();
+        progress.clear();
         Ok(run?)
     }
 
     fn run_engine(&self, args: &Bench) -> Result<Run> {
-        let mut progress = Progress::new(self.name());
+        let mut progress = Progress::new();
         let Job { nodes, pods, seed, .. } = *self;
         let options = engine::Options { nodes, pods, seed, confirmations: args.confirmations };
-        let mut tell = |what: &str, done: usize, of: usize| progress.tell(what, done, of);
-        let run = match (self.what, args.trace.as_slice()) {
-            (What::Workload(workload), _) => engine::run(workload, &options, &mut tell),
-            (_, [nodes, pods]) => engine::run_trace(&Trace::read(nodes, pods)?, &options, &mut tell),
+        let mut report = |what: &str, done: usize, of: usize| self.report(&mut progress, what, done, of);
+        let run = match (self.benchmark, args.trace.as_slice()) {
+            (Benchmark::Workload(workload), _) => engine::run(workload, &options, &mut report),
+            (_, [nodes, pods]) => engine::run_trace(&Trace::read(nodes, pods)?, &options, &mut report),
             _ => bail!("--trace takes two files: nodes and pods"),
         };
-        progress.end();
+        progress.clear();
         Ok(run?)
     }
 
-    /// Runs it in a process of its own: what one run leaves in memory is not counted for the next.
-    fn run_apart(&self, args: &Bench) -> Vec<Result<Run>> {
-        match self.runs_of_child(args) {
-            Ok(runs) => runs.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error)],
-        }
+    /// Shows how far the run is; the end of a step always, for its figure.
+    fn report(&self, progress: &mut Progress, what: &str, done: usize, of: usize) {
+        let line = format!("{}: {} of {} {what}", self.name(), grouped(done as u64), grouped(of as u64));
+        if done < of { progress.report(&line) } else { progress.show(&line) }
     }
 
+    /// Runs it in a process of its own, so that the memory of one run is not counted for the next.
     fn runs_of_child(&self, args: &Bench) -> Result<Vec<Run>> {
         let mut child = Command::new(std::env::current_exe().context("cannot find this program again")?);
         child.arg("bench").args(["-o", "json", "--runs", "1", "--seed", &self.seed.to_string()]);
@@ -210,10 +234,10 @@ impl Job {
         if args.external_scheduler {
             child.arg("--external-scheduler");
         }
-        match self.what {
-            What::Trace => drop(child.arg("--trace").args(&args.trace)),
-            what => {
-                child.args([what.name(), "--nodes", &self.nodes.to_string(), "--pods", &self.pods.to_string()]);
+        match self.benchmark {
+            Benchmark::Trace => drop(child.arg("--trace").args(&args.trace)),
+            benchmark => {
+                child.args([benchmark.name(), "--nodes", &self.nodes.to_string(), "--pods", &self.pods.to_string()]);
             }
         }
         let output = child.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("cannot start a run")?;
@@ -221,45 +245,5 @@ impl Job {
             return Err(anyhow!("the run ended with {}", output.status));
         }
         serde_json::from_slice(&output.stdout).context("cannot read what the run printed")
-    }
-}
-
-fn note(text: &str) {
-    // Standard error may be closed; that is no reason to stop measuring.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
-}
-
-/// Tells how far a run is, not too often.
-struct Progress {
-    name: String,
-    told: Option<Instant>,
-    terminal: bool,
-}
-
-impl Progress {
-    fn new(name: &str) -> Self {
-        Progress { name: name.to_owned(), told: None, terminal: std::io::stderr().is_terminal() }
-    }
-
-    fn tell(&mut self, what: &str, done: usize, of: usize) {
-        let every = if self.terminal { TOLD_EVERY.0 } else { TOLD_EVERY.1 };
-        // The end of a step is always told, for its figure.
-        if done < of && self.told.is_some_and(|told| told.elapsed() < every) {
-            return;
-        }
-        self.told = Some(Instant::now());
-        let (done, of) = (grouped(done as u64), grouped(of as u64));
-        let line = format!("{}: {done} of {of} {what}", self.name);
-        let mut stderr = std::io::stderr().lock();
-        let _ = match self.terminal {
-            true => write!(stderr, "\r\x1b[K{line}"),
-            false => writeln!(stderr, "{line}"),
-        };
-    }
-
-    fn end(&self) {
-        if self.terminal {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
-        }
     }
 }

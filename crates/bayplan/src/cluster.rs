@@ -1,4 +1,4 @@
-//! The server side put together: certificates, store, API server, listener, kubeconfig.
+//! The API server with all it needs: data folder, certificates, store, listener, kubeconfig.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,52 +10,57 @@ use bayplan_apiserver::registry::ServiceRange;
 use bayplan_apiserver::server::{ApiServer, Config};
 use bayplan_apiserver::user::User;
 use bayplan_client::Client;
-use bayplan_store::LogStore;
+use bayplan_store::{LogStore, OpenError};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::args::Server;
-use crate::data_folder::DataFolder;
+use crate::data_folder::{self, Cleanup, DataFolder};
 
-/// A served API, and everything needed to reach and to stop it.
+/// A running API server, and what is needed to reach and to stop it.
 pub(crate) struct Cluster {
     pub(crate) folder: DataFolder,
     pub(crate) url: String,
     pub(crate) kubeconfig: PathBuf,
-    /// The authority's certificate, which pods get to recognise the server by.
+    /// The certificate of the authority that vouches for the server.
     pub(crate) authority: String,
     server: ApiServer,
     serving: JoinHandle<()>,
 }
 
 impl Cluster {
-    /// Opens the folder and the store, listens, and writes the kubeconfig; answers requests when this returns.
+    /// Opens the folder and the store, listens, and writes the kubeconfig; answers requests when this returns. A start
+    /// that fails leaves nothing behind.
     pub(crate) async fn start(args: &Server) -> Result<Cluster> {
-        let folder = DataFolder::open(args.data_dir.as_deref(), args.in_memory)?;
+        let (folder, mut cleanup) = DataFolder::open(args.data_dir.as_deref(), args.in_memory)?;
+        let (pki, store) = open(&folder, &mut cleanup)?;
         let listener = listen(args.port).await?;
         let address = listener.local_addr()?;
-        let (pki, store) = open(&folder)?;
 
         let mut config = Config::new(&pki.service_account_key, address);
         config.bootstrap.client_authority = pki.authority.certificate.clone();
         let server = ApiServer::new(config, Arc::new(store)).await?;
         let tls = tls::server_config(&pki)?;
+        let url = format!("https://{address}");
+        let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| folder.kubeconfig());
+        for path in [&folder.kubeconfig(), &kubeconfig] {
+            let written = kubeconfig::write(path, &url, &pki.authority.certificate, &pki.admin);
+            if let Err(error) = written {
+                server.shutdown().await;
+                return Err(error).context("cannot write the kubeconfig");
+            }
+        }
         let serving = tokio::spawn({
             let server = server.clone();
             async move { server.serve(listener, tls).await }
         });
-
-        let url = format!("https://{address}");
-        let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| folder.kubeconfig());
-        for path in [&folder.kubeconfig(), &kubeconfig] {
-            kubeconfig::write(path, &url, &pki.authority.certificate, &pki.admin)
-                .with_context(|| format!("cannot write the kubeconfig {}", path.display()))?;
-        }
+        cleanup.keep();
+        tracing::info!(url, kubeconfig = %kubeconfig.display(), "the API server answers");
         Ok(Cluster { folder, url, kubeconfig, authority: pki.authority.certificate, server, serving })
     }
 
-    /// A client of this process with a user's name and that user's rights, no more.
+    /// A client in this process that acts as `user`, with that user's rights alone.
     pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Client> {
         let user_agent = user.rsplit(':').next().unwrap_or(user);
         Ok(Client::from_service(self.server.service(User::new(user, groups.iter().copied())))
@@ -79,21 +84,31 @@ async fn listen(port: u16) -> Result<TcpListener> {
     })
 }
 
-fn open(folder: &DataFolder) -> Result<(Pki, LogStore)> {
+fn open(folder: &DataFolder, cleanup: &mut Cleanup) -> Result<(Pki, LogStore)> {
     let names = Names::standard(hostname().as_deref(), ServiceRange::default().first().into());
     let now = Timestamp::now();
     match folder {
         DataFolder::Kept(path) => {
             // The store first: it holds the lock that keeps a second process out of the folder.
-            let store = open_store(&path.join("store"))?;
-            Ok((Pki::open(&path.join("pki"), &names, now)?, store))
+            let store = open_store(path)?;
+            cleanup.own_content();
+            Ok((Pki::open(&data_folder::pki(path), &names, now)?, store))
         }
         DataFolder::InMemory(_) => Ok((Pki::in_memory(&names, now)?, LogStore::in_memory()?)),
     }
 }
 
-fn open_store(path: &Path) -> Result<LogStore> {
-    LogStore::open_folder(path).with_context(|| format!("cannot open the store in {}", path.display()))
+fn open_store(folder: &Path) -> Result<LogStore> {
+    LogStore::open_folder(data_folder::store(folder)).map_err(|error| match error {
+        OpenError::Locked { holder, .. } => {
+            let pid = holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+            anyhow!(
+                "another Bayplan{pid} uses the data folder {}: choose another with --data-dir, or use --in-memory",
+                folder.display()
+            )
+        }
+        error => anyhow::Error::from(error).context(format!("cannot open the store in {}", folder.display())),
+    })
 }
 
 fn hostname() -> Option<String> {

@@ -1,11 +1,11 @@
-//! What `bayplan scheduler` and `bayplan controller-manager` have in common: connection, operations server, end.
+//! What `bayplan scheduler` and `bayplan controller-manager` share: connection, operations server, orderly end.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use bayplan_client::Client;
 use bayplan_client::metrics::RequestMetrics;
+use bayplan_client::{Client, leader_election};
 use bayplan_metrics::Registry;
 use bayplan_runner::ops_server::access::{self, Access, Rules};
 use bayplan_runner::ops_server::{Endpoints, Http2, Listen, OpsServer, tls};
@@ -13,33 +13,33 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::args::Connection;
-use crate::args::component::{Component, LeaderElection, Telling};
-use crate::{feature_gates, shutdown};
+use crate::args::component::{Component, LeaderElection};
+use crate::{feature_gates, shutdown, version};
 
-/// Retries must leave a leader time to renew: client-go's condition.
+/// A leader needs time for more than one attempt to renew: client-go's `JitterFactor`.
 pub(crate) const RENEW_JITTER: f64 = 1.2;
 
-/// A component does not wait longer than this to learn whose certificates to trust: it has other work.
+/// How long a component waits to learn which client certificates to trust before it starts without them.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A component by upstream's name, with upstream's port.
+/// A component of Kubernetes that Bayplan stands in for.
 #[derive(Clone, Copy)]
-pub(crate) struct Name {
+pub(crate) struct Identity {
     pub(crate) name: &'static str,
     pub(crate) secure_port: u16,
 }
 
-/// Refuses flags that cannot be honoured; what is harmless is warned of.
+/// Refuses flags that cannot be honoured, and warns of those that are ignored.
 pub(crate) fn check(args: &Component, connection: &Connection) -> Result<()> {
-    let Component { serving, delegation, telling, features, .. } = args;
+    let Component { serving, delegation, metrics_and_logs, features, .. } = args;
     let refused = [
         (!serving.tls_sni_cert_key.is_empty(), "--tls-sni-cert-key: certificates by host name are not supported"),
         (
-            !telling.allow_metric_labels.is_empty() || telling.allow_metric_labels_manifest.is_some(),
+            !metrics_and_logs.allow_metric_labels.is_empty() || metrics_and_logs.allow_metric_labels_manifest.is_some(),
             "--allow-metric-labels: labels of metrics cannot be restricted",
         ),
         (
-            telling.log_json_split_stream || telling.log_text_split_stream,
+            metrics_and_logs.log_json_split_stream || metrics_and_logs.log_text_split_stream,
             "--log-json-split-stream, --log-text-split-stream: all of the log goes to standard error",
         ),
     ];
@@ -49,12 +49,12 @@ pub(crate) fn check(args: &Component, connection: &Connection) -> Result<()> {
     let harmless = [
         (
             delegation.requestheader_client_ca_file.is_some(),
-            "--requestheader-client-ca-file is ignored: front proxies are not known at the secure port",
+            "--requestheader-client-ca-file is ignored: the secure port knows no front proxies",
         ),
-        (telling.vmodule.is_some(), "--vmodule names upstream's files and is ignored: use --log"),
+        (metrics_and_logs.vmodule.is_some(), "--vmodule names upstream's files and is ignored: use --log"),
         (
             connection.profiling == Some(true) || connection.contention_profiling == Some(true),
-            "--profiling: there are no profiles to serve at /debug/pprof",
+            "--profiling is ignored: nothing is served at /debug/pprof",
         ),
         (
             connection.kube_api_content_type.as_ref().is_some_and(|kind| kind != "application/json"),
@@ -73,7 +73,7 @@ pub(crate) fn check(args: &Component, connection: &Connection) -> Result<()> {
 /// The version as upstream's components print theirs.
 pub(crate) fn print_version(asked: &str) -> Result<()> {
     use std::io::Write;
-    let version = concat!("v1.36.4+bayplan-", env!("CARGO_PKG_VERSION"));
+    let version = format!("{}+bayplan-{}", version::KUBERNETES, env!("CARGO_PKG_VERSION"));
     let mut out = std::io::stdout().lock();
     match asked {
         "true" => writeln!(out, "Kubernetes {version}")?,
@@ -84,34 +84,24 @@ pub(crate) fn print_version(asked: &str) -> Result<()> {
     Ok(())
 }
 
-/// The filter of the log that a level of verbosity stands for.
-pub(crate) fn log_filter(telling: &Telling) -> Option<&'static str> {
-    telling.verbosity.map(|level| match level {
-        ..=0 => "warn",
-        1..=3 => "info",
-        4..=5 => "debug",
-        _ => "trace",
-    })
-}
-
-/// Connects under the component's name, telling of requests.
+/// Connects under the component's name and counts its requests.
 pub(crate) async fn connect(
     kubeconfig: Option<&Path>,
     master: Option<&str>,
-    name: Name,
+    identity: Identity,
     registry: &Registry,
 ) -> Result<Client> {
     let client = Client::connect(kubeconfig, None, master).await?;
-    let client = client.with_user_agent(&format!("{}/v{}", name.name, env!("CARGO_PKG_VERSION")))?;
+    let client = client.with_user_agent(&format!("{}/v{}", identity.name, env!("CARGO_PKG_VERSION")))?;
     Ok(client.with_metrics(&RequestMetrics::new(registry)))
 }
 
-/// Opens the secure port, so that a port somebody else has is known before anything else happens.
-pub(crate) fn listen(args: &Component, name: Name) -> Result<Option<TcpListener>> {
+/// Opens the secure port before anything else, so that a port in use ends the start at once.
+pub(crate) fn listen(args: &Component, identity: Identity) -> Result<Option<TcpListener>> {
     let serving = &args.serving;
     let listen = Listen {
         address: serving.bind_address,
-        port: serving.secure_port.unwrap_or(name.secure_port),
+        port: serving.secure_port.unwrap_or(identity.secure_port),
         share_port: serving.permit_port_sharing,
     };
     listen.open().map_err(|error| anyhow!("{error}: choose another port with --secure-port, or 0 for none"))
@@ -120,17 +110,17 @@ pub(crate) fn listen(args: &Component, name: Name) -> Result<Option<TcpListener>
 /// Serves health, metrics and configuration on an open port.
 pub(crate) async fn serve(
     args: &Component,
-    name: Name,
+    identity: Identity,
     listener: TcpListener,
     own: &Client,
     endpoints: Endpoints,
 ) -> Result<OpsServer> {
-    let Component { serving, delegation, telling, .. } = args;
-    endpoints.metrics.disable(telling.disabled_metrics.iter().cloned());
+    let Component { serving, delegation, metrics_and_logs, .. } = args;
+    endpoints.metrics.disable(metrics_and_logs.disabled_metrics.iter().cloned());
     let authenticator = client_of(delegation.authentication_kubeconfig.as_deref(), own).await?;
     let authorizer = client_of(delegation.authorization_kubeconfig.as_deref(), own).await?;
     let options = tls::Options {
-        name: name.name.into(),
+        name: identity.name.into(),
         files: serving.tls_cert_file.clone().zip(serving.tls_private_key_file.clone()),
         folder: serving.cert_dir.clone(),
         client_authorities: client_authorities(args, &authenticator).await?,
@@ -160,7 +150,7 @@ async fn client_of(kubeconfig: Option<&Path>, own: &Client) -> Result<Client> {
     }
 }
 
-/// Whose client certificates are trusted: the file's authority and the one the API server publishes.
+/// The trusted client certificate authorities: the one of the file and the one the API server publishes.
 async fn client_authorities(args: &Component, api: &Client) -> Result<Vec<String>> {
     let delegation = &args.delegation;
     let mut authorities = Vec::new();
@@ -172,15 +162,15 @@ async fn client_authorities(args: &Component, api: &Client) -> Result<Vec<String
         match access::published_client_authority(&api.clone().with_timeout(LOOKUP_TIMEOUT)).await {
             Ok(published) => authorities.extend(published),
             Err(status) if delegation.authentication_tolerate_lookup_failure => {
-                tracing::warn!("client certificates are not known at the secure port: {status}");
+                tracing::warn!("the secure port accepts no client certificates: {status}");
             }
-            Err(status) => bail!("cannot learn whose client certificates to trust: {status}"),
+            Err(status) => bail!("cannot read which client certificates to trust: {status}"),
         }
     }
     Ok(authorities)
 }
 
-/// Runs a part until it ends by itself or a signal asks it to; answers how it ended.
+/// Runs a component until it ends by itself or a signal stops it; returns its outcome.
 pub(crate) async fn until_stopped<F: Future>(stop: &watch::Sender<bool>, part: F) -> Result<F::Output> {
     let mut part = std::pin::pin!(part);
     tokio::select! {
@@ -191,7 +181,15 @@ pub(crate) async fn until_stopped<F: Future>(stop: &watch::Sender<bool>, part: F
     Ok(part.await)
 }
 
-/// Puts explicit leader election flags into a configuration's `leaderElection`.
+/// The lease that decides which replica acts, as the log names it.
+pub(crate) fn lease_name(election: Option<&leader_election::Config>) -> String {
+    match election {
+        Some(config) => format!("{}/{}", config.namespace, config.name),
+        None => "none".to_owned(),
+    }
+}
+
+/// Overrides a configuration's `leaderElection` with the flags that were given.
 pub(crate) fn apply_election(args: &LeaderElection, election: &mut serde_json::Value) {
     let durations = [
         ("leaseDuration", args.leader_elect_lease_duration),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bayplan_client::leader_election;
+use bayplan_client::{Client, leader_election};
 use bayplan_runner::controllers::manager::run_controller_manager;
 use bayplan_runner::controllers::{ControllersConfig, known, names, running};
 use bayplan_runner::metrics::process_registry;
@@ -16,9 +16,9 @@ use tokio::sync::watch;
 
 use crate::args::ControllerManager;
 use crate::args::component::LeaderElection;
-use crate::component::{self, Name};
+use crate::component::{self, Identity};
 
-const NAME: Name = Name { name: "kube-controller-manager", secure_port: 10257 };
+const IDENTITY: Identity = Identity { name: "kube-controller-manager", secure_port: 10257 };
 
 /// Upstream's budget of each loop, of which one half may be chosen.
 const UPSTREAM_LIMIT: (f32, i32) = (20.0, 30);
@@ -31,20 +31,21 @@ pub(crate) async fn run(args: ControllerManager) -> Result<()> {
     component::check(&args.component, &args.connection)?;
     let config = config(&args)?;
     let election = election(&args.election)?;
-    let listener = component::listen(&args.component, NAME)?;
+    let listener = component::listen(&args.component, IDENTITY)?;
     let registry = process_registry();
     let connection = &args.connection;
     let client =
-        component::connect(connection.kubeconfig.as_deref(), connection.master.as_deref(), NAME, &registry).await?;
+        component::connect(connection.kubeconfig.as_deref(), connection.master.as_deref(), IDENTITY, &registry).await?;
     let (told, probe) = telemetry(registry);
     let (stop, stopping) = watch::channel(false);
     let server = match listener {
         Some(listener) => {
             let endpoints = endpoints(&probe, &config, election.as_ref(), configz(&args, &config));
-            Some(component::serve(&args.component, NAME, listener, &client, endpoints).await?)
+            Some(component::serve(&args.component, IDENTITY, listener, &client, endpoints).await?)
         }
         None => None,
     };
+    log_start(&client, &config, election.as_ref());
     let manager = run_controller_manager(client, config, election, told, stopping);
     let outcome = component::until_stopped(&stop, manager).await?;
     if let Some(server) = server {
@@ -53,17 +54,23 @@ pub(crate) async fn run(args: ControllerManager) -> Result<()> {
     Ok(outcome?)
 }
 
+/// Says what this process does, for whom and where.
+fn log_start(client: &Client, config: &ControllersConfig, election: Option<&leader_election::Config>) {
+    let (controllers, lease) = (running(config).join(","), component::lease_name(election));
+    tracing::info!(server = client.host(), controllers, lease, "running these controllers");
+}
+
 fn config(args: &ControllerManager) -> Result<ControllersConfig> {
     let flags = &args.controllers;
     let choice = names::choose(&flags.controllers, &known()).map_err(|why| anyhow::anyhow!("--controllers: {why}"))?;
     for name in &choice.absent {
-        tracing::warn!("--controllers: there is no {name} here");
+        tracing::warn!("--controllers: Bayplan has no {name}");
     }
-    for flag in flags.elsewhere.given() {
-        tracing::warn!("{flag} is ignored: what it is about is not here");
+    for flag in flags.unsupported.given() {
+        tracing::warn!("{flag} is ignored: Bayplan has no controller that it is for");
     }
     if flags.use_service_account_credentials {
-        tracing::warn!("--use-service-account-credentials is ignored: all loops act as this process");
+        tracing::warn!("--use-service-account-credentials is ignored: all controllers act as this process");
     }
     let mut controllers = choice.controllers;
     if !flags.enable_garbage_collector {
@@ -128,7 +135,7 @@ fn election(flags: &LeaderElection) -> Result<Option<leader_election::Config>> {
     if flags.leader_elect == Some(false) {
         return Ok(None);
     }
-    let name = flags.leader_elect_resource_name.as_deref().unwrap_or(NAME.name);
+    let name = flags.leader_elect_resource_name.as_deref().unwrap_or(IDENTITY.name);
     let mut config = leader_election::Config::new(name);
     if let Some(namespace) = &flags.leader_elect_resource_namespace {
         config.namespace.clone_from(namespace);
@@ -174,7 +181,7 @@ fn endpoints(
 fn configz(args: &ControllerManager, config: &ControllersConfig) -> Value {
     let mut election = json!({
         "leaderElect": true, "leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "2s",
-        "resourceLock": "leases", "resourceName": NAME.name, "resourceNamespace": "kube-system",
+        "resourceLock": "leases", "resourceName": IDENTITY.name, "resourceNamespace": "kube-system",
     });
     component::apply_election(&args.election, &mut election);
     let flags = &args.controllers;

@@ -1,45 +1,76 @@
-//! Where a cluster keeps its things: the data folder and the files in it.
+//! Where a cluster keeps its objects, certificates and kubeconfig.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
-/// A folder only its owner can read, or no folder at all.
+/// The entries of a data folder.
+const STORE: &str = "store";
+const PKI: &str = "pki";
+const KUBECONFIG: &str = "kubeconfig";
+
+/// The data folder, or the stand-in for one.
 #[derive(Debug)]
 pub(crate) enum DataFolder {
     /// Kept between runs.
     Kept(PathBuf),
-    /// A kubeconfig must be somewhere even when nothing else is; removed at the end.
+    /// Holds nothing but the kubeconfig; removed at the end.
     InMemory(tempfile::TempDir),
 }
 
 impl DataFolder {
-    /// The folder asked for, or the per-user default; made when missing.
-    pub(crate) fn open(asked: Option<&Path>, in_memory: bool) -> Result<DataFolder> {
+    /// Opens the given folder, or the user's default one, and creates it if it does not exist. An existing folder keeps
+    /// its mode: what it holds is private by itself.
+    pub(crate) fn open(given: Option<&Path>, in_memory: bool) -> Result<(DataFolder, Cleanup)> {
         if in_memory {
             let folder = tempfile::Builder::new().prefix("bayplan-").tempdir();
-            return Ok(DataFolder::InMemory(folder.context("cannot make a temporary folder for the kubeconfig")?));
+            let folder = folder.context("cannot create a temporary folder for the kubeconfig")?;
+            return Ok((DataFolder::InMemory(folder), Cleanup::default()));
         }
-        let path = match asked {
+        let path = match given {
             Some(path) => std::path::absolute(path)?,
             None => default_path()?,
         };
-        make_private(&path).with_context(|| format!("cannot use the data folder {}", path.display()))?;
-        Ok(DataFolder::Kept(path))
+        let cannot = |error: std::io::Error| {
+            anyhow!(
+                "cannot use the data folder {}: {error}; choose another with --data-dir, or use --in-memory",
+                path.display()
+            )
+        };
+        let cleanup = match content(&path).map_err(cannot)? {
+            Content::Bayplan => Cleanup::default(),
+            Content::Empty => Cleanup::of(&path, Vec::new()),
+            Content::Missing => Cleanup::of(&path, create(&path).map_err(cannot)?),
+            Content::Other => bail!(
+                "the data folder {} is neither empty nor Bayplan's: choose another with --data-dir, or use --in-memory",
+                path.display()
+            ),
+        };
+        Ok((DataFolder::Kept(path), cleanup))
     }
 
-    /// The folder itself.
-    pub(crate) fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         match self {
             DataFolder::Kept(path) => path,
             DataFolder::InMemory(folder) => folder.path(),
         }
     }
 
-    /// Where the administrator's kubeconfig is written.
+    /// The file of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.path().join("kubeconfig")
+        self.path().join(KUBECONFIG)
     }
+}
+
+/// The folder of the objects.
+pub(crate) fn store(folder: &Path) -> PathBuf {
+    folder.join(STORE)
+}
+
+/// The folder of keys and certificates.
+pub(crate) fn pki(folder: &Path) -> PathBuf {
+    folder.join(PKI)
 }
 
 fn default_path() -> Result<PathBuf> {
@@ -51,13 +82,144 @@ fn default_path() -> Result<PathBuf> {
     }
 }
 
-fn make_private(path: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    // An existing folder may be wider; keys and secrets will lie in it.
-    let mode = std::fs::metadata(path)?.permissions().mode();
-    if mode & 0o077 != 0 {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & !0o077))?;
+/// What a folder holds.
+enum Content {
+    Missing,
+    Empty,
+    /// An earlier run's files.
+    Bayplan,
+    /// Somebody else's files.
+    Other,
+}
+
+fn content(path: &Path) -> std::io::Result<Content> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Content::Missing),
+        Err(error) => return Err(error),
+    };
+    let mut is_empty = true;
+    for entry in entries {
+        // A file system of its own, such as a volume, has this folder from the start.
+        is_empty &= entry?.file_name() == "lost+found";
     }
-    std::fs::read_dir(path).map(drop)
+    // The store's lock is the first file a start creates, and it is never removed.
+    let is_ours = store(path).join("lock").is_file() || pki(path).join("ca.pem").is_file();
+    Ok(match (is_empty, is_ours) {
+        (true, _) => Content::Empty,
+        (false, true) => Content::Bayplan,
+        (false, false) => Content::Other,
+    })
+}
+
+/// Creates a folder for its owner alone; returns the folders that did not exist, the innermost first.
+fn create(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    use std::os::unix::fs::DirBuilderExt;
+    let missing: Vec<PathBuf> = path.ancestors().take_while(|path| !path.exists()).map(Path::to_owned).collect();
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    Ok(missing)
+}
+
+/// Removes what a start created, unless the start succeeds.
+#[derive(Debug, Default)]
+pub(crate) struct Cleanup {
+    /// The data folder, if it was empty before.
+    folder: Option<PathBuf>,
+    /// The folders that did not exist before, the innermost first.
+    created: Vec<PathBuf>,
+    /// True once this process holds the store's lock: until then, files in the folder may be another process's.
+    owns_content: bool,
+}
+
+impl Cleanup {
+    fn of(folder: &Path, created: Vec<PathBuf>) -> Self {
+        Cleanup { folder: Some(folder.to_owned()), created, owns_content: false }
+    }
+
+    /// The store is open, so what is in the folder is this process's.
+    pub(crate) fn own_content(&mut self) {
+        self.owns_content = true;
+    }
+
+    /// The start succeeded.
+    pub(crate) fn keep(mut self) {
+        self.folder = None;
+    }
+}
+
+impl Drop for Cleanup {
+    fn drop(&mut self) {
+        let Some(folder) = &self.folder else { return };
+        // What cannot be removed stays: the error that ended the start matters more.
+        if self.owns_content {
+            let _ = std::fs::remove_dir_all(store(folder));
+            let _ = std::fs::remove_dir_all(pki(folder));
+            let _ = std::fs::remove_file(folder.join(KUBECONFIG));
+        }
+        let _ = std::fs::remove_dir(store(folder));
+        for created in &self.created {
+            let _ = std::fs::remove_dir(created);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_new_folder_is_private_and_an_existing_one_keeps_its_mode() {
+        let parent = tempfile::tempdir().unwrap();
+        let new = parent.path().join("a/b");
+        DataFolder::open(Some(&new), false).unwrap().1.keep();
+        assert_eq!((mode(&new), mode(&parent.path().join("a"))), (0o700, 0o700));
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755)).unwrap();
+        DataFolder::open(Some(&new), false).unwrap().1.keep();
+        assert_eq!(mode(&new), 0o755);
+    }
+
+    #[test]
+    fn a_folder_with_somebody_elses_files_is_refused_and_one_with_an_earlier_runs_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("lost+found")).unwrap();
+        assert!(DataFolder::open(Some(folder.path()), false).is_ok());
+        std::fs::write(folder.path().join("thesis.txt"), "").unwrap();
+        let error = DataFolder::open(Some(folder.path()), false).unwrap_err().to_string();
+        assert!(error.ends_with("is neither empty nor Bayplan's: choose another with --data-dir, or use --in-memory"));
+        std::fs::create_dir(store(folder.path())).unwrap();
+        std::fs::write(store(folder.path()).join("lock"), "").unwrap();
+        assert!(DataFolder::open(Some(folder.path()), false).is_ok());
+    }
+
+    #[test]
+    fn a_failed_start_removes_what_it_created_and_nothing_else() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a/b");
+        let fill = || {
+            std::fs::create_dir_all(store(&path)).unwrap();
+            std::fs::write(store(&path).join("lock"), "").unwrap();
+        };
+        let (_, mut cleanup) = DataFolder::open(Some(&path), false).unwrap();
+        fill();
+        cleanup.own_content();
+        drop(cleanup);
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+
+        // Another process filled the folder first.
+        let (_, cleanup) = DataFolder::open(Some(&path), false).unwrap();
+        fill();
+        drop(cleanup);
+        assert!(store(&path).join("lock").exists());
+
+        let (_, mut cleanup) = DataFolder::open(Some(&path), false).unwrap();
+        cleanup.own_content();
+        drop(cleanup);
+        assert!(store(&path).join("lock").exists());
+    }
 }

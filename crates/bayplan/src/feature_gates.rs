@@ -1,31 +1,31 @@
-//! Feature gates: what may be switched, what must not, and what does not matter here.
+//! Feature gates: which may be set, which are refused, and which change nothing.
 
 use anyhow::{Result, bail};
 
 use crate::args::component::Features;
 use crate::args::go;
 
-/// What setting a gate to another value than its default means to us.
+/// What happens when a gate is set to another value than its default.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Meaning {
-    /// Upstream refuses it too.
+enum GatePolicy {
+    /// Refused, as upstream does.
     Locked,
-    /// It would change what we do, and we only do the one thing.
+    /// Refused: Bayplan implements only the default.
     Fixed,
-    /// It changes nothing here.
-    Indifferent,
+    /// Accepted: Bayplan behaves the same either way.
+    NoEffect,
 }
 
-use Meaning::{Fixed, Indifferent, Locked};
+use GatePolicy::{Fixed, Locked, NoEffect};
 
 /// The gates of v1.36 that concern the scheduler and its clients, with their defaults.
-const GATES: [(&str, bool, Meaning); 43] = [
+const GATES: [(&str, bool, GatePolicy); 43] = [
     ("AllAlpha", false, Fixed),
     ("AllBeta", true, Fixed),
-    ("AtomicFIFO", true, Indifferent),
-    ("ClearingNominatedNodeNameAfterBinding", true, Indifferent),
-    ("ComponentFlagz", true, Indifferent),
-    ("ComponentStatusz", true, Indifferent),
+    ("AtomicFIFO", true, NoEffect),
+    ("ClearingNominatedNodeNameAfterBinding", true, NoEffect),
+    ("ComponentFlagz", true, NoEffect),
+    ("ComponentStatusz", true, NoEffect),
     ("CoordinatedLeaderElection", false, Fixed),
     ("DRAAdminAccess", true, Locked),
     ("DRAConsumableCapacity", true, Fixed),
@@ -38,23 +38,23 @@ const GATES: [(&str, bool, Meaning); 43] = [
     ("DRAPartitionableDevices", true, Fixed),
     ("DRAPrioritizedList", true, Fixed),
     ("DRAResourceClaimDeviceStatus", true, Fixed),
-    ("DRAResourceClaimGranularStatusAuthorization", true, Indifferent),
+    ("DRAResourceClaimGranularStatusAuthorization", true, NoEffect),
     ("DRASchedulerFilterTimeout", true, Fixed),
     ("DRAWorkloadResourceClaims", false, Fixed),
     ("DynamicResourceAllocation", true, Locked),
     ("GangScheduling", false, Fixed),
     ("GenericWorkload", false, Fixed),
-    ("InOrderInformersBatchProcess", true, Indifferent),
+    ("InOrderInformersBatchProcess", true, NoEffect),
     ("InPlacePodLevelResourcesVerticalScaling", true, Fixed),
     ("InPlacePodVerticalScaling", true, Locked),
     ("MatchLabelKeysInPodTopologySpread", true, Fixed),
-    ("MatchLabelKeysInPodTopologySpreadSelectorMerge", true, Indifferent),
+    ("MatchLabelKeysInPodTopologySpreadSelectorMerge", true, NoEffect),
     ("NativeHistograms", false, Fixed),
     ("NodeDeclaredFeatures", true, Fixed),
     ("NominatedNodeNameForExpectation", true, Fixed),
-    ("OpportunisticBatching", true, Indifferent),
+    ("OpportunisticBatching", true, NoEffect),
     ("PodLevelResources", true, Fixed),
-    ("SchedulerAsyncAPICalls", false, Indifferent),
+    ("SchedulerAsyncAPICalls", false, NoEffect),
     ("SchedulerAsyncPreemption", true, Fixed),
     ("SchedulerPopFromBackoffQ", true, Fixed),
     ("SchedulerQueueingHints", true, Locked),
@@ -62,16 +62,16 @@ const GATES: [(&str, bool, Meaning); 43] = [
     ("TaintTolerationComparisonOperators", false, Fixed),
     ("TopologyAwareWorkloadScheduling", false, Fixed),
     ("VolumeLimitScaling", false, Fixed),
-    ("WatchListClient", true, Indifferent),
+    ("WatchListClient", true, NoEffect),
 ];
 
-/// Refuses what we would not do; what concerns others is returned as warnings.
+/// Refuses gates that would change behaviour; unknown gates are returned as warnings.
 pub(crate) fn check(features: &Features) -> Result<Vec<String>> {
     for version in features.emulated_version.iter().chain(&features.min_compatibility_version) {
         let number = version.trim_start_matches("kube=").trim_start_matches('v');
         if !matches!(number, "1.36" | "1.35" | "") || (number == "1.35" && features.emulated_version.contains(version))
         {
-            bail!("version {version}: only the behaviour of kube=1.36 is there");
+            bail!("version {version}: Bayplan has only the behaviour of kube=1.36");
         }
     }
     let mut warnings = Vec::new();
@@ -84,14 +84,16 @@ pub(crate) fn check(features: &Features) -> Result<Vec<String>> {
             bail!("--feature-gates {pair}: invalid value of {name}: {text}");
         };
         match GATES.iter().find(|(known, ..)| *known == name) {
-            None => warnings.push(format!("feature gate {name} is not known here; it changes nothing")),
+            None => warnings.push(format!("feature gate {name} is unknown and changes nothing")),
             Some((_, default, _)) if *default == value => {}
-            Some((_, _, Indifferent)) => {}
+            Some((_, _, NoEffect)) => {}
             Some((_, default, Locked)) => {
                 bail!("cannot set feature gate {name} to {value}, feature is locked to {default}")
             }
             Some((_, default, Fixed)) => {
-                bail!("cannot set feature gate {name} to {value}: only {name}={default}, v1.36's default, is there")
+                bail!(
+                    "cannot set feature gate {name} to {value}: Bayplan has only {name}={default}, the default of v1.36"
+                )
             }
         }
     }
@@ -114,7 +116,7 @@ mod tests {
             ("kube:OpportunisticBatching=false", Ok(0)),
             ("SomethingElse=true", Ok(1)),
             ("SchedulerQueueingHints=false", Err("locked to true")),
-            ("GangScheduling=true", Err("only GangScheduling=false")),
+            ("GangScheduling=true", Err("has only GangScheduling=false")),
             ("GangScheduling", Err("missing bool value")),
             ("GangScheduling=maybe", Err("invalid value of GangScheduling: maybe")),
         ] {

@@ -1,4 +1,4 @@
-//! The binary: parses arguments, puts the parts together, and tells failures in one line.
+//! The binary: parses arguments, puts the parts together, and prints a failure in one line.
 
 mod args;
 mod bench;
@@ -6,66 +6,66 @@ mod cluster;
 mod component;
 mod controller_manager;
 mod data_folder;
+mod failure;
 mod feature_gates;
+mod greeting;
+mod logging;
+mod manual;
+mod progress;
 mod scheduler;
 mod shutdown;
 mod up;
+mod version;
 mod yaml;
 
 use std::process::ExitCode;
 
 use args::{Cli, Command};
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
 
-/// Requests and events are many small objects that one thread makes and another drops; with the system's allocator a third of
-/// the time from create to bound went into that (docs/benchmarks.md).
+/// Requests and events are many small objects that one thread makes and another drops; with the system's allocator a
+/// third of the time from create to bound went into that (docs/benchmarks.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(args::go::normalized(std::env::args()));
-    match start_logging(&cli).and_then(|()| run(cli.command)) {
+    match logging::start(&cli).and_then(|()| run(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has read enough, as `head` does.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // The chain of causes in one line: what could not be done, and why.
             #[allow(clippy::print_stderr)]
             {
-                eprintln!("bayplan: {error:#}");
+                eprintln!("bayplan: {}", failure::one_line(&error));
             }
             ExitCode::FAILURE
         }
     }
 }
 
-fn start_logging(cli: &Cli) -> anyhow::Result<()> {
-    let telling = match &cli.command {
-        Command::Scheduler(scheduler) => Some(&scheduler.component.telling),
-        Command::ControllerManager(manager) => Some(&manager.component.telling),
-        Command::Up(_) | Command::Apiserver(_) | Command::Bench(_) => None,
-    };
-    let filter = cli.log.as_deref().or_else(|| component::log_filter(telling?)).unwrap_or("warn");
-    let filter = filter.parse::<EnvFilter>().map_err(|error| anyhow::anyhow!("--log {filter}: {error}"))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match telling.is_some_and(|telling| telling.logging_format == "json") {
-        true => log.json().init(),
-        false => log.init(),
-    }
-    Ok(())
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Version(args) => version::run(&args, &mut std::io::stdout().lock()),
+        Command::Completions(args) => manual::write_completions(&args, &mut std::io::stdout().lock()),
+        Command::Man(args) => manual::write_manual(&args, &mut std::io::stdout().lock()),
+        Command::Up(args) => block_on(up::run(args)),
+        Command::Apiserver(args) => block_on(up::run_apiserver(args)),
+        Command::Scheduler(args) => block_on(scheduler::run(*args)),
+        Command::ControllerManager(args) => block_on(controller_manager::run(*args)),
+        Command::Bench(args) => block_on(bench::run(args)),
+    }
+}
+
+fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(async {
-        match command {
-            Command::Up(up) => up::run(up).await,
-            Command::Apiserver(apiserver) => up::run_apiserver(apiserver).await,
-            Command::Scheduler(scheduler) => scheduler::run(*scheduler).await,
-            Command::ControllerManager(manager) => controller_manager::run(*manager).await,
-            Command::Bench(args) => bench::run(args).await,
-        }
-    });
-    // What is still running after an orderly stop is a watch somebody left open: nothing worth waiting for.
+    let outcome = runtime.block_on(command);
+    // After an orderly stop only watches that clients left open still run: nothing worth waiting for.
     runtime.shutdown_background();
     outcome
 }

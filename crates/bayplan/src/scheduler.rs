@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use bayplan_client::Client;
 use bayplan_runner::metrics::process_registry;
 use bayplan_runner::ops_server::Endpoints;
 use bayplan_runner::ops_server::health::{Asked, Health};
@@ -15,10 +16,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::args::Scheduler;
-use crate::component::{self, Name};
+use crate::component::{self, Identity};
 use crate::yaml;
 
-const NAME: Name = Name { name: "kube-scheduler", secure_port: 10259 };
+const IDENTITY: Identity = Identity { name: "kube-scheduler", secure_port: 10259 };
 
 /// Runs the scheduler until asked to stop.
 pub(crate) async fn run(args: Scheduler) -> Result<()> {
@@ -30,12 +31,12 @@ pub(crate) async fn run(args: Scheduler) -> Result<()> {
     if let Some(path) = &args.write_config_to {
         return write_config(path, &completed, &configuration);
     }
-    let listener = component::listen(&args.component, NAME)?;
+    let listener = component::listen(&args.component, IDENTITY)?;
     let registry = process_registry();
     let from_file = configuration.client_connection.kubeconfig.as_str();
     let kubeconfig =
         if from_file.is_empty() { args.connection.kubeconfig.as_deref() } else { Some(Path::new(from_file)) };
-    let client = component::connect(kubeconfig, args.connection.master.as_deref(), NAME, &registry).await?;
+    let client = component::connect(kubeconfig, args.connection.master.as_deref(), IDENTITY, &registry).await?;
 
     let (told, probe) = telemetry(registry);
     let max = args.pod_max_in_unschedulable_pods_duration.unsigned();
@@ -50,15 +51,29 @@ pub(crate) async fn run(args: Scheduler) -> Result<()> {
     let server = match listener {
         Some(listener) => {
             let endpoints = endpoints(&probe, &config, stopping.clone(), completed);
-            Some(component::serve(&args.component, NAME, listener, &client, endpoints).await?)
+            Some(component::serve(&args.component, IDENTITY, listener, &client, endpoints).await?)
         }
         None => None,
     };
+    log_start(&client, &config);
     let outcome = component::until_stopped(&stop, run_scheduler(client, config, stopping)).await?;
     if let Some(server) = server {
         server.stop().await;
     }
     Ok(outcome?)
+}
+
+/// Says what this process does, for whom and where.
+fn log_start(client: &Client, config: &SchedulerConfig) {
+    let profiles: Vec<&str> =
+        config.configuration.profiles.iter().filter_map(|profile| profile.scheduler_name.as_deref()).collect();
+    let lease = component::lease_name(config.leader_election.as_ref());
+    tracing::info!(
+        server = client.host(),
+        profiles = profiles.join(","),
+        lease,
+        "scheduling the pods of these profiles"
+    );
 }
 
 fn endpoints(probe: &Probe, config: &SchedulerConfig, stopping: watch::Receiver<bool>, completed: Value) -> Endpoints {

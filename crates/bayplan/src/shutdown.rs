@@ -1,22 +1,65 @@
-//! When to stop: Ctrl-C or a termination signal, the first orderly, the second at once.
+//! When to stop: Ctrl-C, a termination signal or the end of the terminal; the first stops in order, the second at once.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Waits for the first request to stop, and arms the second to end the process.
 pub(crate) async fn requested() -> anyhow::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    let mut signals = Signals::listen()?;
+    signals.next().await;
+    tracing::info!("stopping");
     tokio::spawn(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        signals.next().await;
         // 128 + SIGINT, as shells report it.
         std::process::exit(130);
     });
     Ok(())
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Absent under `nohup`, which asks for exactly that: to outlive the terminal.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let hangup = if ignores_hangup(&status) { None } else { Some(signal(SignalKind::hangup())?) };
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Signals { interrupt, terminate, hangup })
+    }
+
+    async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = hangup => {}
+        }
+    }
+}
+
+/// Reads the mask of ignored signals in Linux's process status; SIGHUP is its first bit.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_started_with_nohup_ignores_hangups() {
+        assert!(ignores_hangup("Name:\tbayplan\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n"));
+        assert!(!ignores_hangup("SigIgn:\t0000000000001000\n"));
+        assert!(!ignores_hangup(""));
+    }
 }

@@ -1,9 +1,10 @@
 //! `bayplan up`: a whole cluster in this process. `bayplan apiserver`: its API server alone.
 
-use std::io::Write;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use bayplan_bench::report::grouped;
 use bayplan_runner::controllers::{ControllersConfig, create_default_class, run_controllers};
 use bayplan_runner::nodes::run_nodes;
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
@@ -14,21 +15,61 @@ use tokio::task::JoinSet;
 
 use crate::args::{Apiserver, Up};
 use crate::cluster::Cluster;
-use crate::data_folder::DataFolder;
-use crate::shutdown;
+use crate::progress::Progress;
+use crate::{greeting, shutdown};
 
 /// Upstream gives every API server of a cluster 5 s to learn that a namespace is closing before it is emptied, or one
 /// that has not heard of it would still let objects in. Here the only server refuses them from the same instant on;
 /// what it had admitted just before is stored long before this time is over.
 const NAMESPACE_DELAY: Duration = Duration::from_millis(100);
 
-/// Starts the cluster, says so, and runs it until asked to stop.
+/// A start that takes less needs no progress.
+const QUIET_START: Duration = Duration::from_secs(1);
+
+/// The scheduler, the controllers and the nodes: none ends by itself unless it cannot continue.
+type Parts = JoinSet<Result<()>>;
+
+/// Starts the cluster, greets when it is complete, and runs it until a signal stops it.
 pub(crate) async fn run(args: Up) -> Result<()> {
     let started = Instant::now();
     let cluster = Cluster::start(&args.server).await?;
+    let fleet = fleet(&args);
+    let template = fleet.template.clone();
     let (stop, stopping) = watch::channel(false);
+    let (registered, registrations) = watch::channel(0);
+    let mut parts = start_parts(&cluster, fleet, registered, stopping).await?;
 
-    let mut parts: JoinSet<Result<()>> = JoinSet::new();
+    let stop_requested = shutdown::requested();
+    tokio::pin!(stop_requested);
+    let mut outcome = tokio::select! {
+        // All three are polled in turn until one has something to say.
+        requested = &mut stop_requested => ControlFlow::Break(requested),
+        end = first_end(&mut parts) => ControlFlow::Break(end),
+        () = all_registered(registrations, args.nodes as usize, &cluster.url) => ControlFlow::Continue(()),
+    };
+    if outcome.is_continue() {
+        greeting::write_up(&mut std::io::stdout().lock(), &cluster, &args, &template, started.elapsed())?;
+        outcome = tokio::select! {
+            requested = stop_requested => ControlFlow::Break(requested),
+            end = first_end(&mut parts) => ControlFlow::Break(end),
+        };
+    }
+    let mut outcome = outcome.break_value().unwrap_or(Ok(()));
+    stop.send_replace(true);
+    while let Some(end) = parts.join_next().await {
+        outcome = outcome.and(end.map_err(Into::into).flatten());
+    }
+    cluster.stop().await;
+    outcome
+}
+
+async fn start_parts(
+    cluster: &Cluster,
+    fleet: FleetConfig,
+    registered: watch::Sender<usize>,
+    stopping: watch::Receiver<bool>,
+) -> Result<Parts> {
+    let mut parts = Parts::new();
     let controllers = ControllersConfig {
         root_ca: Some(cluster.authority.clone()),
         namespace_delay: Some(NAMESPACE_DELAY),
@@ -41,42 +82,41 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     parts.spawn(run_scheduler(scheduler, SchedulerConfig::default(), stopping.clone()).map(|end| Ok(end?)));
     let kubelets = cluster.client("system:kubelets", &["system:masters"])?;
     create_default_class(&kubelets).await?;
-    let fleet = fleet(&args);
-    parts.spawn(async move { Ok(run_nodes(&kubelets, fleet, stopped(stopping)).await?) });
-
-    greet(&mut std::io::stdout().lock(), &cluster, &args, started)?;
-    let mut outcome = tokio::select! {
-        requested = shutdown::requested() => requested,
-        // No part ends by itself unless it cannot go on.
-        Some(end) = parts.join_next() => end.map_err(Into::into).flatten(),
-    };
-    stop.send_replace(true);
-    while let Some(end) = parts.join_next().await {
-        outcome = outcome.and(end.map_err(Into::into).flatten());
-    }
-    cluster.stop().await;
-    outcome
+    parts.spawn(run_nodes(kubelets, fleet, registered, stopping).map(|end| Ok(end?)));
+    Ok(parts)
 }
 
-/// Serves the API alone until asked to stop.
+async fn first_end(parts: &mut Parts) -> Result<()> {
+    match parts.join_next().await {
+        Some(end) => end.map_err(Into::into).flatten(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until every node is registered, and shows how many are.
+async fn all_registered(mut registrations: watch::Receiver<usize>, nodes: usize, url: &str) {
+    let mut progress = Progress::after(QUIET_START);
+    loop {
+        let registered = *registrations.borrow_and_update();
+        if registered >= nodes {
+            return progress.clear();
+        }
+        let (done, of) = (grouped(registered as u64), grouped(nodes as u64));
+        progress.report(&format!("{done} of {of} nodes are registered; the API server answers at {url}"));
+        tokio::select! {
+            Ok(()) = registrations.changed() => {}
+            () = tokio::time::sleep_until(progress.next().into()) => {}
+        }
+    }
+}
+
+/// Serves the API alone until a signal stops it.
 pub(crate) async fn run_apiserver(args: Apiserver) -> Result<()> {
     let cluster = Cluster::start(&args.server).await?;
-    greet_apiserver(&mut std::io::stdout().lock(), &cluster)?;
+    greeting::write_apiserver(&mut std::io::stdout().lock(), &cluster)?;
     shutdown::requested().await?;
     cluster.stop().await;
     Ok(())
-}
-
-async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // A sender that is gone will never say more: that is the end too.
-    let _ = stopping.wait_for(|stop| *stop).await;
-}
-
-fn greet_apiserver(out: &mut impl Write, cluster: &Cluster) -> std::io::Result<()> {
-    writeln!(out, "Bayplan's API server is up.\n")?;
-    write_places(out, cluster)?;
-    writeln!(out, "\nCtrl-C stops it.")?;
-    out.flush()
 }
 
 fn fleet(args: &Up) -> FleetConfig {
@@ -92,40 +132,5 @@ fn fleet(args: &Up) -> FleetConfig {
         template,
         pod_start_delay: args.pod_start_delay.unsigned_abs(),
         ..FleetConfig::default()
-    }
-}
-
-fn greet(out: &mut impl Write, cluster: &Cluster, args: &Up, started: Instant) -> std::io::Result<()> {
-    writeln!(out, "Bayplan is up after {} ms.\n", started.elapsed().as_millis())?;
-    write_places(out, cluster)?;
-    let (nodes, zones) = (args.nodes, args.zones.min(args.nodes));
-    let names = match nodes {
-        0 => "none".into(),
-        1 => "node-0001".into(),
-        _ => format!("node-0001 … node-{nodes:04}"),
-    };
-    let each = format!("{} cpu, {} memory, {} pods each", args.node_cpu, args.node_memory, args.node_pods);
-    let places = if zones > 1 { format!(", over {zones} zones") } else { String::new() };
-    match nodes {
-        0 => writeln!(out, "  nodes       none: pods stay pending")?,
-        _ => writeln!(out, "  nodes       {names} (simulated): {each}{places}")?,
-    }
-    writeln!(out, "\nTry:")?;
-    writeln!(out, "  export KUBECONFIG={}", cluster.kubeconfig.display())?;
-    writeln!(out, "  kubectl create deployment web --image=nginx --replicas=3")?;
-    writeln!(out, "  kubectl get pods -o wide -w")?;
-    match cluster.folder {
-        DataFolder::Kept(_) => writeln!(out, "\nCtrl-C stops it; the next `bayplan up` goes on where this one ended.")?,
-        DataFolder::InMemory(_) => writeln!(out, "\nCtrl-C stops it and forgets everything.")?,
-    }
-    out.flush()
-}
-
-fn write_places(out: &mut impl Write, cluster: &Cluster) -> std::io::Result<()> {
-    writeln!(out, "  kubeconfig  {}", cluster.kubeconfig.display())?;
-    writeln!(out, "  API server  {}", cluster.url)?;
-    match &cluster.folder {
-        DataFolder::Kept(path) => writeln!(out, "  data        {}", path.display()),
-        DataFolder::InMemory(_) => writeln!(out, "  data        in memory only"),
     }
 }

@@ -127,6 +127,11 @@ impl Client {
         Client { transport, user_agent, authorization: None, limiter: None, timeout: None, host, metrics: None }
     }
 
+    /// The server's host and port.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// The same connection under another user agent.
     pub fn with_user_agent(mut self, user_agent: &str) -> Result<Self, Error> {
         self.user_agent = HeaderValue::from_str(user_agent).map_err(|_| Error::Header(user_agent.into()))?;

@@ -8,20 +8,27 @@ use clap::Args;
 
 use super::go;
 
-/// Whether and how only one of several processes acts.
+/// How replicas agree on the one that acts.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Leader election")]
 pub(crate) struct LeaderElection {
     /// Act only while holding the Lease [default: true].
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go::boolean)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = go::boolean
+    )]
     pub(crate) leader_elect: Option<bool>,
-    /// How long others wait before they take over [default: 15s].
+    /// How long other replicas wait before they take over [default: 15s].
     #[arg(long, value_name = "DURATION", value_parser = go::duration)]
     pub(crate) leader_elect_lease_duration: Option<GoDuration>,
     /// How long a leader tries to renew before it stops [default: 10s].
     #[arg(long, value_name = "DURATION", value_parser = go::duration)]
     pub(crate) leader_elect_renew_deadline: Option<GoDuration>,
-    /// The time between two tries [default: 2s].
+    /// The time between two attempts [default: 2s].
     #[arg(long, value_name = "DURATION", value_parser = go::duration)]
     pub(crate) leader_elect_retry_period: Option<GoDuration>,
     /// The kind of lock; only `leases` exists.
@@ -42,7 +49,7 @@ pub(crate) struct Serving {
     /// The address to serve health, metrics and configuration on.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub(crate) bind_address: IpAddr,
-    /// The port to serve them on; 0 for not at all [default: 10259 of the scheduler, 10257 of the controller manager].
+    /// The port to serve them on; 0 serves nothing [default: 10259 of the scheduler, 10257 of the controller manager].
     #[arg(long, value_name = "PORT")]
     pub(crate) secure_port: Option<u16>,
     /// Where self-signed certificates are kept; in memory when absent.
@@ -61,7 +68,11 @@ pub(crate) struct Serving {
     #[arg(long, value_name = "SUITES", value_delimiter = ',')]
     pub(crate) tls_cipher_suites: Vec<String>,
     /// The lowest version of TLS: VersionTLS12 or VersionTLS13.
-    #[arg(long, value_name = "VERSION", value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"])]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]
+    )]
     pub(crate) tls_min_version: Option<String>,
     /// Key exchanges to offer, by number.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
@@ -70,33 +81,73 @@ pub(crate) struct Serving {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) http2_max_streams_per_connection: u32,
     /// Speak HTTP/1.1 only.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = go::boolean)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "false",
+        value_parser = go::boolean
+    )]
     pub(crate) disable_http2_serving: bool,
-    /// Listen although connections to the address are still ending; always so.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = go::boolean)]
+    /// Listen while connections to the address are still closing; always on.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "false",
+        value_parser = go::boolean
+    )]
     pub(crate) permit_address_sharing: bool,
-    /// Listen although another process does.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = go::boolean)]
+    /// Listen on a port that another process listens on too.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "false",
+        value_parser = go::boolean
+    )]
     pub(crate) permit_port_sharing: bool,
 }
 
-/// Who asks that server, and may he.
+/// Who may read the secure port.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Authentication and authorization of the secure port")]
 pub(crate) struct Delegation {
-    /// The kubeconfig of the API server that knows tokens [default: the component's own].
+    /// The kubeconfig of the API server that reviews tokens [default: the component's own].
     #[arg(long, value_name = "PATH")]
     pub(crate) authentication_kubeconfig: Option<PathBuf>,
-    /// Do not ask the API server whose client certificates to trust.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = go::boolean)]
+    /// Do not read from the API server which client certificates to trust.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "false",
+        value_parser = go::boolean
+    )]
     pub(crate) authentication_skip_lookup: bool,
-    /// Go on without client certificates when the API server cannot be asked whose to trust.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", value_parser = go::boolean)]
+    /// Start without client certificates when that cannot be read.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "true",
+        value_parser = go::boolean
+    )]
     pub(crate) authentication_tolerate_lookup_failure: bool,
-    /// How long a token is known.
+    /// How long the review of a token is cached.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go::duration)]
     pub(crate) authentication_token_webhook_cache_ttl: GoDuration,
-    /// The authority whose client certificates are trusted.
+    /// A file with the certificate authority of trusted client certificates.
     #[arg(long, value_name = "PATH")]
     pub(crate) client_ca_file: Option<PathBuf>,
     /// The authority of front proxies; ignored.
@@ -112,48 +163,64 @@ pub(crate) struct Delegation {
     pub(crate) requestheader_uid_headers: Vec<String>,
     #[arg(long, hide = true)]
     pub(crate) requestheader_username_headers: Vec<String>,
-    /// Paths that anybody may ask for; a trailing * stands for anything.
+    /// Paths that need no authorization; a trailing * stands for anything.
     #[arg(long, value_name = "PATHS", value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
     pub(crate) authorization_always_allow_paths: Vec<String>,
-    /// The kubeconfig of the API server that knows rights [default: the component's own].
+    /// The kubeconfig of the API server that reviews access [default: the component's own].
     #[arg(long, value_name = "PATH")]
     pub(crate) authorization_kubeconfig: Option<PathBuf>,
-    /// How long a permission holds.
+    /// How long a granted access is cached.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go::duration)]
     pub(crate) authorization_webhook_cache_authorized_ttl: GoDuration,
-    /// How long a refusal holds.
+    /// How long a denied access is cached.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go::duration)]
     pub(crate) authorization_webhook_cache_unauthorized_ttl: GoDuration,
 }
 
-/// What is counted, and what is logged.
+/// Which metrics are served, and what is logged.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Metrics and logs")]
-pub(crate) struct Telling {
-    /// Metrics to leave out.
+pub(crate) struct MetricsAndLogs {
+    /// Metrics that are not served.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) disabled_metrics: Vec<String>,
-    /// Show metrics hidden since this version; none are.
+    /// Serve metrics hidden since this version; there are none.
     #[arg(long, value_name = "VERSION", value_parser = ["1.35", ""])]
     pub(crate) show_hidden_metrics_for_version: Option<String>,
     #[arg(long, hide = true)]
     pub(crate) allow_metric_labels: Vec<String>,
     #[arg(long, hide = true)]
     pub(crate) allow_metric_labels_manifest: Option<PathBuf>,
-    /// How lines of the log are written.
+    /// The format of the log.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
     pub(crate) logging_format: String,
     #[arg(long, hide = true, value_parser = go::duration)]
     pub(crate) log_flush_frequency: Option<GoDuration>,
     #[arg(long, hide = true)]
     pub(crate) log_json_info_buffer_size: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = go::boolean)]
+    #[arg(
+        long,
+        hide = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "false",
+        value_parser = go::boolean
+    )]
     pub(crate) log_json_split_stream: bool,
     #[arg(long, hide = true)]
     pub(crate) log_text_info_buffer_size: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = go::boolean)]
+    #[arg(
+        long,
+        hide = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "false",
+        value_parser = go::boolean
+    )]
     pub(crate) log_text_split_stream: bool,
-    /// How much is logged: 0 for warnings, 1 for what happens, 4 for how, 6 for everything.
+    /// How much is logged, if --log does not say: 0 for warnings, 1 for info, 4 for debug, 6 for trace.
     #[arg(short = 'v', long = "v", value_name = "LEVEL")]
     pub(crate) verbosity: Option<i32>,
     #[arg(long, hide = true)]
@@ -164,7 +231,7 @@ pub(crate) struct Telling {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Features")]
 pub(crate) struct Features {
-    /// Gates as `Name=true|false`; what differs from v1.36's defaults and changes behaviour is refused.
+    /// Feature gates as Name=true|false; a value that would change the behaviour of v1.36 is refused.
     #[arg(long, value_name = "GATES", value_delimiter = ',')]
     pub(crate) feature_gates: Vec<String>,
     #[arg(long, hide = true, value_delimiter = ',')]
@@ -173,7 +240,7 @@ pub(crate) struct Features {
     pub(crate) min_compatibility_version: Vec<String>,
 }
 
-/// All of them.
+/// The flags of a component.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Component {
     #[command(flatten)]
@@ -181,7 +248,7 @@ pub(crate) struct Component {
     #[command(flatten)]
     pub(crate) delegation: Delegation,
     #[command(flatten)]
-    pub(crate) telling: Telling,
+    pub(crate) metrics_and_logs: MetricsAndLogs,
     #[command(flatten)]
     pub(crate) features: Features,
     /// Print the version and exit; `raw` for more.

@@ -1,4 +1,4 @@
-//! The flags of `bayplan controller-manager` that are about its loops.
+//! The flags of `bayplan controller-manager` about its controllers.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use clap::Args;
 
 use super::go;
 
-/// Which loops run, and how many workers each has.
+/// Which controllers run, and how many workers each has.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Controllers")]
 pub(crate) struct Controllers {
-    /// `*` for all, `name` for one, `-name` for all but one; names as upstream's.
+    /// Controllers to run: `*` for all, `name` for one, `-name` for all but one; names as in kube-controller-manager.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Vec<String>,
     /// Deployments reconciled at once [default: 5].
@@ -23,7 +23,7 @@ pub(crate) struct Controllers {
     /// ReplicationControllers reconciled at once [default: 5].
     #[arg(long, value_name = "NUMBER", value_parser = workers())]
     pub(crate) concurrent_rc_syncs: Option<u32>,
-    /// Objects collected at once [default: 20].
+    /// Objects garbage-collected at once [default: 20].
     #[arg(long, value_name = "NUMBER", value_parser = workers())]
     pub(crate) concurrent_gc_syncs: Option<u32>,
     /// Namespaces emptied at once [default: 10].
@@ -35,62 +35,78 @@ pub(crate) struct Controllers {
     /// Pods whose volume claims are made at once [default: 5].
     #[arg(long, value_name = "NUMBER", value_parser = workers())]
     pub(crate) concurrent_ephemeralvolume_syncs: Option<u32>,
-    /// All objects are looked at again at a period between this and twice this [default: 12h0m0s].
+    /// The least time between two resyncs of all objects; the most is twice as long [default: 12h0m0s].
     #[arg(long, value_name = "DURATION", value_parser = go::duration)]
     pub(crate) min_resync_period: Option<GoDuration>,
     /// Run the garbage collector.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", value_parser = go::boolean)]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "true",
+        value_parser = go::boolean
+    )]
     pub(crate) enable_garbage_collector: bool,
-    /// The certificates by which pods recognise the API server; published in every namespace.
+    /// The API server's certificate authority; published in every namespace as kube-root-ca.crt.
     #[arg(long, value_name = "PATH")]
     pub(crate) root_ca_file: Option<PathBuf>,
-    /// How often nodes are looked at [default: 5s].
+    /// How often the health of nodes is checked [default: 5s].
     #[arg(long, value_name = "DURATION", value_parser = go::duration)]
     pub(crate) node_monitor_period: Option<GoDuration>,
-    /// How long a node may be silent before it is taken for dead [default: 50s].
+    /// How long a node may be silent before it becomes unhealthy [default: 50s].
     #[arg(long, value_name = "DURATION", value_parser = go::duration)]
     pub(crate) node_monitor_grace_period: Option<GoDuration>,
     /// How long a new node may be silent [default: 1m0s].
     #[arg(long, value_name = "DURATION", value_parser = go::duration)]
     pub(crate) node_startup_grace_period: Option<GoDuration>,
-    /// Dead nodes emptied in a second [default: 0.1].
+    /// Unhealthy nodes whose pods are evicted per second [default: 0.1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) node_eviction_rate: Option<f64>,
-    /// The same where many nodes of a zone are dead [default: 0.01].
+    /// The same in a zone where many nodes are unhealthy [default: 0.01].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) secondary_node_eviction_rate: Option<f64>,
-    /// Zones of at most this many nodes are not emptied when many of them are dead [default: 50].
+    /// Zones of at most this many nodes evict nothing while many of their nodes are unhealthy [default: 50].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) large_cluster_size_threshold: Option<usize>,
-    /// The share of dead nodes that is many [default: 0.55].
+    /// The share of unhealthy nodes that counts as many [default: 0.55].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) unhealthy_zone_threshold: Option<f64>,
-    /// How many pods that have ended are kept [default: 12500].
+    /// How many terminated pods are kept [default: 12500].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) terminated_pod_gc_threshold: Option<usize>,
-    /// Act as each controller's own service account; not supported, all act as this process.
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = go::boolean)]
+    /// Act as each controller's own service account; ignored, all act as this process.
+    #[arg(
+        long,
+        hide = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "false",
+        value_parser = go::boolean
+    )]
     pub(crate) use_service_account_credentials: bool,
     #[command(flatten)]
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) unsupported: UnsupportedFlags,
 }
 
-/// The most workers of a loop: each holds a request in flight, and no API server likes more from one loop.
+/// At most 1,000 workers: each has a request in flight, and no API server likes more from one controller.
 fn workers() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1000)
 }
 
-macro_rules! elsewhere {
+macro_rules! unsupported_flags {
     ($($flag:ident),* $(,)?) => {
-        /// Flags of loops that are not here; upstream's manifests give some of them.
+        /// Flags of controllers that Bayplan does not have; manifests of kube-controller-manager give some of them.
         #[derive(Clone, Debug, Default, Args)]
-        pub(crate) struct Elsewhere {
+        pub(crate) struct UnsupportedFlags {
             $(#[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true")]
             $flag: Option<String>,)*
         }
 
-        impl Elsewhere {
-            /// Those that were given.
+        impl UnsupportedFlags {
+            /// The ones the command line has.
             pub(crate) fn given(&self) -> Vec<String> {
                 let all = [$((stringify!($flag), &self.$flag)),*];
                 let given = all.into_iter().filter(|(_, value)| value.is_some());
@@ -100,7 +116,7 @@ macro_rules! elsewhere {
     };
 }
 
-elsewhere! {
+unsupported_flags! {
     allocate_node_cidrs,
     attach_detach_reconcile_sync_period,
     cidr_allocator_type,

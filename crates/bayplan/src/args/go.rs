@@ -2,7 +2,7 @@
 
 use bayplan_scheduler::config::GoDuration;
 
-/// What Go takes for a boolean.
+/// A boolean as Go's `strconv.ParseBool` reads it.
 pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -17,7 +17,7 @@ pub(crate) fn duration(text: &str) -> Result<GoDuration, String> {
     if duration.0 < 0 { Err("must not be negative".into()) } else { Ok(duration) }
 }
 
-/// Flags are spelt with dashes; upstream also takes underscores, and so do scripts that start it.
+/// Turns underscores in the names of flags into dashes, as upstream's `WordSepNormalizeFunc` does.
 pub(crate) fn normalized(arguments: impl Iterator<Item = String>) -> Vec<String> {
     arguments
         .map(|argument| match argument.strip_prefix("--") {

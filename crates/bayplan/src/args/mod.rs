@@ -1,4 +1,4 @@
-//! The command line: what can be asked of `bayplan`, before anything is looked at or opened.
+//! The command line: commands and flags, parsed but not yet acted upon.
 
 pub(crate) mod component;
 pub(crate) mod controllers;
@@ -17,18 +17,23 @@ use controllers::Controllers;
 /// The most nodes `up` simulates: one /24 of pod addresses a node, out of 10.0.0.0/8 less the service range.
 pub(crate) const NODES_MAX: u32 = 60_000;
 
+const NODES_HEADING: &str = "Simulated nodes";
+const ENGINE_HEADING: &str = "Engine mode";
+const E2E_HEADING: &str = "End-to-end mode";
+const OUTPUT_HEADING: &str = "Output";
+
 /// The most nodes or pods `bench` makes: as many as an index of 32 bits and a machine's memory can be hoped to hold.
 pub(crate) const BENCH_MAX: i64 = 100_000_000;
 
 /// Kubernetes' placement brain: scheduler, control loops and API server in one binary.
 #[derive(Debug, Parser)]
-#[command(name = "bayplan", version, about, disable_help_subcommand = true)]
+#[command(name = "bayplan", version, about)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// What to log on standard error: error, warn, info, debug, or a filter such as `bayplan_scheduler=debug`
-    /// [default: warn].
-    #[arg(long, global = true, value_name = "FILTER")]
+    /// What to log on standard error: a level (error, warn, info, debug, trace) or a filter such as
+    /// `warn,bayplan_scheduler=debug` [default: $RUST_LOG, or else warn; info for the scheduler and the controller manager].
+    #[arg(long, global = true, value_name = "FILTER", help_heading = "Logging")]
     pub(crate) log: Option<String>,
 }
 
@@ -44,19 +49,27 @@ pub(crate) enum Command {
     ControllerManager(Box<ControllerManager>),
     /// Measure the scheduler with workloads named after scheduler_perf's.
     Bench(Bench),
+    /// Print the version of Bayplan and of the Kubernetes it mirrors.
+    Version(Version),
+    /// Print a completion script for a shell.
+    Completions(Completions),
+    /// Print the manual page of `bayplan`, or write the pages of all commands into a folder.
+    Man(Man),
 }
 
 /// Where the API server listens and where it keeps its objects.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "API server")]
 pub(crate) struct Server {
-    /// The folder for objects, certificates and the kubeconfig; kept between runs [default: a per-user data folder].
+    /// The folder for objects, certificates and the kubeconfig, kept between runs: new, empty, or of an earlier run
+    /// [default: $XDG_DATA_HOME/bayplan or ~/.local/share/bayplan].
     #[arg(long, value_name = "FOLDER", conflicts_with = "in_memory")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Keep everything in memory: nothing is durable, and nothing is left behind but the kubeconfig.
+    /// Keep everything in memory and forget it at the end; a kubeconfig that --write-kubeconfig wrote stays.
     #[arg(long)]
     pub(crate) in_memory: bool,
     /// The port of the API server; 0 picks a free one.
-    #[arg(long, default_value_t = 6443)]
+    #[arg(long, value_name = "PORT", default_value_t = 6443)]
     pub(crate) port: u16,
     /// Also write the administrator's kubeconfig here.
     #[arg(long, value_name = "PATH")]
@@ -68,22 +81,34 @@ pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) server: Server,
     /// How many nodes to simulate.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)),
+        help_heading = NODES_HEADING
+    )]
     pub(crate) nodes: u32,
-    /// Processor capacity of each node.
-    #[arg(long, default_value = "8", value_name = "QUANTITY", value_parser = capacity)]
+    /// The cpu of each node.
+    #[arg(long, default_value = "8", value_name = "QUANTITY", value_parser = capacity, help_heading = NODES_HEADING)]
     pub(crate) node_cpu: String,
-    /// Memory capacity of each node.
-    #[arg(long, default_value = "32Gi", value_name = "QUANTITY", value_parser = capacity)]
+    /// The memory of each node.
+    #[arg(long, default_value = "32Gi", value_name = "QUANTITY", value_parser = capacity, help_heading = NODES_HEADING)]
     pub(crate) node_memory: String,
     /// How many pods each node takes.
-    #[arg(long, default_value_t = 110)]
+    #[arg(long, value_name = "COUNT", default_value_t = 110, help_heading = NODES_HEADING)]
     pub(crate) node_pods: u32,
-    /// Over how many zones the nodes are spread.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How many zones the nodes are spread over (label topology.kubernetes.io/zone: zone-1, zone-2, …).
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+        help_heading = NODES_HEADING
+    )]
     pub(crate) zones: u32,
     /// How long a pod takes from bound to running.
-    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = delay)]
+    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = delay, help_heading = NODES_HEADING)]
     pub(crate) pod_start_delay: SignedDuration,
 }
 
@@ -95,6 +120,7 @@ pub(crate) struct Apiserver {
 
 /// How to reach an API server.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
     /// The kubeconfig to use [default: $KUBECONFIG, then ~/.kube/config, then the pod's own service account].
     #[arg(long, value_name = "PATH")]
@@ -102,17 +128,31 @@ pub(crate) struct Connection {
     /// The address of the API server; wins over the kubeconfig.
     #[arg(long, value_name = "URL")]
     pub(crate) master: Option<String>,
-    /// Requests per second; nothing is throttled that nobody asked to throttle.
+    /// Requests per second [default: unlimited].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) kube_api_qps: Option<f32>,
-    /// Requests at once, within that budget.
+    /// Requests that may be sent at once before --kube-api-qps holds them back.
     #[arg(long, value_name = "NUMBER")]
     pub(crate) kube_api_burst: Option<i32>,
     #[arg(long, hide = true)]
     pub(crate) kube_api_content_type: Option<String>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go::boolean)]
+    #[arg(
+        long,
+        hide = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = go::boolean
+    )]
     pub(crate) profiling: Option<bool>,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go::boolean)]
+    #[arg(
+        long,
+        hide = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = go::boolean
+    )]
     pub(crate) contention_profiling: Option<bool>,
 }
 
@@ -121,13 +161,19 @@ pub(crate) struct Scheduler {
     #[command(flatten)]
     pub(crate) connection: Connection,
     /// A KubeSchedulerConfiguration file (kubescheduler.config.k8s.io/v1).
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Scheduling")]
     pub(crate) config: Option<PathBuf>,
     /// Write the configuration with all its defaults to this file and exit.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = "Scheduling")]
     pub(crate) write_config_to: Option<PathBuf>,
-    /// After this long a pod that no event woke is tried again.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = go::duration)]
+    /// How long a pod stays unschedulable before it is tried again without any event that could help it.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "5m",
+        value_parser = go::duration,
+        help_heading = "Scheduling"
+    )]
     pub(crate) pod_max_in_unschedulable_pods_duration: GoDuration,
     #[command(flatten)]
     pub(crate) election: LeaderElection,
@@ -147,16 +193,20 @@ pub(crate) struct ControllerManager {
     pub(crate) component: Component,
 }
 
-/// What to measure, and how.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// The workloads, as scheduler_perf names them (`--list` shows them) [default: all].
     pub(crate) workloads: Vec<String>,
-    /// The scheduler's core alone, or everything from creating a pod to seeing it bound.
+    /// Measure the scheduler's core alone, or everything from creating a pod to seeing it bound.
     #[arg(long, value_enum, default_value_t = BenchMode::Engine)]
     pub(crate) mode: BenchMode,
     /// How many nodes; several numbers are measured one after the other [default: the workload's].
-    #[arg(long, value_delimiter = ',', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=BENCH_MAX).map(|n| n as usize))]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u32).range(1..=BENCH_MAX).map(|n| n as usize)
+    )]
     pub(crate) nodes: Vec<usize>,
     /// How many pods are measured [default: the workload's].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=BENCH_MAX).map(|n| n as usize))]
@@ -165,32 +215,45 @@ pub(crate) struct Bench {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     /// Replay a trace in the form of Alibaba's openb instead of a workload.
-    #[arg(long, num_args = 2, value_names = ["NODES.CSV", "PODS.CSV"], conflicts_with_all = ["workloads", "nodes", "pods"])]
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["NODES.CSV", "PODS.CSV"],
+        conflicts_with_all = ["workloads", "nodes", "pods"],
+        help_heading = ENGINE_HEADING
+    )]
     pub(crate) trace: Vec<PathBuf>,
-    /// Engine mode: also time what the cluster answers (pods seen on their nodes, victims that are gone).
-    #[arg(long)]
+    /// Also time the cluster's answers: pods seen on their nodes, victims that are gone.
+    #[arg(long, help_heading = ENGINE_HEADING)]
     pub(crate) confirmations: bool,
-    /// End-to-end mode: offer so many pods per second instead of as many as the API server takes.
-    #[arg(long, value_name = "PODS/S", value_parser = rate)]
+    /// Create so many pods per second instead of as many as the API server takes.
+    #[arg(long, value_name = "PODS/S", value_parser = rate, help_heading = E2E_HEADING)]
     pub(crate) rate: Option<f64>,
-    /// End-to-end mode: an API server to measure against [default: one in this process, on a durable store]. It should be empty;
-    /// what is created is left there.
-    #[arg(long, value_name = "PATH")]
+    /// An API server to measure against [default: one in this process, on a durable store]. It should be empty; what
+    /// the run creates stays there.
+    #[arg(long, value_name = "PATH", help_heading = E2E_HEADING)]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// With --kubeconfig: measure the scheduler that runs there instead of bringing one.
-    #[arg(long, requires = "kubeconfig")]
+    /// Measure the scheduler that runs there instead of bringing one; needs --kubeconfig.
+    #[arg(long, requires = "kubeconfig", help_heading = E2E_HEADING)]
     pub(crate) external_scheduler: bool,
     /// Print a table, or JSON with one object per run.
-    #[arg(short, long, value_enum, default_value_t = BenchOutput::Table)]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t = BenchOutput::Table,
+        help_heading = OUTPUT_HEADING
+    )]
     pub(crate) output: BenchOutput,
     /// Also draw time per pod over the number of nodes, as SVG.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = OUTPUT_HEADING)]
     pub(crate) plot: Option<PathBuf>,
     /// Breaks ties between equally good nodes; the next run takes the next number.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Show the workloads and what they are.
-    #[arg(long)]
+    /// List the workloads: name, size and what each is.
+    #[arg(long, help_heading = OUTPUT_HEADING)]
     pub(crate) list: bool,
 }
 
@@ -216,6 +279,33 @@ impl BenchMode {
 pub(crate) enum BenchOutput {
     Table,
     Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Version {
+    /// Print lines for people, or JSON.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = VersionOutput::Text)]
+    pub(crate) output: VersionOutput,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VersionOutput {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell that reads the script, for example `source <(bayplan completions bash)`.
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Write one page per command into this folder instead.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) output_dir: Option<PathBuf>,
 }
 
 fn capacity(text: &str) -> Result<String, String> {
@@ -245,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_told_with_an_example_of_a_good_one() {
+    fn a_bad_value_is_refused_with_an_example_of_a_good_one() {
         for (flag, value, needle) in [
             ("--node-cpu", "many", "not a quantity such as"),
             ("--node-memory", "-1Gi", "more than zero"),

@@ -28,6 +28,9 @@ pub(super) fn read(text: &str) -> Result<Document, String> {
 
 /// The scanner's complaint as upstream words it.
 fn told(error: &serde_saphyr::Error) -> String {
+    if matches!(error.without_snippet(), serde_saphyr::Error::MultipleDocuments { .. }) {
+        return "the file holds more than one YAML document: a configuration is the only document of its file".into();
+    }
     let text = error.to_string();
     let what = if text.contains("mapping values are not allowed in this context") {
         "mapping values are not allowed in this context"

@@ -1,0 +1,102 @@
+//! The first screen of `bayplan up` and `bayplan apiserver`: what runs, where it is, and what to try.
+
+use std::io::{Result, Write};
+use std::time::Duration;
+
+use bayplan_sim::NodeTemplate;
+
+use crate::args::Up;
+use crate::cluster::Cluster;
+use crate::data_folder::DataFolder;
+
+/// Zones that are listed by name; of more, the first and the last are.
+const ZONES_LISTED_MAX: usize = 5;
+
+/// Greets once the cluster and all its nodes are there.
+pub(crate) fn write_up(
+    out: &mut impl Write,
+    cluster: &Cluster,
+    args: &Up,
+    template: &NodeTemplate,
+    took: Duration,
+) -> Result<()> {
+    writeln!(out, "Bayplan is up after {}.\n", seconds(took))?;
+    write_locations(out, cluster)?;
+    write_nodes(out, args, template)?;
+    writeln!(out, "\nTry:")?;
+    writeln!(out, "  export KUBECONFIG={}", cluster.kubeconfig.display())?;
+    writeln!(out, "  kubectl create deployment web --image=nginx --replicas=3")?;
+    writeln!(out, "  kubectl get pods -o wide -w")?;
+    match cluster.folder {
+        DataFolder::Kept(_) => {
+            writeln!(out, "\nCtrl-C stops it; the next `bayplan up` continues with the same objects.")?
+        }
+        DataFolder::InMemory(_) => writeln!(out, "\nCtrl-C stops it and forgets everything.")?,
+    }
+    out.flush()
+}
+
+/// Greets once the API server answers.
+pub(crate) fn write_apiserver(out: &mut impl Write, cluster: &Cluster) -> Result<()> {
+    writeln!(out, "Bayplan's API server is up.\n")?;
+    write_locations(out, cluster)?;
+    writeln!(out, "\nCtrl-C stops it.")?;
+    out.flush()
+}
+
+fn write_locations(out: &mut impl Write, cluster: &Cluster) -> Result<()> {
+    writeln!(out, "  kubeconfig  {}", cluster.kubeconfig.display())?;
+    writeln!(out, "  API server  {}", cluster.url)?;
+    match &cluster.folder {
+        DataFolder::Kept(path) => writeln!(out, "  data        {}", path.display()),
+        DataFolder::InMemory(_) => writeln!(out, "  data        in memory only"),
+    }
+}
+
+fn write_nodes(out: &mut impl Write, args: &Up, template: &NodeTemplate) -> Result<()> {
+    let names = match args.nodes {
+        0 => return writeln!(out, "  nodes       none: pods stay pending"),
+        1 => "node-0001".into(),
+        count => format!("node-0001 … node-{count:04}"),
+    };
+    let each = if args.nodes == 1 { "" } else { " each" };
+    let NodeTemplate { cpu, memory, pods, .. } = template;
+    writeln!(out, "  nodes       {names} (simulated): {cpu} cpu, {memory} memory, {pods} pods{each}")?;
+    let used = &template.zones[..template.zones.len().min(args.nodes as usize)];
+    writeln!(out, "  zones       {} (in {})", listed(used), template.region)?;
+    // The labels a placement can use, by name where their values differ from node to node.
+    writeln!(out, "  labels      topology.kubernetes.io/zone, topology.kubernetes.io/region, kubernetes.io/hostname,")?;
+    writeln!(out, "              kubernetes.io/os=linux, kubernetes.io/arch=amd64, bayplan.dev/simulated=true")
+}
+
+fn listed(zones: &[String]) -> String {
+    match zones {
+        [first, .., last] if zones.len() > ZONES_LISTED_MAX => format!("{first} … {last}"),
+        zones => zones.join(", "),
+    }
+}
+
+fn seconds(took: Duration) -> String {
+    match took.as_millis() {
+        millis @ ..1000 => format!("{millis} ms"),
+        _ => format!("{:.1} s", took.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_zones_are_listed_and_of_many_the_first_and_the_last() {
+        for (count, expected) in [(1, "zone-1"), (3, "zone-1, zone-2, zone-3"), (1000, "zone-1 … zone-1000")] {
+            assert_eq!(listed(&NodeTemplate::zones(count)), expected);
+        }
+    }
+
+    #[test]
+    fn a_start_is_timed_in_the_unit_a_person_would_use() {
+        assert_eq!(seconds(Duration::from_millis(240)), "240 ms");
+        assert_eq!(seconds(Duration::from_millis(4_170)), "4.2 s");
+    }
+}

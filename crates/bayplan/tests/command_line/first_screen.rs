@@ -1,0 +1,168 @@
+//! `bayplan up` from its first line to its end.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bayplan_client::Client;
+use bayplan_model::api::{Api, Request, Resource, Verb};
+use serde_json::{Value, json};
+
+use crate::process::{Server, bayplan};
+
+/// How long a cluster may take to do what it must; generous because shared machines stall.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn up(folder: &Path, more: &[&str]) -> Server {
+    let mut command = bayplan(&["up", "--port", "0", "--data-dir"]);
+    command.arg(folder).args(more);
+    Server::start(command)
+}
+
+/// The screen with what differs from run to run by name.
+fn screen(server: &Server) -> String {
+    let kubeconfig = server.shown("kubeconfig");
+    let data = Path::new(kubeconfig).parent().unwrap().to_str().unwrap();
+    let (first, rest) = server.screen.split_once('\n').unwrap();
+    let first = first.split_once(" after ").map_or(first.to_owned(), |(words, _)| format!("{words} after TIME."));
+    format!("{first}\n{rest}").replace(server.port(), "PORT").replace(data, "DATA")
+}
+
+#[test]
+fn the_first_screen_says_what_runs_where_and_what_to_try() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = up(&folder.path().join("data"), &["--nodes", "3"]);
+    let expected = "Bayplan is up after TIME.
+
+  kubeconfig  DATA/kubeconfig
+  API server  https://127.0.0.1:PORT
+  data        DATA
+  nodes       node-0001 … node-0003 (simulated): 8 cpu, 32Gi memory, 110 pods each
+  zones       zone-1, zone-2, zone-3 (in region-1)
+  labels      topology.kubernetes.io/zone, topology.kubernetes.io/region, kubernetes.io/hostname,
+              kubernetes.io/os=linux, kubernetes.io/arch=amd64, bayplan.dev/simulated=true
+
+Try:
+  export KUBECONFIG=DATA/kubeconfig
+  kubectl create deployment web --image=nginx --replicas=3
+  kubectl get pods -o wide -w
+
+Ctrl-C stops it; the next `bayplan up` continues with the same objects.
+";
+    assert_eq!(screen(&server), expected);
+    assert_eq!(server.stop("-INT"), (true, String::new()));
+}
+
+#[test]
+fn a_cluster_in_memory_says_that_it_forgets() {
+    let server = Server::start(bayplan(&["up", "--port", "0", "--in-memory", "--nodes", "1", "--node-cpu", "500m"]));
+    let folder = Path::new(server.shown("kubeconfig")).parent().unwrap().to_owned();
+    assert!(folder.exists());
+    let expected = "Bayplan is up after TIME.
+
+  kubeconfig  DATA/kubeconfig
+  API server  https://127.0.0.1:PORT
+  data        in memory only
+  nodes       node-0001 (simulated): 500m cpu, 32Gi memory, 110 pods
+  zones       zone-1 (in region-1)
+  labels      topology.kubernetes.io/zone, topology.kubernetes.io/region, kubernetes.io/hostname,
+              kubernetes.io/os=linux, kubernetes.io/arch=amd64, bayplan.dev/simulated=true
+
+Try:
+  export KUBECONFIG=DATA/kubeconfig
+  kubectl create deployment web --image=nginx --replicas=3
+  kubectl get pods -o wide -w
+
+Ctrl-C stops it and forgets everything.
+";
+    assert_eq!(screen(&server), expected);
+    assert_eq!(server.stop("-TERM"), (true, String::new()));
+    assert!(!folder.exists());
+}
+
+#[test]
+fn an_api_server_alone_has_a_screen_of_its_own() {
+    let server = Server::start(bayplan(&["apiserver", "--port", "0", "--in-memory"]));
+    let expected = "Bayplan's API server is up.
+
+  kubeconfig  DATA/kubeconfig
+  API server  https://127.0.0.1:PORT
+  data        in memory only
+
+Ctrl-C stops it.
+";
+    assert_eq!(screen(&server), expected);
+    assert_eq!(server.stop("-INT"), (true, String::new()));
+}
+
+#[test]
+fn the_end_of_the_terminal_ends_in_order_unless_nohup_says_otherwise() {
+    let server = Server::start(bayplan(&["up", "--port", "0", "--in-memory", "--nodes", "0"]));
+    assert!(server.screen.contains("\n  nodes       none: pods stay pending\n"), "{}", server.screen);
+    assert_eq!(server.stop("-HUP"), (true, String::new()));
+
+    let mut shell = std::process::Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_bayplan");
+    shell.args(["-c", &format!("trap '' HUP; exec {program} up --port 0 --in-memory --nodes 0")]);
+    let mut server = Server::start(shell);
+    server.signal("-HUP");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(server.is_running());
+    assert!(server.stop("-INT").0);
+}
+
+async fn items(client: &Client, path: &str) -> Vec<Value> {
+    let list: Value = serde_json::from_slice(&client.get(path, "application/json").await.unwrap()).unwrap();
+    list["items"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn it_is_up_when_every_node_is_there_and_shows_how_far_it_is() {
+    let server = Server::start(bayplan(&["up", "--port", "0", "--in-memory", "--nodes", "1500"]));
+    let client = Client::from_kubeconfig(Some(Path::new(server.shown("kubeconfig"))), None).await.unwrap();
+    assert_eq!(items(&client, "/api/v1/nodes").await.len(), 1500);
+
+    let took = server.screen.lines().next().unwrap().to_owned();
+    let url = format!("https://127.0.0.1:{}", server.port());
+    let (success, stderr) = server.stop("-INT");
+    assert!(success);
+    let is_progress = |line: &str| {
+        line.ends_with(&format!(" of 1,500 nodes are registered; the API server answers at {url}"))
+            && line.starts_with(|first: char| first.is_ascii_digit())
+    };
+    assert!(stderr.lines().all(is_progress), "{stderr}");
+    // A start that takes longer than a second is not silent.
+    assert_eq!(stderr.is_empty(), took.ends_with(" ms."), "{took}\n{stderr}");
+}
+
+#[tokio::test]
+async fn an_annotation_that_cannot_be_read_is_a_warning_and_an_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = up(folder.path(), &["--nodes", "1"]);
+    let client = Client::from_kubeconfig(Some(Path::new(server.shown("kubeconfig"))), None).await.unwrap();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "brief", "annotations": { "bayplan.dev/run-for": "soon" } },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    let create = Verb::Create(pod.to_string().into());
+    client.call(Request::collection(&Resource::new("", "v1", "pods"), "default", create)).await.unwrap();
+    let note =
+        "bayplan.dev/run-for: \"soon\" is not a duration such as 5s, 500ms or 2m: the pod runs until it is deleted";
+    let start = Instant::now();
+    loop {
+        let events = items(&client, "/api/v1/namespaces/default/events").await;
+        if let Some(event) = events.iter().find(|event| event["reason"] == "InvalidAnnotation") {
+            assert_eq!((&event["message"], &event["type"]), (&note.into(), &"Warning".into()));
+            assert_eq!(
+                (&event["involvedObject"]["name"], &event["source"]["component"]),
+                (&"brief".into(), &"kubelet".into())
+            );
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{events:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let (_, stderr) = server.stop("-INT");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains(&format!(" WARN bayplan_runner::nodes: {note} kind=\"Pod\"")), "{stderr}");
+}

@@ -1,0 +1,11 @@
+//! What a user sees of `bayplan` itself, run as a user runs it: screens, mistakes, logs and the reference that is built in.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+
+mod components;
+mod data_folder;
+mod first_screen;
+mod logs;
+mod mistakes;
+mod process;
+mod reference;
