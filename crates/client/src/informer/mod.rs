@@ -225,6 +225,8 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
             };
             let (delay, trouble) = machine.end(step, &mut jitter);
             if let Some(trouble) = trouble {
+                // An informer that was stopped meanwhile ends here: that its server goes away too is no news.
+                tokio::task::yield_now().await;
                 tracing::warn!(resource = %scope.resource.plural, ?delay, "{trouble}");
             }
             if !delay.is_zero() {
