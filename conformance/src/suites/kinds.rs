@@ -1,7 +1,6 @@
 //! Per-kind answers of the API server: defaulting, table rows, validation.
 
-use bayplan_apiserver::codec::{self, Decoded, Kind};
-use bayplan_apiserver::request::FieldValidation;
+use bayplan_apiserver::codec::{self, Decoded, FieldValidation, Kind};
 use bayplan_apiserver::{defaults, resources, strategy, tables, validation};
 use bayplan_model::status::Status;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use bayplan_apiserver::authz::policy::{Binding, Role, RoleSource, Rule};
 use bayplan_apiserver::authz::{Action, Attributes, escalation, rbac};
-use bayplan_apiserver::user::User;
+use bayplan_apiserver::{User, Verb};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ fn decide(listed: &Listed, request: &Request) -> Value {
             namespace: &request.namespace,
         }
     };
-    let decision = rbac::authorize(listed, &Attributes { user: &user, verb: &request.verb, action });
+    let decision = rbac::authorize(listed, &Attributes { user: &user, verb: &Verb::from(&*request.verb), action });
     json!({"allowed": decision.allowed, "reason": decision.reason})
 }
 

@@ -1,34 +1,42 @@
 //! A Kubernetes-compatible API server.
 //!
 //! ```text
-//!   bytes ─▶ server (TLS, HTTP) ─▶ request (path → RequestInfo) ─▶ authn ─▶ authz ─▶ codec (JSON/YAML/protobuf → Value)
-//!        ─▶ registry (verb): defaults ─▶ admission ─▶ strategy ─▶ validation ─▶ store
-//!        ◀─ negotiation (object, list, Table, PartialObjectMetadata, watch stream) ◀─ encoded objects
+//!   bytes ─▶ server (TLS, HTTP) ─▶ request (path → RequestInfo) ─▶ authn ─▶ authz ─┬─▶ registry: decode, default,
+//!                                                                                 │   admission, strategy, validation
+//!                                                                                 │     ─▶ store ─▶ watch_cache
+//!                                                                                 └─▶ discovery, openapi, health
+//!         ◀─ negotiation (object, list, Table, PartialObjectMetadata) ◀─ encode; watch ◀─ watch_cache
 //! ```
 //!
-//! The table in [`resources`] drives all of it: a new kind is a row there plus its strategy.
-//! Every answer that is not a success is a `metav1.Status`.
+//! The table of [`resources`] drives all of it. Every failure is a `metav1.Status` (`status_errors`).
 
-pub mod admission;
-pub mod authn;
+mod admission;
+mod authn;
 pub mod authz;
-pub mod bootstrap;
-pub mod cache;
+mod bootstrap;
 pub mod certificates;
-pub mod discovery;
-pub mod encode;
-pub mod negotiation;
-pub mod openapi;
-pub mod registry;
-pub mod request;
-pub mod reviews;
-pub mod selection;
-pub mod server;
-pub mod serviceaccounts;
-pub mod status_errors;
+mod discovery;
+mod encode;
+mod negotiation;
+mod openapi;
+mod registry;
+mod request;
+mod reviews;
+mod selection;
+mod server;
+mod serviceaccounts;
+mod status_errors;
 mod subresources;
-pub mod user;
+mod user;
 mod watch;
+mod watch_cache;
 
+pub use admission::AdmissionPlugins;
+pub use authn::{StaticTokens, StaticTokensError};
 pub use bayplan_kinds::{codec, defaults, resources, strategy, tables, validation};
-pub use server::{ApiServer, Config, InProcess};
+pub use bootstrap::BootstrapOptions;
+pub use registry::{Clock, ServiceRange, ServiceRangeError};
+pub use request::Verb;
+pub use server::{ApiServer, Config, InProcess, ResponseBody, StartError};
+pub use serviceaccounts::KeyError;
+pub use user::User;

@@ -1,26 +1,26 @@
-//! Which objects a list or a watch is about: a label selector and a field selector.
+//! Which objects a list or a watch selects: a label selector and a field selector.
 
 use bayplan_model::field_selector::{FieldSelector, Operator};
 use bayplan_model::label_selector::Selector;
 use bayplan_model::status::Status;
 
-use crate::cache::Item;
 use crate::resources::Resource;
 use crate::status_errors::bad_request;
 use crate::strategy;
+use crate::watch_cache::CachedObject;
 
-/// A parsed selection; it looks at objects as they are stored.
+/// Parsed selectors; they read objects in their storage version. Upstream's `SelectionPredicate`.
 #[derive(Clone, Debug)]
-pub struct Selection {
+pub(crate) struct Selection {
     labels: Selector,
     fields: FieldSelector,
-    /// Fields whose name in the query is not their name in the stored kind.
+    /// Fields with one name in the query and another in the storage version.
     aliases: Vec<(String, String)>,
 }
 
 impl Selection {
-    /// Parses the two selectors; fields the kind cannot be selected by are refused.
-    pub fn parse(resource: &'static Resource, labels: &str, fields: &str) -> Result<Selection, Status> {
+    /// Parses the two selectors; refuses fields that the kind cannot be selected by.
+    pub(crate) fn parse(resource: &'static Resource, labels: &str, fields: &str) -> Result<Selection, Status> {
         let labels = Selector::parse(labels).map_err(|e| bad_request(e.to_string()))?;
         let fields = FieldSelector::parse(fields).map_err(|e| bad_request(e.to_string()))?;
         let mut aliases = Vec::new();
@@ -34,17 +34,17 @@ impl Selection {
     }
 
     /// True when everything is selected.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
     /// True when the stored object is selected.
-    pub fn matches(&self, item: &Item) -> bool {
-        self.labels.matches(&item.labels) && self.fields.matches(|field| self.field(item, field))
+    pub(crate) fn matches(&self, object: &CachedObject) -> bool {
+        self.labels.matches(&object.labels) && self.fields.matches(|field| self.field(object, field))
     }
 
-    /// One field of the stored object that must have one value, if there is such a field.
-    pub fn narrow(&self) -> Option<(&str, &str)> {
+    /// A field that must have one value, if the field selector names such a field.
+    pub(crate) fn required_value(&self) -> Option<(&str, &str)> {
         let requirement = self.fields.requirements().iter().find(|r| r.operator == Operator::Equals)?;
         Some((self.name(&requirement.field), &requirement.value))
     }
@@ -53,7 +53,7 @@ impl Selection {
         self.aliases.iter().find(|(alias, _)| alias == field).map_or(field, |(_, name)| name)
     }
 
-    fn field<'a>(&self, item: &'a Item, field: &str) -> &'a str {
-        item.field(self.name(field)).unwrap_or_default()
+    fn field<'a>(&self, object: &'a CachedObject, field: &str) -> &'a str {
+        object.field(self.name(field)).unwrap_or_default()
     }
 }

@@ -1,11 +1,11 @@
-//! The failures an API server answers with, each as upstream words it.
+//! The failures of requests, in upstream's words; upstream's `apierrors`.
 
 use std::fmt;
 
 use bayplan_model::status::{Cause, Details, Outcome, Status, StatusKind, StatusMeta, V1, reason};
 use bayplan_store::{ReadError, Revision, WriteError};
 
-pub use bayplan_kinds::field_error::FieldError;
+pub(crate) use bayplan_kinds::field_error::FieldError;
 
 use crate::resources::Resource;
 
@@ -19,17 +19,17 @@ fn of(resource: &Resource, name: &str) -> Details {
 }
 
 /// 400 with free text.
-pub fn bad_request(message: impl Into<String>) -> Status {
+pub(crate) fn bad_request(message: impl Into<String>) -> Status {
     Status::failure(400, reason::BAD_REQUEST, message)
 }
 
 /// 401.
-pub fn unauthorized() -> Status {
+pub(crate) fn unauthorized() -> Status {
     Status::failure(401, reason::UNAUTHORIZED, "Unauthorized")
 }
 
-/// 403: `pods "x" is forbidden: <why>`, without the name when there is none.
-pub fn forbidden(resource: &Resource, name: &str, why: impl fmt::Display) -> Status {
+/// 403: `pods "x" is forbidden: <why>`; collections have no name.
+pub(crate) fn forbidden(resource: &Resource, name: &str, why: impl fmt::Display) -> Status {
     let message = if name.is_empty() {
         format!("{} is forbidden: {why}", resource.qualified())
     } else {
@@ -39,46 +39,32 @@ pub fn forbidden(resource: &Resource, name: &str, why: impl fmt::Display) -> Sta
 }
 
 /// 404 for an object.
-pub fn not_found(resource: &Resource, name: &str) -> Status {
+pub(crate) fn not_found(resource: &Resource, name: &str) -> Status {
     Status::failure(404, reason::NOT_FOUND, format!("{} {name:?} not found", resource.qualified()))
         .with_details(of(resource, name))
 }
 
 /// 404 for a path.
-pub fn path_not_found() -> Status {
+pub(crate) fn path_not_found() -> Status {
     Status::failure(404, reason::NOT_FOUND, "the server could not find the requested resource")
         .with_details(Details::default())
 }
 
 /// 405.
-pub fn method_not_allowed() -> Status {
+pub(crate) fn method_not_allowed() -> Status {
     Status::failure(405, reason::METHOD_NOT_ALLOWED, "the server does not allow this method on the requested resource")
         .with_details(Details::default())
 }
 
-/// 405 for a verb the resource does not have.
-pub fn method_not_supported(resource: &Resource, verb: &str) -> Status {
-    Status::failure(
-        405,
-        reason::METHOD_NOT_ALLOWED,
-        format!("{verb} is not supported on resources of kind \"{}\"", resource.qualified()),
-    )
-    .with_details(Details {
-        group: resource.group.to_owned(),
-        kind: resource.plural.to_owned(),
-        ..Details::default()
-    })
-}
-
 /// 409 for a create.
-pub fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Status {
+pub(crate) fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Status {
     let prefix = if terminating { "object is being deleted: " } else { "" };
     Status::failure(409, reason::ALREADY_EXISTS, format!("{prefix}{} {name:?} already exists", resource.qualified()))
         .with_details(of(resource, name))
 }
 
-/// 409 when every generated name was taken.
-pub fn generated_name_exhausted(resource: &Resource, name: &str) -> Status {
+/// 409 when every generated name exists already.
+pub(crate) fn generated_name_exhausted(resource: &Resource, name: &str) -> Status {
     let mut details = of(resource, name);
     details.retry_after_seconds = 1;
     Status::failure(
@@ -93,7 +79,7 @@ pub fn generated_name_exhausted(resource: &Resource, name: &str) -> Status {
 }
 
 /// 409: `Operation cannot be fulfilled on pods "x": <why>`.
-pub fn conflict(resource: &Resource, name: &str, why: impl fmt::Display) -> Status {
+pub(crate) fn conflict(resource: &Resource, name: &str, why: impl fmt::Display) -> Status {
     Status::failure(
         409,
         reason::CONFLICT,
@@ -102,8 +88,8 @@ pub fn conflict(resource: &Resource, name: &str, why: impl fmt::Display) -> Stat
     .with_details(of(resource, name))
 }
 
-/// 409 for a resource version that has moved on.
-pub fn modified(resource: &Resource, name: &str) -> Status {
+/// 409 for a resource version that is not the newest.
+pub(crate) fn modified(resource: &Resource, name: &str) -> Status {
     conflict(
         resource,
         name,
@@ -111,10 +97,10 @@ pub fn modified(resource: &Resource, name: &str) -> Status {
     )
 }
 
-/// 422: the object breaks the rules of its kind.
-pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Status {
+/// 422: the object is not valid.
+pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Status {
     let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-    // Each is said once, but listed as often as it was found.
+    // The message has each error once, the causes as often as it was found.
     let mut texts: Vec<String> = Vec::with_capacity(errors.len());
     for text in errors.iter().map(ToString::to_string) {
         if !texts.contains(&text) {
@@ -138,33 +124,34 @@ pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> St
 }
 
 /// 422 for an object of a served kind.
-pub fn invalid_object(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
-    // Events of either group are the same kind within.
+pub(crate) fn invalid_object(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
+    // Events of both groups are one kind, and errors name the core one.
     let group = if resource.kind == "Event" { "" } else { resource.group };
     invalid(group, resource.kind, name, errors)
 }
 
-/// 406: nothing the client accepts can be produced.
-pub fn not_acceptable() -> Status {
+/// 406: the client accepts no form that is served.
+pub(crate) fn not_acceptable() -> Status {
     Status::failure(
         406,
         reason::NOT_ACCEPTABLE,
-        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        "only the following media types are accepted: application/json, application/yaml, \
+         application/vnd.kubernetes.protobuf",
     )
 }
 
 /// 413.
-pub fn too_large(limit: usize) -> Status {
+pub(crate) fn too_large(limit: usize) -> Status {
     Status::failure(413, reason::REQUEST_ENTITY_TOO_LARGE, format!("Request entity too large: limit is {limit}"))
 }
 
-/// 410: the history asked for is gone.
-pub fn expired(message: impl Into<String>) -> Status {
+/// 410: the history is no longer available.
+pub(crate) fn expired(message: impl Into<String>) -> Status {
     Status::failure(410, reason::EXPIRED, message)
 }
 
-/// 504: the resource version lies in the future.
-pub fn version_too_large(requested: Revision, current: Revision) -> Status {
+/// 504: the store has not reached the resource version.
+pub(crate) fn version_too_large(requested: Revision, current: Revision) -> Status {
     Status::failure(
         504,
         reason::TIMEOUT,
@@ -182,7 +169,7 @@ pub fn version_too_large(requested: Revision, current: Revision) -> Status {
 }
 
 /// 500 with upstream's prefix and a cause.
-pub fn internal(message: impl fmt::Display) -> Status {
+pub(crate) fn internal(message: impl fmt::Display) -> Status {
     let message = message.to_string();
     Status::failure(500, reason::INTERNAL_ERROR, format!("Internal error occurred: {message}")).with_details(Details {
         causes: vec![Cause { reason: String::new(), message, field: String::new() }],
@@ -190,24 +177,24 @@ pub fn internal(message: impl fmt::Display) -> Status {
     })
 }
 
-/// 500 without a reason: how upstream reports errors that are no `Status`.
-pub fn plain(message: impl Into<String>) -> Status {
+/// 500 without a reason, which upstream answers for errors that are not a `Status`.
+pub(crate) fn plain(message: impl Into<String>) -> Status {
     Status::failure(500, "", message)
 }
 
-/// 429: the server has more to do than it can.
-pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Status {
+/// 429: the server is overloaded.
+pub(crate) fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Status {
     Status::failure(429, reason::TOO_MANY_REQUESTS, message)
         .with_details(Details { retry_after_seconds, ..Details::default() })
 }
 
-/// 504: the request took longer than it may.
-pub fn timeout(message: impl fmt::Display) -> Status {
+/// 504: the request took too long.
+pub(crate) fn timeout(message: impl fmt::Display) -> Status {
     Status::failure(504, reason::TIMEOUT, format!("Timeout: {message}")).with_details(Details::default())
 }
 
-/// A success that carries no object: deletions and bindings.
-pub fn success(code: u16, details: Option<Details>) -> Status {
+/// A success without an object: deletions and bindings.
+pub(crate) fn success(code: u16, details: Option<Details>) -> Status {
     Status {
         kind: StatusKind::Status,
         api_version: V1::V1,
@@ -220,8 +207,8 @@ pub fn success(code: u16, details: Option<Details>) -> Status {
     }
 }
 
-/// How a failed read of the store is answered.
-pub fn read(error: ReadError) -> Status {
+/// The answer to a failed read of the store.
+pub(crate) fn read(error: ReadError) -> Status {
     match error {
         ReadError::Compacted { .. } => expired("The resourceVersion for the provided list is too old."),
         ReadError::Future { requested, current } => version_too_large(requested, current),
@@ -229,7 +216,7 @@ pub fn read(error: ReadError) -> Status {
     }
 }
 
-/// How a failed write is answered when it is not a conflict.
-pub fn write(error: WriteError) -> Status {
+/// The answer to a failed write of the store that is not a conflict.
+pub(crate) fn write(error: WriteError) -> Status {
     internal(error)
 }

@@ -1,27 +1,27 @@
-//! Who makes a request.
+//! The user who makes a request.
 
 use std::collections::BTreeMap;
 
-/// An authenticated identity.
+/// An authenticated user; upstream's `user.Info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// User name, `system:kube-scheduler` for example.
     pub name: String,
-    /// Distinguishes users of one name over time; often empty.
+    /// Distinguishes users who have had the same name; often empty.
     pub uid: String,
     /// The groups, `system:authenticated` included.
     pub groups: Vec<String>,
-    /// Whatever else the authenticator knows.
+    /// What else the authenticator knows, by key.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Members may do everything.
-pub const GROUP_MASTERS: &str = "system:masters";
-/// Everybody who proved an identity.
-pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
+/// The group whose members may do everything.
+pub(crate) const GROUP_MASTERS: &str = "system:masters";
+/// The group of all authenticated users.
+pub(crate) const GROUP_AUTHENTICATED: &str = "system:authenticated";
 
 impl User {
-    /// An identity of that name; the group of authenticated users is added.
+    /// A user with these groups and `system:authenticated`.
     pub fn new(name: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut groups: Vec<String> = groups.into_iter().map(Into::into).collect();
         if !groups.iter().any(|g| g == GROUP_AUTHENTICATED) {
@@ -31,7 +31,7 @@ impl User {
     }
 
     /// True for members of the group.
-    pub fn in_group(&self, group: &str) -> bool {
+    pub(crate) fn in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }
 }

@@ -171,7 +171,8 @@ fn growing_yaml() -> String {
     (1..=12).fold("l0: &l0 x\n".to_owned(), |text, level| text + &line(level))
 }
 
-fn bodies() -> Vec<Case> {
+/// Bodies that cannot be decoded.
+fn unreadable_bodies() -> Vec<Case> {
     let mut too_large = br#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"big"},"data":{"a":""#.to_vec();
     too_large.resize(BODY_MAX + 1, b'a');
     let mut envelope = b"k8s\0".to_vec();
@@ -201,6 +202,12 @@ fn bodies() -> Vec<Case> {
         post("100,000 levels", JSON, nested(100_000), 400, "BadRequest"),
         post("100,000 levels of lists", JSON, "[".repeat(100_000), 400, "BadRequest"),
         post("100,000 levels of YAML", YAML, "[".repeat(100_000), 400, "BadRequest"),
+    ]
+}
+
+/// Bodies that are decoded and then refused.
+fn wrong_objects() -> Vec<Case> {
+    vec![
         post("wrong types", JSON, r#"{"metadata":{"name":7}}"#, 400, "BadRequest"),
         post("another namespace", JSON, map(json!({"name": "a", "namespace": "other"})), 400, "BadRequest"),
         post("another kind", JSON, r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#, 400, "BadRequest"),
@@ -303,7 +310,7 @@ fn paths() -> Vec<Case> {
     ]
 }
 
-fn changes() -> Vec<Case> {
+fn patches() -> Vec<Case> {
     let many: Vec<Value> = vec![json!({"op": "test", "path": "/kind", "value": "Deployment"}); 10_001];
     vec![
         patch("a patch of JSON", JSON, r#"{"a":1}"#, 415, "UnsupportedMediaType"),
@@ -355,6 +362,11 @@ fn changes() -> Vec<Case> {
         patch("an invalid result", MERGE_PATCH, r#"{"spec":{"replicas":-4}}"#, 422, "Invalid"),
         patch("too many operations", JSON_PATCH, json!(many).to_string(), 413, "RequestEntityTooLarge"),
         patch("100,000 levels", MERGE_PATCH, nested(100_000), 400, "BadRequest"),
+    ]
+}
+
+fn deletions() -> Vec<Case> {
+    vec![
         delete("cut off options", JSON, "{", 400, "BadRequest"),
         delete("options of wrong types", JSON, r#"{"gracePeriodSeconds":"x"}"#, 400, "BadRequest"),
         delete("options of another kind", JSON, r#"{"apiVersion":"v1","kind":"Pod"}"#, 400, "BadRequest"),
@@ -388,7 +400,7 @@ async fn bad_requests_get_upstreams_answers_and_the_server_goes_on() {
         assert_eq!(code, 201, "{body}");
     }
     let mut wrong = Vec::new();
-    for case in [bodies(), paths(), changes()].into_iter().flatten() {
+    for case in [unreadable_bodies(), wrong_objects(), paths(), patches(), deletions()].into_iter().flatten() {
         let (code, _, body) = served.send(admin, "", &case).await;
         let reason = body["reason"].as_str().unwrap_or_default();
         if (code, reason) != (case.code, case.reason) {
@@ -456,7 +468,8 @@ async fn strangers_are_refused() {
     let list = get("pods", PODS, 403, "Forbidden");
     let (code, _, body) = served.send(None, "", &list).await;
     assert_eq!((code, &body["reason"]), (403, &json!("Forbidden")));
-    let message = r#"pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" in the namespace "default""#;
+    let message = "pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the \
+                   namespace \"default\"";
     assert_eq!(body["message"], message);
     for token in ["Bearer wrong", "Bearer a.b.c", "Bearer eyJhbGciOiJub25lIn0.e30."] {
         let (code, _, body) = served.send(None, &format!("Authorization: {token}\r\n"), &list).await;

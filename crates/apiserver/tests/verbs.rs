@@ -240,7 +240,9 @@ async fn scale_changes_the_replicas_and_the_generation() {
                 "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
                 "spec": {
                     "replicas": 2, "selector": {"matchLabels": {"app": "d"}},
-                    "template": {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+                    "template": {
+                        "metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+                    },
                 },
             }),
         )

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use bayplan_apiserver::certificates::{Names, Pki, kubeconfig, tls};
-use bayplan_apiserver::registry::ServiceRange;
-use bayplan_apiserver::server::{ApiServer, Config};
-use bayplan_apiserver::user::User;
+use bayplan_apiserver::{ApiServer, Config, ServiceRange, User};
 use bayplan_client::Client;
 use bayplan_store::{LogStore, OpenError};
 use jiff::Timestamp;

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bayplan_apiserver::certificates::{Names, Pki};
-use bayplan_apiserver::registry::ServiceRange;
-use bayplan_apiserver::server::{ApiServer, Config};
-use bayplan_apiserver::user::User;
+use bayplan_apiserver::{ApiServer, Config, ServiceRange, User};
 use bayplan_client::Client;
 use bayplan_model::api::{Api, DeleteOptions, ListOptions, PatchKind, Request, Resource, Verb};
 use bayplan_runner::controllers::{ControllersConfig, create_default_class, run_controllers};

@@ -8,10 +8,8 @@ mod plugin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_apiserver::admission::Plugins;
 use bayplan_apiserver::certificates::{Names, Pki};
-use bayplan_apiserver::user::User;
-use bayplan_apiserver::{ApiServer, Config};
+use bayplan_apiserver::{AdmissionPlugins, ApiServer, Config, User};
 use bayplan_client::Client;
 use bayplan_model::api::{Api, Request, Resource, Verb, encode};
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
@@ -30,7 +28,7 @@ const ASKED_MAX: usize = 500;
 async fn server() -> ApiServer {
     let pki = Pki::in_memory(&Names::standard(None, "10.0.0.1".parse().unwrap()), jiff::Timestamp::now()).unwrap();
     let mut config = Config::new(pki.service_account_key.clone(), "127.0.0.1:6443".parse().unwrap());
-    config.plugins = Plugins { service_account: false, ..Plugins::default() };
+    config.plugins = AdmissionPlugins { service_account: false, ..AdmissionPlugins::default() };
     ApiServer::new(config, Arc::new(LogStore::in_memory().unwrap())).await.unwrap()
 }
 

@@ -8,13 +8,8 @@ mod placeholders;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bayplan_apiserver::admission::Plugins;
-use bayplan_apiserver::authn::StaticTokens;
 use bayplan_apiserver::certificates::{Names, Pki};
-use bayplan_apiserver::registry::ServiceRangeError;
-use bayplan_apiserver::server::ResponseBody;
-use bayplan_apiserver::user::User;
-use bayplan_apiserver::{ApiServer, Config};
+use bayplan_apiserver::{AdmissionPlugins, ApiServer, Config, ResponseBody, ServiceRangeError, StaticTokens, User};
 use bayplan_store::{LogStore, Store};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -81,7 +76,7 @@ pub(super) fn check(case: &Value) -> Outcome {
 struct Replay {
     server: ApiServer,
     store: Arc<dyn Store>,
-    plugins: Plugins,
+    plugins: AdmissionPlugins,
     bindings: Bindings,
     /// Recorded and live answers by step number, for bodies made from them.
     answers: BTreeMap<usize, (Value, Value)>,
@@ -90,7 +85,7 @@ struct Replay {
     total: usize,
 }
 
-async fn server(store: &Arc<dyn Store>, plugins: Plugins) -> Result<ApiServer, String> {
+async fn server(store: &Arc<dyn Store>, plugins: AdmissionPlugins) -> Result<ApiServer, String> {
     let names = Names::standard(None, [10, 0, 0, 1].into());
     let pki = Pki::in_memory(&names, jiff::Timestamp::now()).map_err(|e| e.to_string())?;
     let mut config = Config::new(pki.service_account_key.clone(), ([127, 0, 0, 1], 6443).into());
@@ -108,7 +103,7 @@ async fn server(store: &Arc<dyn Store>, plugins: Plugins) -> Result<ApiServer, S
 impl Replay {
     async fn start(name: &str) -> Result<Replay, String> {
         let store: Arc<dyn Store> = Arc::new(LogStore::in_memory().map_err(|e| e.to_string())?);
-        let plugins = Plugins {
+        let plugins = AdmissionPlugins {
             service_account: name.starts_with("serviceaccount-admission"),
             taint_nodes_by_condition: true,
             storage_object_in_use_protection: true,

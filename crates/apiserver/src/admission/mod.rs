@@ -7,7 +7,7 @@
 use bayplan_model::status::Status;
 use serde_json::Value;
 
-use crate::registry::Objects;
+use crate::registry::SystemObjects;
 use crate::resources::{self, Resource};
 use crate::status_errors;
 use crate::user::User;
@@ -27,7 +27,7 @@ mod topology_labels;
 
 /// What a write does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// A new object, or a subresource that is created (binding, eviction).
     Create,
     /// A changed object.
@@ -37,28 +37,28 @@ pub enum Operation {
 }
 
 /// The write an admission plugin judges.
-pub struct AdmissionContext<'a> {
+pub(crate) struct AdmissionContext<'a> {
     /// What it does.
-    pub operation: Operation,
+    pub(crate) operation: Operation,
     /// To which resource.
-    pub resource: &'static Resource,
+    pub(crate) resource: &'static Resource,
     /// Through which subresource, empty for the object itself.
-    pub subresource: &'a str,
+    pub(crate) subresource: &'a str,
     /// In which namespace, empty at cluster scope.
-    pub namespace: &'a str,
+    pub(crate) namespace: &'a str,
     /// To which object; empty while a generated name is not yet known.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// By whom.
-    pub user: &'a User,
+    pub(crate) user: &'a User,
     /// Without consequences.
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
     /// The other objects.
-    pub objects: &'a dyn Objects,
+    pub(crate) objects: &'a dyn SystemObjects,
 }
 
 /// Which of the plugins that lean on a controller are on; the others always are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plugins {
+pub struct AdmissionPlugins {
     /// `ServiceAccount`: pods get an account and its token. Needs the controller that makes the accounts.
     pub service_account: bool,
     /// `TaintNodesByCondition`: nodes start unschedulable. Needs the node lifecycle controller.
@@ -67,16 +67,20 @@ pub struct Plugins {
     pub storage_object_in_use_protection: bool,
 }
 
-impl Default for Plugins {
+impl Default for AdmissionPlugins {
     /// All that work with simulated nodes, which register as ready.
     fn default() -> Self {
-        Plugins { service_account: true, taint_nodes_by_condition: false, storage_object_in_use_protection: true }
+        AdmissionPlugins {
+            service_account: true,
+            taint_nodes_by_condition: false,
+            storage_object_in_use_protection: true,
+        }
     }
 }
 
-impl Plugins {
+impl AdmissionPlugins {
     /// The plugins that may change the object, before validation. A deletion has no object: give it `Null`.
-    pub async fn admit(
+    pub(crate) async fn admit(
         &self,
         context: &AdmissionContext<'_>,
         object: &mut Value,
@@ -102,7 +106,7 @@ impl Plugins {
     }
 
     /// The plugins that may only refuse, after validation. A deletion has no object: give it `Null`.
-    pub async fn validate(
+    pub(crate) async fn validate(
         &self,
         context: &AdmissionContext<'_>,
         object: &Value,

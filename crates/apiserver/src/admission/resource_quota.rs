@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::pod_resources::{Amounts, amounts, pod_totals};
 use super::{AdmissionContext, Operation, list, row, text};
+use crate::registry::SystemWrite;
 use crate::resources::Resource;
 
 /// Resources of core that may be counted by their bare name.
@@ -59,7 +60,7 @@ pub(super) async fn validate(
     for name in charged {
         context
             .objects
-            .update(resource, context.namespace, name, &mut |quota| {
+            .update_unchecked(SystemWrite::QuotaUsage, resource, context.namespace, name, &mut |quota| {
                 // Others may have been charged in between: judge again by what is there now.
                 let relevant = limited(quota, &delta);
                 let used = charge(context, object, quota, &relevant)?;

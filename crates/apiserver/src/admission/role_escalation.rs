@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{AdmissionContext, Operation, row, text};
 use crate::authz::policy::{Binding, GROUP, Policy, Role, RoleSource, Rule};
 use crate::authz::{Action, Attributes, escalation, rbac};
+use crate::request::Verb;
 use crate::status_errors;
 use crate::user::GROUP_MASTERS;
 
@@ -32,7 +33,7 @@ async fn check_role(context: &AdmissionContext<'_>, object: &Value, old: Option<
         return Ok(());
     }
     let policy = load(context).await?;
-    if may(context, &policy, "escalate", context.resource.plural, text(object, "/metadata/name")) {
+    if may(context, &policy, &Verb::Escalate, context.resource.plural, text(object, "/metadata/name")) {
         return Ok(());
     }
     // Whatever an aggregated role may collect later must be held now.
@@ -52,7 +53,7 @@ async fn check_binding(context: &AdmissionContext<'_>, object: &Value, old: Opti
         "ClusterRole" => ("clusterroles", policy.cluster_role(&role_ref.name)),
         _ => ("roles", policy.role(context.namespace, &role_ref.name)),
     };
-    if may(context, &policy, "bind", plural, &role_ref.name) {
+    if may(context, &policy, &Verb::Bind, plural, &role_ref.name) {
         return Ok(());
     }
     let role = role.ok_or_else(|| not_found(plural, &role_ref.name))?;
@@ -63,7 +64,7 @@ fn not_found(plural: &str, name: &str) -> Status {
     row(GROUP, plural).map_or_else(|status| status, |resource| status_errors::not_found(resource, name))
 }
 
-fn may(context: &AdmissionContext<'_>, policy: &Policy, verb: &str, resource: &str, name: &str) -> bool {
+fn may(context: &AdmissionContext<'_>, policy: &Policy, verb: &Verb, resource: &str, name: &str) -> bool {
     let action = Action::Resource { group: GROUP, resource, subresource: "", name, namespace: context.namespace };
     rbac::authorize(policy, &Attributes { user: context.user, verb, action }).allowed
 }

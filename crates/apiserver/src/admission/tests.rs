@@ -37,7 +37,7 @@ async fn judge_as(
         dry_run: false,
         objects: world,
     };
-    let plugins = Plugins::default();
+    let plugins = AdmissionPlugins::default();
     let mut object = object;
     let say = |status: Status| format!("{} {}", status.code, status.message);
     plugins.admit(&context, &mut object, old.as_ref()).await.map_err(say)?;

@@ -5,11 +5,11 @@ use x509_parser::parse_x509_certificate;
 use crate::discovery::sha256;
 use crate::user::User;
 
-/// Which credential a user proved himself with.
+/// The extra key that names the credential of a user.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// The user of a client certificate (DER) that the TLS layer has verified; `None` when it names nobody.
-pub fn identify(der: &[u8]) -> Option<User> {
+/// The user of a client certificate (DER) that TLS has verified; `None` if it has no common name.
+pub(crate) fn identify(der: &[u8]) -> Option<User> {
     let (_, certificate) = parse_x509_certificate(der).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())?;

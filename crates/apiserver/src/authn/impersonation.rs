@@ -1,4 +1,4 @@
-//! Impersonation: a user with the right to `impersonate` acts as somebody else.
+//! Impersonation: a user with the right to `impersonate` acts as another user.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use http::HeaderMap;
 
 use super::{ANONYMOUS, GROUP_UNAUTHENTICATED, authenticated};
 use crate::authz::{Action, Attributes, Authorizer};
+use crate::request::Verb;
 use crate::serviceaccounts;
 use crate::status_errors::internal;
 use crate::user::User;
@@ -17,8 +18,8 @@ const GROUP: &str = "impersonate-group";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
-/// The user the request is made as: `user` itself, or whom its headers name when `user` may act as them.
-pub fn impersonate(user: User, headers: &HeaderMap, authorizer: &Authorizer) -> Result<User, Status> {
+/// The user that the request acts as: the one in its headers if `user` may impersonate them, otherwise `user`.
+pub(crate) fn impersonate(user: User, headers: &HeaderMap, authorizer: &Authorizer) -> Result<User, Status> {
     let wanted = requested(headers);
     if wanted == User::default() {
         return Ok(user);
@@ -45,7 +46,7 @@ fn requested(headers: &HeaderMap) -> User {
 fn check(user: &User, wanted: &User, authorizer: &Authorizer) -> Result<(), Status> {
     let allowed = |group, resource, subresource, name, namespace| {
         let action = Action::Resource { group, resource, subresource, name, namespace };
-        authorizer.check(&Attributes { user, verb: "impersonate", action })
+        authorizer.check(&Attributes { user, verb: &Verb::Impersonate, action })
     };
     match serviceaccounts::split_user_name(&wanted.name) {
         Some((namespace, name)) => allowed("", "serviceaccounts", "", name, namespace)?,
@@ -80,7 +81,7 @@ fn complete(mut wanted: User) -> User {
     authenticated(wanted)
 }
 
-/// Header names cannot carry every character of an extra key; clients percent-encode the others.
+/// Decodes an extra key: clients percent-encode the characters that header names cannot have.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -138,7 +139,8 @@ mod tests {
         let refusal = impersonate(alice(), &headers(&[(USER, "bob")]), &authorizer).unwrap_err();
         assert_eq!(
             refusal.message,
-            r#"users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group "" at the cluster scope"#
+            "users \"bob\" is forbidden: User \"alice\" cannot impersonate resource \"users\" in API group \"\" at the \
+             cluster scope"
         );
         assert_eq!(impersonate(alice(), &headers(&[(GROUP, "g")]), &authorizer).unwrap_err().code, 500);
     }

@@ -1,10 +1,10 @@
-//! Who makes a request: client certificates, bearer tokens, or nobody in particular.
+//! Authentication: client certificates, bearer tokens, or the anonymous user.
 //!
 //! ```text
 //!   client certificate ─▶ bearer token (static list, service account) ─▶ anonymous ─▶ User ─▶ impersonation ─▶ User
 //! ```
 //!
-//! The first that knows the caller decides; a token nobody knows is 401, never anonymous.
+//! The first method that knows the caller decides. An unknown token is a 401, never anonymous.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,25 +20,24 @@ use crate::serviceaccounts::Tokens;
 use crate::status_errors::unauthorized;
 use crate::user::{GROUP_AUTHENTICATED, User};
 
-pub mod certificate;
-pub mod impersonation;
-pub mod static_tokens;
+pub(crate) mod certificate;
+pub(crate) mod impersonation;
+mod static_tokens;
 
-pub use static_tokens::StaticTokens;
+pub use static_tokens::{StaticTokens, StaticTokensError};
 
-/// The user of requests without credentials.
-pub const ANONYMOUS: &str = "system:anonymous";
+const ANONYMOUS: &str = "system:anonymous";
 /// The group of [`ANONYMOUS`].
-pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
+const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// How long a verified token is believed without looking again; upstream's value.
+/// How long a verified token is trusted without another check, as upstream.
 const CACHE_LIFETIME: Duration = Duration::from_secs(10);
-/// How many verified tokens are remembered: more than the components and pods of a small cluster hold; beyond it
-/// tokens are simply verified again.
+/// How many verified tokens are cached: more than the components and pods of a small cluster have. Others are
+/// verified again on each request.
 const CACHE_ENTRIES_MAX: usize = 4096;
 
-/// Turns credentials into users.
-pub struct Authenticator {
+/// Finds the user of a request's credentials.
+pub(crate) struct Authenticator {
     static_tokens: StaticTokens,
     service_accounts: Arc<Tokens>,
     anonymous: bool,
@@ -46,13 +45,13 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Believes these tokens; without `anonymous`, requests without credentials are refused.
-    pub fn new(static_tokens: StaticTokens, service_accounts: Arc<Tokens>, anonymous: bool) -> Self {
+    /// Accepts these tokens, and requests without credentials if `anonymous` is true.
+    pub(crate) fn new(static_tokens: StaticTokens, service_accounts: Arc<Tokens>, anonymous: bool) -> Self {
         Authenticator { static_tokens, service_accounts, anonymous, verified: Mutex::default() }
     }
 
-    /// Whose request this is. `peer` is the user of the connection's client certificate.
-    pub async fn authenticate(
+    /// The user of a request; `peer` is the user of the connection's client certificate.
+    pub(crate) async fn authenticate(
         &self,
         peer: Option<&User>,
         headers: &HeaderMap,
@@ -67,8 +66,8 @@ impl Authenticator {
         if self.anonymous { Ok(anonymous()) } else { Err(unauthorized()) }
     }
 
-    /// The user of a token, and for which of the wanted audiences it is good (an empty list wants the server's own).
-    pub async fn token_user(
+    /// The user of a token, and which of the audiences it is valid for; without audiences, the server's own.
+    pub(crate) async fn token_user(
         &self,
         token: &str,
         audiences: &[String],
@@ -76,30 +75,30 @@ impl Authenticator {
     ) -> Option<(User, Vec<String>)> {
         let own = self.service_accounts.audiences();
         if let Some(user) = self.static_tokens.find(token) {
-            // A static token says nothing of audiences: it is good for this server's own.
-            let good: Vec<String> =
+            // A static token has no audiences: it is valid for the server's own.
+            let valid: Vec<String> =
                 own.iter().filter(|own| audiences.is_empty() || audiences.contains(own)).cloned().collect();
-            return (!good.is_empty()).then(|| (user.clone(), good));
+            return (!valid.is_empty()).then(|| (user.clone(), valid));
         }
         if audiences.is_empty()
-            && let Some(user) = self.remembered(token)
+            && let Some(user) = self.cached(token)
         {
             return Some((user, own.to_vec()));
         }
-        let (user, good) = self.service_accounts.authenticate(token, audiences, objects, Timestamp::now()).await?;
+        let (user, valid) = self.service_accounts.authenticate(token, audiences, objects, Timestamp::now()).await?;
         if audiences.is_empty() {
-            self.remember(token, &user);
+            self.cache(token, &user);
         }
-        Some((user, good))
+        Some((user, valid))
     }
 
-    fn remembered(&self, token: &str) -> Option<User> {
+    fn cached(&self, token: &str) -> Option<User> {
         let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         let (user, at) = verified.get(token)?;
         (at.elapsed() < CACHE_LIFETIME).then(|| user.clone())
     }
 
-    fn remember(&self, token: &str, user: &User) {
+    fn cache(&self, token: &str, user: &User) {
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         if verified.len() >= CACHE_ENTRIES_MAX {
             verified.retain(|_, (_, at)| at.elapsed() < CACHE_LIFETIME);
@@ -111,7 +110,7 @@ impl Authenticator {
 }
 
 /// The user of requests without credentials.
-pub fn anonymous() -> User {
+pub(crate) fn anonymous() -> User {
     User { name: ANONYMOUS.to_owned(), groups: vec![GROUP_UNAUTHENTICATED.to_owned()], ..User::default() }
 }
 

@@ -8,13 +8,13 @@ use crate::user::User;
 
 /// Why a token list cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum StaticTokensError {
     /// The file cannot be read.
     #[error("cannot read the token file {}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// The path of the file.
         path: std::path::PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
     /// A line lacks fields.
@@ -22,7 +22,7 @@ pub enum Error {
     Fields {
         /// Counted from 1.
         line: usize,
-        /// How many there are.
+        /// How many fields the line has.
         found: usize,
     },
     /// A line's first field is empty.
@@ -33,24 +33,25 @@ pub enum Error {
     },
 }
 
-/// Known tokens and their users.
+/// Bearer tokens with a fixed user each.
 #[derive(Clone, Default)]
 pub struct StaticTokens(HashMap<String, User>);
 
 impl StaticTokens {
     /// Reads a list from a file.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    pub fn read(path: &Path) -> Result<Self, StaticTokensError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| StaticTokensError::Read { path: path.to_owned(), source })?;
         Self::parse(&text)
     }
 
-    /// Reads a list.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    /// Parses a list.
+    pub fn parse(text: &str) -> Result<Self, StaticTokensError> {
         let mut tokens = HashMap::new();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let mut fields = fields(line);
             if fields.len() < 3 {
-                return Err(Error::Fields { line: at + 1, found: fields.len() });
+                return Err(StaticTokensError::Fields { line: at + 1, found: fields.len() });
             }
             let groups = fields.get(3).map(String::as_str).unwrap_or_default();
             let groups =
@@ -63,7 +64,7 @@ impl StaticTokens {
             };
             let token = std::mem::take(&mut fields[0]);
             if token.is_empty() {
-                return Err(Error::EmptyToken { line: at + 1 });
+                return Err(StaticTokensError::EmptyToken { line: at + 1 });
             }
             tokens.insert(token, authenticated(user));
         }
@@ -75,13 +76,12 @@ impl StaticTokens {
         self.0.insert(token.into(), authenticated(user));
     }
 
-    /// The user of a token.
-    pub fn find(&self, token: &str) -> Option<&User> {
+    pub(crate) fn find(&self, token: &str) -> Option<&User> {
         self.0.get(token)
     }
 }
 
-/// The comma-separated fields of a line; a field in double quotes may hold commas, and `""` for a quote.
+/// The comma-separated fields of a line. A field in double quotes may contain commas, and `""` for a quote.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;

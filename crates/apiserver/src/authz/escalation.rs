@@ -1,4 +1,4 @@
-//! The escalation check: nobody may grant rights he does not hold.
+//! The escalation check: no user may grant rights that they do not hold.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use super::policy::Rule;
 use super::rbac::path_matches;
 use crate::user::User;
 
-/// The single permissions of `wanted` that `held` does not cover, broken down to one group, resource, verb and name each.
+/// The permissions of `wanted` that `held` does not cover, each broken down to one group, resource, verb and name.
 pub fn uncovered(held: &[&Rule], wanted: &[Rule]) -> Vec<Rule> {
     wanted.iter().flat_map(break_down).filter(|single| !held.iter().any(|rule| covers(rule, single))).collect()
 }
 
-/// The refusal's message, as upstream words it.
+/// The message of a refusal, in upstream's words.
 pub fn refusal(user: &User, uncovered: &[Rule]) -> String {
     let lines: BTreeSet<String> = compact(uncovered).iter().map(describe).collect();
     format!(
@@ -78,7 +78,7 @@ fn covers_resources(held: &[String], wanted: &[String]) -> bool {
         })
 }
 
-/// Joins the verbs of rules about one resource (and name), so that the message stays short.
+/// Joins the verbs of rules about one resource and name, so that the message stays short.
 fn compact(rules: &[Rule]) -> Vec<Rule> {
     let mut joined: Vec<Rule> = Vec::new();
     for rule in rules {

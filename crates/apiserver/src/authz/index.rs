@@ -1,4 +1,4 @@
-//! The live index of roles and bindings: follows the store, and is never behind an acknowledged write for long.
+//! The current roles and bindings, kept up to date by watching the store.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,30 +9,31 @@ use tokio::sync::watch;
 
 use super::policy::{Binding, Policy, Role};
 
-/// How long a writer of a role or binding waits for the index to see the write. The watch delivers within
-/// microseconds; after this long something is broken, and an answer is better than a hang.
+/// How long the writer of a role or binding waits for the index to see the write. The watch delivers within
+/// microseconds; after this long something is broken, and a response is better than a hang.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(1);
-/// Pause before following the store again after it failed.
+/// How long the index waits before it watches again after the store failed.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The kinds the index follows, by storage folder.
+/// The kinds that the index watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RbacKind {
     ClusterRoles,
     Roles,
     ClusterRoleBindings,
     RoleBindings,
 }
 
-const KINDS: [Kind; 4] = [Kind::ClusterRoles, Kind::Roles, Kind::ClusterRoleBindings, Kind::RoleBindings];
+const KINDS: [RbacKind; 4] =
+    [RbacKind::ClusterRoles, RbacKind::Roles, RbacKind::ClusterRoleBindings, RbacKind::RoleBindings];
 
-impl Kind {
+impl RbacKind {
     fn plural(self) -> &'static str {
         match self {
-            Kind::ClusterRoles => "clusterroles",
-            Kind::Roles => "roles",
-            Kind::ClusterRoleBindings => "clusterrolebindings",
-            Kind::RoleBindings => "rolebindings",
+            RbacKind::ClusterRoles => "clusterroles",
+            RbacKind::Roles => "roles",
+            RbacKind::ClusterRoleBindings => "clusterrolebindings",
+            RbacKind::RoleBindings => "rolebindings",
         }
     }
 
@@ -40,47 +41,47 @@ impl Kind {
         format!("/registry/{}/", self.plural())
     }
 
-    /// The first key behind the folder: `0` follows `/` in ASCII.
+    /// The first key after the prefix: `0` follows `/` in ASCII.
     fn end(self) -> String {
         format!("/registry/{}0", self.plural())
     }
 }
 
-/// The current policy, shared by every request.
-pub struct Index {
+/// The current roles and bindings, shared by every request.
+pub(crate) struct PolicyIndex {
     policy: RwLock<Arc<Policy>>,
     /// For each of [`KINDS`], the revision up to which the policy is complete.
     seen: [watch::Sender<Revision>; 4],
 }
 
-impl Default for Index {
+impl Default for PolicyIndex {
     fn default() -> Self {
-        Index { policy: RwLock::default(), seen: std::array::from_fn(|_| watch::Sender::new(0)) }
+        PolicyIndex { policy: RwLock::default(), seen: std::array::from_fn(|_| watch::Sender::new(0)) }
     }
 }
 
-impl Index {
+impl PolicyIndex {
     /// The roles and bindings of this moment.
-    pub fn policy(&self) -> Arc<Policy> {
+    pub(crate) fn policy(&self) -> Arc<Policy> {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads every role and binding; call once before the first request.
-    pub async fn load(&self, store: &dyn Store) -> Result<(), ReadError> {
+    /// Reads every role and binding; to be called before the first request.
+    pub(crate) async fn load(&self, store: &dyn Store) -> Result<(), ReadError> {
         for kind in KINDS {
             self.reload(kind, store).await?;
         }
         Ok(())
     }
 
-    /// Follows the store for ever; spawn it after [`Index::load`].
-    pub async fn follow(self: Arc<Self>, store: Arc<dyn Store>) {
+    /// Watches the store until the task is dropped; to be spawned after [`PolicyIndex::load`].
+    pub(crate) async fn follow(self: Arc<Self>, store: Arc<dyn Store>) {
         let follow = |kind| {
             let (index, store) = (self.clone(), store.clone());
             async move {
                 loop {
                     if let Err(error) = index.follow_kind(kind, &*store).await {
-                        tracing::debug!(kind = kind.plural(), %error, "the RBAC index starts over");
+                        tracing::debug!(kind = kind.plural(), %error, "the RBAC index watches again");
                     }
                     tokio::time::sleep(RETRY_PAUSE).await;
                     if let Err(error) = index.reload(kind, &*store).await {
@@ -93,9 +94,9 @@ impl Index {
         tokio::join!(a, b, c, d);
     }
 
-    /// Waits until the index has seen a write of `plural` at `revision`, so that the next request is judged by it.
-    /// Other resources return at once.
-    pub async fn caught_up(&self, plural: &str, revision: Revision) {
+    /// Waits until the index has seen the write of a role or binding at `revision`, so that the next request is decided
+    /// by it. Returns at once for other resources.
+    pub(crate) async fn wait_until_seen(&self, plural: &str, revision: Revision) {
         let Some(at) = KINDS.iter().position(|kind| kind.plural() == plural) else { return };
         let mut seen = self.seen[at].subscribe();
         if tokio::time::timeout(CATCH_UP_LIMIT, seen.wait_for(|seen| *seen >= revision)).await.is_err() {
@@ -103,29 +104,29 @@ impl Index {
         }
     }
 
-    /// Reads a kind afresh, for writers that do not know the revision of their write. Other resources return at once.
-    pub async fn refresh(&self, plural: &str, store: &dyn Store) {
+    /// Reads a kind again, for writes whose revision is not known. Returns at once for other resources.
+    pub(crate) async fn refresh(&self, plural: &str, store: &dyn Store) {
         let Some(kind) = KINDS.into_iter().find(|kind| kind.plural() == plural) else { return };
         if let Err(error) = self.reload(kind, store).await {
             tracing::warn!(plural, %error, "the RBAC index cannot read the store");
         }
     }
 
-    async fn follow_kind(&self, kind: Kind, store: &dyn Store) -> Result<(), ReadError> {
+    async fn follow_kind(&self, kind: RbacKind, store: &dyn Store) -> Result<(), ReadError> {
         let after = *self.seen[kind as usize].borrow();
         let mut watch = store.watch(&kind.prefix(), &kind.end(), after).await?;
         loop {
             let changes = watch.next().await?;
             if let Some(last) = changes.last() {
                 self.change(kind, last.revision, |policy, seen| {
-                    let news = changes.iter().filter(|change| change.revision > seen);
-                    news.for_each(|change| apply(kind, policy, change));
+                    let unseen = changes.iter().filter(|change| change.revision > seen);
+                    unseen.for_each(|change| apply(kind, policy, change));
                 });
             }
         }
     }
 
-    async fn reload(&self, kind: Kind, store: &dyn Store) -> Result<(), ReadError> {
+    async fn reload(&self, kind: RbacKind, store: &dyn Store) -> Result<(), ReadError> {
         let range = store.range(&kind.prefix(), &kind.end(), None, 0).await?;
         self.change(kind, range.revision, |policy, _| {
             clear(kind, policy);
@@ -134,12 +135,12 @@ impl Index {
         Ok(())
     }
 
-    /// Takes the policy to `revision`, unless it is there already: a reload and the watch may overtake each other, and
-    /// neither may bring back what the other knows to be gone. `edit` is told how far the policy was.
-    fn change(&self, kind: Kind, revision: Revision, edit: impl FnOnce(&mut Policy, Revision)) {
+    /// Edits the policy and advances it to `revision`, unless it is there already: a reload and the watch may overtake
+    /// each other, and neither may bring back what the other has removed. `edit` gets the revision before.
+    fn change(&self, kind: RbacKind, revision: Revision, edit: impl FnOnce(&mut Policy, Revision)) {
         let mut current = self.policy.write().unwrap_or_else(PoisonError::into_inner);
         let seen = *self.seen[kind as usize].borrow();
-        // A store that is new again starts at 0; the first load of an empty one must count as well.
+        // The first load of an empty store has revision 0 and must count.
         if revision <= seen && seen > 0 {
             return;
         }
@@ -150,40 +151,40 @@ impl Index {
     }
 }
 
-fn apply(kind: Kind, policy: &mut Policy, change: &Change) {
+fn apply(kind: RbacKind, policy: &mut Policy, change: &Change) {
     match &change.current {
         Some(entry) => put(kind, policy, entry),
         None => remove(kind, policy, &change.key),
     }
 }
 
-fn clear(kind: Kind, policy: &mut Policy) {
+fn clear(kind: RbacKind, policy: &mut Policy) {
     match kind {
-        Kind::ClusterRoles => policy.cluster_roles.clear(),
-        Kind::Roles => policy.roles.clear(),
-        Kind::ClusterRoleBindings => policy.cluster_role_bindings.clear(),
-        Kind::RoleBindings => policy.role_bindings.clear(),
+        RbacKind::ClusterRoles => policy.cluster_roles.clear(),
+        RbacKind::Roles => policy.roles.clear(),
+        RbacKind::ClusterRoleBindings => policy.cluster_role_bindings.clear(),
+        RbacKind::RoleBindings => policy.role_bindings.clear(),
     }
 }
 
-fn put(kind: Kind, policy: &mut Policy, entry: &Entry) {
+fn put(kind: RbacKind, policy: &mut Policy, entry: &Entry) {
     let decoded = match kind {
-        Kind::ClusterRoles => decode::<Role>(entry).map(|role| {
+        RbacKind::ClusterRoles => decode::<Role>(entry).map(|role| {
             policy.cluster_roles.insert(role.metadata.name.clone(), role);
         }),
-        Kind::Roles => decode::<Role>(entry).map(|role| {
+        RbacKind::Roles => decode::<Role>(entry).map(|role| {
             insert(&mut policy.roles, &role.metadata.namespace.clone(), role.metadata.name.clone(), role);
         }),
-        Kind::ClusterRoleBindings => decode::<Binding>(entry).map(|binding| {
+        RbacKind::ClusterRoleBindings => decode::<Binding>(entry).map(|binding| {
             policy.cluster_role_bindings.insert(binding.metadata.name.clone(), binding);
         }),
-        Kind::RoleBindings => decode::<Binding>(entry).map(|binding| {
+        RbacKind::RoleBindings => decode::<Binding>(entry).map(|binding| {
             let namespace = binding.metadata.namespace.clone();
             insert(&mut policy.role_bindings, &namespace, binding.metadata.name.clone(), binding);
         }),
     };
     if let Err(error) = decoded {
-        // An unreadable role grants nothing; an older version of it must not go on granting.
+        // An unreadable role grants nothing, and its older version must not grant either.
         tracing::warn!(key = &*entry.key, %error, "unreadable RBAC object");
         remove(kind, policy, &entry.key);
     }
@@ -197,7 +198,7 @@ fn insert<T>(map: &mut BTreeMap<String, BTreeMap<String, Arc<T>>>, namespace: &s
     map.entry(namespace.to_owned()).or_default().insert(name, value);
 }
 
-fn remove(kind: Kind, policy: &mut Policy, key: &str) {
+fn remove(kind: RbacKind, policy: &mut Policy, key: &str) {
     fn within<T>(map: &mut BTreeMap<String, BTreeMap<String, Arc<T>>>, path: &str) {
         let Some((namespace, name)) = path.split_once('/') else { return };
         if let Some(inner) = map.get_mut(namespace) {
@@ -209,14 +210,14 @@ fn remove(kind: Kind, policy: &mut Policy, key: &str) {
     }
     let Some(path) = key.strip_prefix(&kind.prefix()) else { return };
     match kind {
-        Kind::ClusterRoles => {
+        RbacKind::ClusterRoles => {
             policy.cluster_roles.remove(path);
         }
-        Kind::Roles => within(&mut policy.roles, path),
-        Kind::ClusterRoleBindings => {
+        RbacKind::Roles => within(&mut policy.roles, path),
+        RbacKind::ClusterRoleBindings => {
             policy.cluster_role_bindings.remove(path);
         }
-        Kind::RoleBindings => within(&mut policy.role_bindings, path),
+        RbacKind::RoleBindings => within(&mut policy.role_bindings, path),
     }
 }
 
@@ -231,53 +232,53 @@ mod tests {
 
     #[test]
     fn changes_of_the_store_reach_the_policy() {
-        let index = Index::default();
+        let index = PolicyIndex::default();
         let key = "/registry/rolebindings/ns/b";
         let binding = entry(key, r#"{"metadata":{"name":"b","namespace":"ns"},"roleRef":{"kind":"Role","name":"r"}}"#);
-        index.change(Kind::RoleBindings, 1, |policy, _| put(Kind::RoleBindings, policy, &binding));
+        index.change(RbacKind::RoleBindings, 1, |policy, _| put(RbacKind::RoleBindings, policy, &binding));
         assert_eq!(index.policy().role_bindings["ns"]["b"].role_ref.name, "r");
         let gone = Change { revision: 2, key: key.into(), current: None, previous: Some(binding.clone()) };
-        index.change(Kind::RoleBindings, 2, |policy, _| apply(Kind::RoleBindings, policy, &gone));
-        index.change(Kind::RoleBindings, 1, |policy, _| put(Kind::RoleBindings, policy, &binding));
+        index.change(RbacKind::RoleBindings, 2, |policy, _| apply(RbacKind::RoleBindings, policy, &gone));
+        index.change(RbacKind::RoleBindings, 1, |policy, _| put(RbacKind::RoleBindings, policy, &binding));
         assert!(index.policy().role_bindings.is_empty());
     }
 
     #[test]
     fn an_unreadable_role_grants_nothing() {
-        let index = Index::default();
+        let index = PolicyIndex::default();
         let key = "/registry/clusterroles/c";
-        index.change(Kind::ClusterRoles, 1, |p, _| {
-            put(Kind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":null}"#))
+        index.change(RbacKind::ClusterRoles, 1, |p, _| {
+            put(RbacKind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":null}"#))
         });
         assert!(index.policy().cluster_roles.contains_key("c"));
-        index.change(Kind::ClusterRoles, 2, |p, _| {
-            put(Kind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":7}"#))
+        index.change(RbacKind::ClusterRoles, 2, |p, _| {
+            put(RbacKind::ClusterRoles, p, &entry(key, r#"{"metadata":{"name":"c"},"rules":7}"#))
         });
         assert!(!index.policy().cluster_roles.contains_key("c"));
     }
 
     #[tokio::test]
     async fn a_write_of_another_kind_is_not_waited_for() {
-        let index = Index::default();
-        index.caught_up("pods", 7).await;
-        index.seen[Kind::Roles as usize].send_replace(7);
-        index.caught_up("roles", 7).await;
+        let index = PolicyIndex::default();
+        index.wait_until_seen("pods", 7).await;
+        index.seen[RbacKind::Roles as usize].send_replace(7);
+        index.wait_until_seen("roles", 7).await;
     }
 
     #[tokio::test]
     async fn an_acknowledged_write_is_seen_by_the_next_request() {
         let store: Arc<dyn Store> = Arc::new(bayplan_store::LogStore::in_memory().unwrap());
-        let index = Arc::new(Index::default());
+        let index = Arc::new(PolicyIndex::default());
         index.load(&*store).await.unwrap();
         let following = tokio::spawn(index.clone().follow(store.clone()));
         for round in 0..20 {
             let key = format!("/registry/clusterroles/c{round}");
             let value = format!(r#"{{"metadata":{{"name":"c{round}"}}}}"#);
             let revision = store.create(&key, value.into()).await.unwrap();
-            index.caught_up("clusterroles", revision).await;
+            index.wait_until_seen("clusterroles", revision).await;
             assert!(index.policy().cluster_roles.contains_key(&format!("c{round}")));
             let revision = store.delete(&key, revision).await.unwrap();
-            index.caught_up("clusterroles", revision).await;
+            index.wait_until_seen("clusterroles", revision).await;
             assert!(index.policy().cluster_roles.is_empty());
         }
         // A writer that does not know its revision, among other writes.

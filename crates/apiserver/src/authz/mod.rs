@@ -1,42 +1,43 @@
-//! Authorization: `system:masters` may do everything, everybody else what RBAC allows.
+//! Authorization: members of `system:masters` may do everything, other users what RBAC allows.
 //!
 //! ```text
-//!   store ─watch▶ index (roles, bindings) ─▶ rbac::authorize(policy, Attributes) ─▶ Decision ─▶ 403, worded as upstream
-//!                                              escalation::uncovered ─▶ who writes roles grants only what he holds
+//!   store ─watch▶ index (roles, bindings) ─▶ rbac::authorize(policy, Attributes) ─▶ Decision ─▶ 403
+//!                                              escalation::uncovered ─▶ nobody grants rights that they do not hold
 //! ```
 
 use std::sync::Arc;
 
 use bayplan_model::status::{Details, Status, reason};
 
+use crate::request::Verb;
 use crate::user::{GROUP_MASTERS, User};
 
 pub mod escalation;
-pub mod index;
+mod index;
 pub mod policy;
 pub mod rbac;
 
-pub use index::Index;
+pub(crate) use index::PolicyIndex;
 
-/// What is asked: who wants to do what.
+/// A request for a right: who wants to do what. Upstream's `authorizer.Attributes`.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes<'a> {
-    /// Who.
+    /// The user who wants to act.
     pub user: &'a User,
-    /// `get`, `list`, `create`, … or the lower-case HTTP method for paths.
-    pub verb: &'a str,
-    /// With what.
+    /// What the user wants to do.
+    pub verb: &'a Verb,
+    /// What the user wants to do it with.
     pub action: Action<'a>,
 }
 
-/// The object of a request.
+/// What a verb is applied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
     /// A resource.
     Resource {
         /// API group, empty for core.
         group: &'a str,
-        /// Plural.
+        /// Plural name.
         resource: &'a str,
         /// Subresource, empty for none.
         subresource: &'a str,
@@ -45,44 +46,42 @@ pub enum Action<'a> {
         /// Namespace, empty for the cluster scope.
         namespace: &'a str,
     },
-    /// A path outside the resource tree.
+    /// A path that names no resource.
     Path(&'a str),
 }
 
-/// The answer, with the reason reviews report.
+/// The decision, with the reason that access reviews report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether the request may proceed.
+    /// True if the user may act.
     pub allowed: bool,
-    /// Which binding allowed it, or which role was missing; may be empty.
+    /// The binding that allows it, or the roles that are missing; may be empty.
     pub reason: String,
 }
 
-/// Decides requests by the live roles and bindings.
+/// Decides by the current roles and bindings.
 #[derive(Clone, Default)]
-pub struct Authorizer {
-    /// The live roles and bindings.
-    pub index: Arc<Index>,
+pub(crate) struct Authorizer {
+    pub(crate) index: Arc<PolicyIndex>,
 }
 
 impl Authorizer {
-    /// Decides one request.
-    pub fn authorize(&self, request: &Attributes<'_>) -> Decision {
+    pub(crate) fn authorize(&self, request: &Attributes<'_>) -> Decision {
         if request.user.in_group(GROUP_MASTERS) {
             return Decision { allowed: true, reason: String::new() };
         }
         rbac::authorize(&*self.index.policy(), request)
     }
 
-    /// Decides one request; a refusal is the 403 to answer.
-    pub fn check(&self, request: &Attributes<'_>) -> Result<(), Status> {
+    /// Decides one request; a refusal is a 403.
+    pub(crate) fn check(&self, request: &Attributes<'_>) -> Result<(), Status> {
         let decision = self.authorize(request);
         if decision.allowed { Ok(()) } else { Err(forbidden(request, &decision.reason)) }
     }
 }
 
 /// The 403 for a request that is not allowed.
-pub fn forbidden(request: &Attributes<'_>, why: &str) -> Status {
+fn forbidden(request: &Attributes<'_>, why: &str) -> Status {
     let (user, verb) = (&request.user.name, request.verb);
     let (message, details) = match request.action {
         Action::Path(path) => (format!("forbidden: User {user:?} cannot {verb} path {path:?}"), Details::default()),
@@ -91,13 +90,14 @@ pub fn forbidden(request: &Attributes<'_>, why: &str) -> Status {
             let object = if name.is_empty() { qualified } else { format!("{qualified} {name:?}") };
             let with_sub =
                 if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
-            let place = if namespace.is_empty() {
+            let scope = if namespace.is_empty() {
                 "at the cluster scope".to_owned()
             } else {
                 format!("in the namespace {namespace:?}")
             };
             let message = format!(
-                "{object} is forbidden: User {user:?} cannot {verb} resource {with_sub:?} in API group {group:?} {place}"
+                "{object} is forbidden: User {user:?} cannot {verb} resource {with_sub:?} in API group {group:?} \
+                 {scope}"
             );
             (message, Details { name: name.into(), group: group.into(), kind: resource.into(), ..Details::default() })
         }
@@ -118,18 +118,20 @@ mod tests {
             Action::Resource { group: "apps", resource: "deployments", subresource: "", name: "", namespace: "" };
         for (verb, action, expected) in [
             (
-                "patch",
+                Verb::Patch,
                 pods,
-                r#"pods "x" is forbidden: User "alice" cannot patch resource "pods/status" in API group "" in the namespace "ns""#,
+                "pods \"x\" is forbidden: User \"alice\" cannot patch resource \"pods/status\" in API group \"\" in \
+                 the namespace \"ns\"",
             ),
             (
-                "list",
+                Verb::List,
                 deployments,
-                r#"deployments.apps is forbidden: User "alice" cannot list resource "deployments" in API group "apps" at the cluster scope"#,
+                "deployments.apps is forbidden: User \"alice\" cannot list resource \"deployments\" in API group \
+                 \"apps\" at the cluster scope",
             ),
-            ("get", Action::Path("/metrics"), r#"forbidden: User "alice" cannot get path "/metrics""#),
+            (Verb::Get, Action::Path("/metrics"), "forbidden: User \"alice\" cannot get path \"/metrics\""),
         ] {
-            let refusal = Authorizer::default().check(&Attributes { user: &user, verb, action }).unwrap_err();
+            let refusal = Authorizer::default().check(&Attributes { user: &user, verb: &verb, action }).unwrap_err();
             assert_eq!(refusal.message, expected);
             assert_eq!(refusal.code, 403);
         }
@@ -138,6 +140,7 @@ mod tests {
     #[test]
     fn masters_may_do_everything() {
         let user = User { name: "root".into(), groups: vec![GROUP_MASTERS.into()], ..User::default() };
-        assert!(Authorizer::default().check(&Attributes { user: &user, verb: "x", action: Action::Path("/") }).is_ok());
+        let anything = Attributes { user: &user, verb: &Verb::from("x"), action: Action::Path("/") };
+        assert!(Authorizer::default().check(&anything).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Roles and bindings as data: the deciding part of the `rbac.authorization.k8s.io` kinds.
+//! The parts of the `rbac.authorization.k8s.io` kinds that decide about rights.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// The API group of roles and bindings.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// One rule: what may be done (`verbs`) with which resources or paths.
+/// What may be done with which resources or paths; upstream's `PolicyRule`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rule {
@@ -21,15 +21,15 @@ pub struct Rule {
     /// `pods`, `pods/status`, `*/scale`, or `*`.
     #[serde(deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// Names the rule is limited to; empty for any.
+    /// The names that the rule is limited to; empty for any.
     #[serde(deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
-    /// Paths outside the resource tree, with `*` as last character for a prefix.
+    /// Paths that name no resource; a `*` at the end makes a prefix.
     #[serde(rename = "nonResourceURLs", deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
     pub non_resource_urls: Vec<String>,
 }
 
-/// Whom a binding speaks of.
+/// Who gets the role of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subject {
@@ -38,14 +38,14 @@ pub struct Subject {
     /// API group of the subject's kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub api_group: String,
-    /// Name.
+    /// Name of the user, group or service account.
     pub name: String,
-    /// Namespace of a service account; empty means the binding's own.
+    /// Namespace of a service account; empty for the namespace of the binding.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
 }
 
-/// Which role a binding grants.
+/// The role that a binding grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RoleRef {
@@ -57,11 +57,11 @@ pub struct RoleRef {
     pub name: String,
 }
 
-/// The metadata that decides something here.
+/// The metadata that authorization needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Meta {
-    /// Name.
+    /// Name of the role or binding.
     pub name: String,
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: String,
@@ -91,7 +91,7 @@ pub struct Binding {
     pub role_ref: RoleRef,
 }
 
-/// All roles and bindings of a cluster at one moment. Cloning shares everything that did not change.
+/// All roles and bindings of a cluster at one moment; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// By name.
@@ -104,11 +104,11 @@ pub struct Policy {
     pub role_bindings: BTreeMap<String, BTreeMap<String, Arc<Binding>>>,
 }
 
-/// Where the evaluator finds roles and bindings, in the order in which they are asked.
+/// The roles and bindings that the evaluator reads.
 pub trait RoleSource {
-    /// The rules of a cluster role.
+    /// A cluster role by name.
     fn cluster_role(&self, name: &str) -> Option<&Role>;
-    /// The rules of a role.
+    /// A role by namespace and name.
     fn role(&self, namespace: &str, name: &str) -> Option<&Role>;
     /// Every cluster role binding.
     fn cluster_role_bindings(&self) -> impl Iterator<Item = &Binding>;

@@ -1,13 +1,13 @@
-//! The RBAC evaluator: may this user do that, given these roles and bindings? Pure.
+//! The RBAC evaluator: decides from roles and bindings alone whether a user may act.
 
 use super::policy::{Binding, Role, RoleSource, Rule, Subject};
 use super::{Action, Attributes, Decision};
 use crate::user::User;
 
-/// Decides one request. The first binding that allows it names the reason; bindings to missing roles are
-/// reported only when nothing allows it.
+/// Decides one request. The reason is the first binding that allows it, or else the roles that bindings refer to and
+/// that do not exist.
 pub fn authorize(source: &impl RoleSource, request: &Attributes<'_>) -> Decision {
-    let mut missing: Vec<Missing> = Vec::new();
+    let mut missing: Vec<MissingRole> = Vec::new();
     let namespace = match request.action {
         Action::Resource { namespace, .. } => namespace,
         Action::Path(_) => "",
@@ -24,8 +24,8 @@ pub fn authorize(source: &impl RoleSource, request: &Attributes<'_>) -> Decision
     Decision { allowed: false, reason: describe_missing(&missing) }
 }
 
-/// The rules a user holds in a namespace (cluster-wide ones included), and what could not be resolved.
-pub fn rules_for<'a>(source: &'a impl RoleSource, user: &User, namespace: &str) -> (Vec<&'a Rule>, Vec<Missing>) {
+/// The rules that a user has in a namespace, cluster-wide ones included, and the missing roles of their bindings.
+pub fn rules_for<'a>(source: &'a impl RoleSource, user: &User, namespace: &str) -> (Vec<&'a Rule>, Vec<MissingRole>) {
     let mut rules = Vec::new();
     let mut missing = Vec::new();
     for grant in grants(source, user, namespace) {
@@ -37,22 +37,22 @@ pub fn rules_for<'a>(source: &'a impl RoleSource, user: &User, namespace: &str) 
     (rules, missing)
 }
 
-/// A binding's role does not exist.
+/// The role of a binding does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Missing {
-    /// It would be a `ClusterRole`.
+pub enum MissingRole {
+    /// The binding refers to a `ClusterRole`.
     #[error("clusterrole not found")]
     ClusterRole,
-    /// It would be a `Role`.
+    /// The binding refers to a `Role`.
     #[error("role not found")]
     Role,
 }
 
-/// One binding that speaks of the user, with the role it grants.
+/// One binding with the user among its subjects, and the role it grants.
 struct Grant<'a> {
     binding: &'a Binding,
     subject: &'a Subject,
-    role: Result<&'a Role, Missing>,
+    role: Result<&'a Role, MissingRole>,
     cluster_wide: bool,
 }
 
@@ -74,7 +74,7 @@ impl Grant<'_> {
 
 fn grants<'a>(source: &'a impl RoleSource, user: &User, namespace: &str) -> impl Iterator<Item = Grant<'a>> {
     let cluster = source.cluster_role_bindings().map(|binding| (binding, true));
-    // An empty namespace is the cluster scope: role bindings have no say there.
+    // An empty namespace is the cluster scope, where role bindings grant nothing.
     let namespaced = (!namespace.is_empty()).then(|| source.role_bindings(namespace).map(|binding| (binding, false)));
     cluster.chain(namespaced.into_iter().flatten()).filter_map(move |(binding, cluster_wide)| {
         let subject = binding.subjects.iter().find(|subject| applies(subject, user, binding))?;
@@ -82,15 +82,15 @@ fn grants<'a>(source: &'a impl RoleSource, user: &User, namespace: &str) -> impl
     })
 }
 
-fn resolve<'a>(source: &'a impl RoleSource, binding: &Binding) -> Result<&'a Role, Missing> {
+fn resolve<'a>(source: &'a impl RoleSource, binding: &Binding) -> Result<&'a Role, MissingRole> {
     let name = &binding.role_ref.name;
     match binding.role_ref.kind.as_str() {
-        "ClusterRole" => source.cluster_role(name).ok_or(Missing::ClusterRole),
-        _ => source.role(&binding.metadata.namespace, name).ok_or(Missing::Role),
+        "ClusterRole" => source.cluster_role(name).ok_or(MissingRole::ClusterRole),
+        _ => source.role(&binding.metadata.namespace, name).ok_or(MissingRole::Role),
     }
 }
 
-/// A service account without a namespace is one of the binding's own.
+/// The namespace of a service account; by default that of the binding.
 fn account_namespace<'a>(subject: &'a Subject, binding: &'a Binding) -> &'a str {
     if subject.namespace.is_empty() { &binding.metadata.namespace } else { &subject.namespace }
 }
@@ -110,7 +110,7 @@ fn applies(subject: &Subject, user: &User, binding: &Binding) -> bool {
 }
 
 fn allows(rule: &Rule, request: &Attributes<'_>) -> bool {
-    if !contains(&rule.verbs, request.verb) {
+    if !contains(&rule.verbs, request.verb.as_str()) {
         return false;
     }
     match request.action {
@@ -133,7 +133,7 @@ fn resource_matches(pattern: &str, resource: &str, subresource: &str) -> bool {
     }
 }
 
-/// `*` is everything, `/apis/*` a prefix, everything else itself.
+/// `*` matches every path, `/apis/*` a prefix, any other pattern itself.
 pub(super) fn path_matches(pattern: &str, path: &str) -> bool {
     pattern == path || pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*'))
 }
@@ -142,10 +142,10 @@ fn contains(list: &[String], wanted: &str) -> bool {
     list.iter().any(|item| item == "*" || item == wanted)
 }
 
-/// Upstream prints an aggregate of errors without repetitions, in brackets when there are several.
-fn describe_missing(missing: &[Missing]) -> String {
+/// Upstream prints an aggregate of errors without repetitions, in brackets if there are several.
+fn describe_missing(missing: &[MissingRole]) -> String {
     let mut distinct: Vec<String> = Vec::new();
-    for text in missing.iter().map(Missing::to_string) {
+    for text in missing.iter().map(MissingRole::to_string) {
         if !distinct.contains(&text) {
             distinct.push(text);
         }

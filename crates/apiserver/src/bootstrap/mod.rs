@@ -1,4 +1,4 @@
-//! The objects every cluster starts with: made when missing, brought up to date on every start, otherwise left alone.
+//! The objects that every cluster starts with: created if missing, and reconciled on every start.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 use crate::authz::escalation::uncovered;
 use crate::authz::policy::Rule;
-use crate::registry::Objects;
+use crate::registry::{SystemObjects, SystemWrite};
 use crate::resources::{self, Resource};
 use crate::status_errors;
 
 mod roles;
 
-/// What the objects depend on.
+/// The values that these objects depend on.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// Where the API server can be reached.
+pub struct BootstrapOptions {
+    /// The address of the API server.
     pub advertise_address: IpAddr,
-    /// On which port.
+    /// The port of the API server.
     pub advertise_port: u16,
-    /// The authority of client certificates (PEM), published for API extensions.
+    /// The authority of client certificates (PEM), published for extension API servers.
     pub client_authority: String,
     /// Fill in the rules of `admin`, `edit` and `view`, as upstream's clusterrole-aggregation controller does.
     pub aggregate_roles: bool,
@@ -42,81 +42,89 @@ const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
 ];
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// How an object that is there already is treated.
+/// How an object that exists is reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Upkeep {
-    /// It may be what its owner made of it.
-    Leave,
-    /// These fields are ours.
+enum Reconcile {
+    /// Keep it as it is.
+    Never,
+    /// Overwrite these fields.
     Fields(&'static [&'static str]),
-    /// Missing rules are added, additional ones stay.
+    /// Add missing rules, keep additional ones.
     Rules,
-    /// Missing subjects are added, additional ones stay.
+    /// Add missing subjects, keep additional ones.
     Subjects,
 }
 
-/// One object the cluster starts with.
-struct Seed {
+/// One object that the cluster starts with.
+struct BootstrapObject {
     resource: &'static Resource,
     namespace: &'static str,
     object: Value,
-    upkeep: Upkeep,
+    reconcile: Reconcile,
 }
 
-/// Makes and mends the objects, with the address the `kubernetes` service is to have; answers how many were written.
-pub async fn ensure(objects: &dyn Objects, service_address: Ipv4Addr, options: &Options) -> Result<usize, Status> {
-    // Namespaces first: the others live in them. Then all at once, so that they share the store's fsyncs.
+/// Creates and reconciles the objects; answers how many were written. `service_address` is the cluster IP of the
+/// `kubernetes` service.
+pub(crate) async fn ensure(
+    objects: &dyn SystemObjects,
+    service_address: Ipv4Addr,
+    options: &BootstrapOptions,
+) -> Result<usize, Status> {
+    // Namespaces first, because other objects live in them. The rest at once, so that they share the store's fsyncs.
     let mut written = 0;
-    for seeds in [namespaces()?, rest(service_address, options)?] {
-        written +=
-            try_join_all(seeds.iter().map(|seed| plant(objects, seed))).await?.into_iter().filter(|w| *w).count();
+    for wanted in [namespaces()?, rest(service_address, options)?] {
+        let writes = try_join_all(wanted.iter().map(|wanted| ensure_object(objects, wanted))).await?;
+        written += writes.into_iter().filter(|w| *w).count();
     }
     Ok(written)
 }
 
-async fn plant(objects: &dyn Objects, seed: &Seed) -> Result<bool, Status> {
-    let name = seed.object["metadata"]["name"].as_str().unwrap_or_default();
-    let Some(found) = objects.get(seed.resource, seed.namespace, name).await? else {
-        return match objects.create(seed.resource, seed.namespace, seed.object.clone()).await {
+/// Creates or reconciles one object; true if it was written.
+async fn ensure_object(objects: &dyn SystemObjects, wanted: &BootstrapObject) -> Result<bool, Status> {
+    let BootstrapObject { resource, namespace, object, .. } = wanted;
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let why = SystemWrite::Bootstrap;
+    let Some(found) = objects.get(resource, namespace, name).await? else {
+        return match objects.create_unchecked(why, resource, namespace, object.clone()).await {
             Ok(_) => Ok(true),
             // Another server was faster.
             Err(status) if status.is(reason::ALREADY_EXISTS) => Ok(false),
             Err(status) => Err(status),
         };
     };
-    let mut mended = Value::clone(&found);
-    mend(&mut mended, seed);
-    if mended == *found {
+    let mut reconciled = Value::clone(&found);
+    reconcile(&mut reconciled, wanted);
+    if reconciled == *found {
         return Ok(false);
     }
     let mut change = |object: &mut Value| {
-        mend(object, seed);
+        reconcile(object, wanted);
         Ok(())
     };
-    objects.update(seed.resource, seed.namespace, name, &mut change).await?;
+    objects.update_unchecked(why, resource, namespace, name, &mut change).await?;
     Ok(true)
 }
 
-fn mend(found: &mut Value, seed: &Seed) {
-    match seed.upkeep {
-        Upkeep::Leave => {}
-        Upkeep::Fields(fields) => {
+fn reconcile(found: &mut Value, wanted: &BootstrapObject) {
+    match wanted.reconcile {
+        Reconcile::Never => {}
+        Reconcile::Fields(fields) => {
             for field in fields {
-                found[*field] = seed.object[*field].clone();
+                found[*field] = wanted.object[*field].clone();
             }
         }
-        Upkeep::Rules | Upkeep::Subjects if found["metadata"]["annotations"][AUTOUPDATE] == "false" => {}
-        Upkeep::Rules => {
+        Reconcile::Rules | Reconcile::Subjects if found["metadata"]["annotations"][AUTOUPDATE] == "false" => {}
+        Reconcile::Rules => {
             let rules = |role: &Value| serde_json::from_value::<Vec<Rule>>(role["rules"].clone()).unwrap_or_default();
-            let (held, wanted) = (rules(found), rules(&seed.object));
+            let (held, wanted) = (rules(found), rules(&wanted.object));
             let held: Vec<&Rule> = held.iter().collect();
             let missing: Vec<Rule> =
                 wanted.into_iter().filter(|rule| !uncovered(&held, std::slice::from_ref(rule)).is_empty()).collect();
             append(found, "rules", missing.into_iter().map(|rule| json!(rule)));
         }
-        Upkeep::Subjects => {
+        Reconcile::Subjects => {
             let known = found["subjects"].as_array().cloned().unwrap_or_default();
-            let wanted = seed.object["subjects"].as_array().into_iter().flatten().cloned();
+            let wanted = wanted.object["subjects"].as_array().into_iter().flatten().cloned();
             append(found, "subjects", wanted.filter(|subject| !known.contains(subject)));
         }
     }
@@ -131,7 +139,13 @@ fn append(object: &mut Value, field: &str, values: impl Iterator<Item = Value>) 
     }
 }
 
-fn seed(group: &str, plural: &str, namespace: &'static str, upkeep: Upkeep, mut object: Value) -> Result<Seed, Status> {
+fn bootstrap_object(
+    group: &str,
+    plural: &str,
+    namespace: &'static str,
+    reconcile: Reconcile,
+    mut object: Value,
+) -> Result<BootstrapObject, Status> {
     let resource = resources::find(group, "v1", plural)
         .ok_or_else(|| status_errors::internal(format!("{plural} are not served, but a cluster needs them")))?;
     object["kind"] = resource.kind.into();
@@ -139,23 +153,23 @@ fn seed(group: &str, plural: &str, namespace: &'static str, upkeep: Upkeep, mut 
     if !namespace.is_empty() {
         object["metadata"]["namespace"] = namespace.into();
     }
-    Ok(Seed { resource, namespace, object, upkeep })
+    Ok(BootstrapObject { resource, namespace, object, reconcile })
 }
 
-fn namespaces() -> Result<Vec<Seed>, Status> {
+fn namespaces() -> Result<Vec<BootstrapObject>, Status> {
     let make = |name: &str| {
         let object = json!({
             "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
             "spec": {"finalizers": ["kubernetes"]},
             "status": {"phase": "Active"},
         });
-        seed("", "namespaces", "", Upkeep::Leave, object)
+        bootstrap_object("", "namespaces", "", Reconcile::Never, object)
     };
     NAMESPACES.into_iter().map(make).collect()
 }
 
-fn rest(service_address: Ipv4Addr, options: &Options) -> Result<Vec<Seed>, Status> {
-    let mut seeds = roles::seeds(options.aggregate_roles)?;
+fn rest(service_address: Ipv4Addr, options: &BootstrapOptions) -> Result<Vec<BootstrapObject>, Status> {
+    let mut objects = roles::objects(options.aggregate_roles)?;
     for (name, value, description) in PRIORITY_CLASSES {
         let object = json!({
             "metadata": {"name": name, "generation": 1},
@@ -163,19 +177,19 @@ fn rest(service_address: Ipv4Addr, options: &Options) -> Result<Vec<Seed>, Statu
             "description": description,
             "preemptionPolicy": "PreemptLowerPriority",
         });
-        seeds.push(seed("scheduling.k8s.io", "priorityclasses", "", Upkeep::Leave, object)?);
+        objects.push(bootstrap_object("scheduling.k8s.io", "priorityclasses", "", Reconcile::Never, object)?);
     }
     let authentication = json!({
         "metadata": {"name": "extension-apiserver-authentication"},
         "data": {"client-ca-file": options.client_authority},
     });
-    seeds.push(seed("", "configmaps", "kube-system", Upkeep::Fields(&["data"]), authentication)?);
-    seeds.extend(kubernetes_service(service_address, options)?);
-    Ok(seeds)
+    objects.push(bootstrap_object("", "configmaps", "kube-system", Reconcile::Fields(&["data"]), authentication)?);
+    objects.extend(kubernetes_service(service_address, options)?);
+    Ok(objects)
 }
 
-/// The API server as a service of the cluster it serves.
-fn kubernetes_service(cluster: Ipv4Addr, options: &Options) -> Result<Vec<Seed>, Status> {
+/// The `kubernetes` service, its endpoints and their slice: the API server as a service of its own cluster.
+fn kubernetes_service(cluster: Ipv4Addr, options: &BootstrapOptions) -> Result<Vec<BootstrapObject>, Status> {
     let (server, port) = (options.advertise_address, options.advertise_port);
     let service = json!({
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -202,9 +216,15 @@ fn kubernetes_service(cluster: Ipv4Addr, options: &Options) -> Result<Vec<Seed>,
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     });
     Ok(vec![
-        seed("", "services", "default", Upkeep::Fields(&["spec"]), service)?,
-        seed("", "endpoints", "default", Upkeep::Fields(&["subsets"]), endpoints)?,
-        seed("discovery.k8s.io", "endpointslices", "default", Upkeep::Fields(&["endpoints", "ports"]), slice)?,
+        bootstrap_object("", "services", "default", Reconcile::Fields(&["spec"]), service)?,
+        bootstrap_object("", "endpoints", "default", Reconcile::Fields(&["subsets"]), endpoints)?,
+        bootstrap_object(
+            "discovery.k8s.io",
+            "endpointslices",
+            "default",
+            Reconcile::Fields(&["endpoints", "ports"]),
+            slice,
+        )?,
     ])
 }
 

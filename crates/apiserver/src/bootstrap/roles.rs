@@ -1,13 +1,13 @@
-//! The roles and bindings every cluster starts with.
+//! The roles and bindings that every cluster starts with.
 //!
-//! Each system component has its role; `admin`, `edit` and `view` are for people. The control loops of
-//! `bayplan controller-manager` work under the one user `system:kube-controller-manager`, so the roles of its loops
-//! are bound to that user beside the service accounts that upstream's per-loop credentials use.
+//! Each system component has a role; `admin`, `edit` and `view` are for people. All controllers of
+//! `bayplan controller-manager` act as `system:kube-controller-manager`, so their roles are bound to that user, and
+//! also to the service accounts that upstream's controllers use.
 
 use bayplan_model::status::Status;
 use serde_json::{Value, json};
 
-use super::{AUTOUPDATE, Seed, Upkeep, seed};
+use super::{AUTOUPDATE, BootstrapObject, Reconcile, bootstrap_object};
 use crate::authz::policy::{GROUP, Rule};
 
 const READ: &str = "get,list,watch";
@@ -16,16 +16,16 @@ const ALL: &str = "create,delete,deletecollection,get,list,patch,update,watch";
 const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 const SCHEDULER: &str = "system:kube-scheduler";
 
-/// Verbs, API groups and resources, each separated by commas; a fourth part limits to names.
+/// Verbs, API groups and resources, each separated by commas.
 type Row = (&'static str, &'static str, &'static str);
 
-/// A cluster role about resources.
+/// A cluster role with rules for resources.
 struct ClusterRole {
     name: &'static str,
     rows: &'static [Row],
 }
 
-/// Leader election by one lease.
+/// The rule for leader election with one lease: verbs and name.
 const fn lease_of(name: &'static str) -> (&'static str, &'static str) {
     ("get,list,update,watch", name)
 }
@@ -190,7 +190,7 @@ const ROLES: &[ClusterRole] = &[
     },
 ];
 
-/// The roles of control loops, named `system:controller:<loop>`.
+/// The roles of controllers, named `system:controller:<controller>`.
 const CONTROLLERS: &[ClusterRole] = &[
     ClusterRole {
         name: "deployment-controller",
@@ -328,10 +328,10 @@ const ISSUER_PATHS: &[&str] =
     &["/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"];
 
 /// Every role and binding.
-pub(super) fn seeds(aggregate: bool) -> Result<Vec<Seed>, Status> {
-    let mut seeds = Vec::new();
+pub(super) fn objects(aggregate: bool) -> Result<Vec<BootstrapObject>, Status> {
+    let mut objects = Vec::new();
     for role in cluster_roles() {
-        seeds.push(cluster_role(&role.0, role.1, json!({}))?);
+        objects.push(cluster_role(&role.0, role.1, json!({}))?);
     }
     for (name, label, rows) in [
         ("admin", "admin", [ADMIN, EDIT, VIEW].concat()),
@@ -339,17 +339,17 @@ pub(super) fn seeds(aggregate: bool) -> Result<Vec<Seed>, Status> {
         ("view", "view", VIEW.to_vec()),
     ] {
         let rules = if aggregate { rules(&rows) } else { Vec::new() };
-        let mut seed = cluster_role(name, rules, labels_of(name))?;
+        let mut role = cluster_role(name, rules, labels_of(name))?;
         let selector = json!({"matchLabels": {format!("rbac.authorization.k8s.io/aggregate-to-{label}"): "true"}});
-        seed.object["aggregationRule"] = json!({"clusterRoleSelectors": [selector]});
-        seeds.push(seed);
+        role.object["aggregationRule"] = json!({"clusterRoleSelectors": [selector]});
+        objects.push(role);
     }
-    seeds.extend(cluster_role_bindings()?);
-    seeds.extend(namespaced()?);
-    Ok(seeds)
+    objects.extend(cluster_role_bindings()?);
+    objects.extend(namespaced()?);
+    Ok(objects)
 }
 
-/// A person's role is itself part of the next greater one.
+/// The labels that aggregate `view` into `edit` and `edit` into `admin`.
 fn labels_of(name: &str) -> Value {
     match name {
         "edit" => json!({"rbac.authorization.k8s.io/aggregate-to-admin": "true"}),
@@ -421,11 +421,11 @@ fn metadata(name: &str, mut labels: Value) -> Value {
     json!({"name": name, "labels": labels, "annotations": {AUTOUPDATE: "true"}})
 }
 
-fn cluster_role(name: &str, rules: Vec<Rule>, labels: Value) -> Result<Seed, Status> {
-    // Without aggregation the stored form of "no rules" is null, as upstream's.
+fn cluster_role(name: &str, rules: Vec<Rule>, labels: Value) -> Result<BootstrapObject, Status> {
+    // Upstream stores an empty list of rules as null.
     let rules = if rules.is_empty() { Value::Null } else { json!(rules) };
     let object = json!({"metadata": metadata(name, labels), "rules": rules});
-    seed(GROUP, "clusterroles", "", Upkeep::Rules, object)
+    bootstrap_object(GROUP, "clusterroles", "", Reconcile::Rules, object)
 }
 
 fn user(name: &str) -> Value {
@@ -440,7 +440,7 @@ fn account(name: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"})
 }
 
-fn cluster_role_bindings() -> Result<Vec<Seed>, Status> {
+fn cluster_role_bindings() -> Result<Vec<BootstrapObject>, Status> {
     let authenticated = || group("system:authenticated");
     let mut bindings: Vec<(String, Vec<Value>)> = [
         ("cluster-admin", vec![group("system:masters")]),
@@ -467,13 +467,13 @@ fn cluster_role_bindings() -> Result<Vec<Seed>, Status> {
             "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
             "subjects": subjects,
         });
-        seed(GROUP, "clusterrolebindings", "", Upkeep::Subjects, object)
+        bootstrap_object(GROUP, "clusterrolebindings", "", Reconcile::Subjects, object)
     };
     bindings.into_iter().map(make).collect()
 }
 
-/// Leader election and the published authority, in `kube-system`.
-fn namespaced() -> Result<Vec<Seed>, Status> {
+/// The roles and bindings in `kube-system`: leader election and the published authority.
+fn namespaced() -> Result<Vec<BootstrapObject>, Status> {
     let one = |verbs: &str, name: &str| Rule {
         verbs: words(verbs),
         api_groups: words(""),
@@ -500,16 +500,24 @@ fn namespaced() -> Result<Vec<Seed>, Status> {
             vec![user(SCHEDULER), account("kube-scheduler")],
         ),
     ];
-    let mut seeds = Vec::new();
+    let mut objects = Vec::new();
     for (name, rules, subjects) in roles {
         let role = json!({"metadata": metadata(name, json!({})), "rules": rules});
-        seeds.push(seed(GROUP, "roles", "kube-system", Upkeep::Rules, role)?);
+        objects.push(bootstrap_object(GROUP, "roles", "kube-system", Reconcile::Rules, role)?);
         let binding = json!({
-            "metadata": metadata(if name.starts_with("ext") { "system::extension-apiserver-authentication-reader" } else { name }, json!({})),
+            "metadata": metadata(binding_name(name), json!({})),
             "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name},
             "subjects": subjects,
         });
-        seeds.push(seed(GROUP, "rolebindings", "kube-system", Upkeep::Subjects, binding)?);
+        objects.push(bootstrap_object(GROUP, "rolebindings", "kube-system", Reconcile::Subjects, binding)?);
     }
-    Ok(seeds)
+    Ok(objects)
+}
+
+/// Bindings have the name of their role, except one.
+fn binding_name(role: &str) -> &str {
+    match role {
+        "extension-apiserver-authentication-reader" => "system::extension-apiserver-authentication-reader",
+        _ => role,
+    }
 }

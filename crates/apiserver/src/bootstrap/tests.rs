@@ -1,13 +1,14 @@
 use super::*;
 use crate::authz::policy::Policy;
 use crate::authz::{Action, Attributes, rbac};
+use crate::request::Verb;
 use crate::serviceaccounts::tests::Fixture;
 use crate::user::User;
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
-fn options() -> Options {
-    Options {
+fn options() -> BootstrapOptions {
+    BootstrapOptions {
         advertise_address: [127, 0, 0, 1].into(),
         advertise_port: 6443,
         client_authority: "CA".into(),
@@ -35,7 +36,7 @@ async fn a_second_start_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_start_mends_what_is_ours_and_keeps_what_is_not() {
+async fn a_start_reconciles_its_own_fields_and_keeps_the_others() {
     let objects = Fixture::default();
     ensure(&objects, ADDRESS, &options()).await.unwrap();
     let edit = |plural: &str, namespace: &str, name: &str, change: &dyn Fn(&mut Value)| {
@@ -51,7 +52,7 @@ async fn a_start_mends_what_is_ours_and_keeps_what_is_not() {
     });
     edit("clusterrolebindings", "", "system:discovery", &|binding| binding["subjects"] = json!([]));
     edit("namespaces", "", "default", &|namespace| namespace["metadata"]["labels"]["mine"] = "1".into());
-    let moved = Options { advertise_port: 7443, ..options() };
+    let moved = BootstrapOptions { advertise_port: 7443, ..options() };
     // The service, its endpoints and their slice, one role and one binding.
     assert_eq!(ensure(&objects, ADDRESS, &moved).await.unwrap(), 5);
     let role = objects.one("clusterroles", "", "system:basic-user").unwrap();
@@ -112,20 +113,20 @@ async fn components_may_do_their_work_and_no_more() {
         (&anybody, "list", "", "pods", "", "", false),
     ] {
         let action = Action::Resource { group, resource, subresource, name, namespace: "kube-system" };
-        let decision = rbac::authorize(&policy, &Attributes { user, verb, action });
+        let decision = rbac::authorize(&policy, &Attributes { user, verb: &Verb::from(verb), action });
         assert_eq!(decision.allowed, expected, "{} {verb} {resource}/{subresource} {name}", user.name);
     }
     let nobody = crate::authn::anonymous();
     for (user, path, expected) in
         [(&nobody, "/healthz", true), (&nobody, "/api", false), (&anybody, "/openapi/v3", true)]
     {
-        let decision = rbac::authorize(&policy, &Attributes { user, verb: "get", action: Action::Path(path) });
+        let decision = rbac::authorize(&policy, &Attributes { user, verb: &Verb::Get, action: Action::Path(path) });
         assert_eq!(decision.allowed, expected, "{path}");
     }
 }
 
 #[tokio::test]
-async fn greater_roles_hold_all_of_the_lesser_ones() {
+async fn greater_roles_include_the_lesser_ones() {
     let policy = policy().await;
     let rules = |name: &str| policy.cluster_roles[name].rules.clone();
     for (greater, lesser) in

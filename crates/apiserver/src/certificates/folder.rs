@@ -1,4 +1,4 @@
-//! The `pki` folder: the material on disk, readable by its owner only, each file written whole or not at all.
+//! The `pki` folder: keys and certificates on disk, readable by their owner only; each file is written atomically.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -8,18 +8,19 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::material::{
-    ADMIN, CONTROLLER_MANAGER, Fitness, Leaf, SCHEDULER, authority_fitness, issue, leaf_fitness, new_authority, new_key,
+    ADMIN, CONTROLLER_MANAGER, CertificateState, Leaf, SCHEDULER, authority_state, issue, leaf_state, new_authority,
+    new_key,
 };
 use super::{Error, Identity, Names, Pki};
 
-/// The certificate and key of an identity share a file, so that no crash can leave one without the other.
+/// Certificate and key share a file, as those of every identity do, so that no crash leaves one without the other.
 const AUTHORITY_FILE: &str = "ca.pem";
-/// The authority's certificate alone, for people who hand it to clients.
+/// The certificate of the authority alone, to be given to clients.
 const AUTHORITY_CERTIFICATE_FILE: &str = "ca.crt";
 const SERVICE_ACCOUNT_FILE: &str = "service-account.key";
 
 impl Pki {
-    /// Reads the folder, makes what is missing, and renews what is near its end.
+    /// Reads the folder, creates what is missing, and renews what expires soon.
     pub fn open(folder: &Path, names: &Names, now: Timestamp) -> Result<Self, Error> {
         create_folder(folder)?;
         let authority = open_authority(folder, now)?;
@@ -38,9 +39,9 @@ impl Pki {
 fn open_authority(folder: &Path, now: Timestamp) -> Result<Identity, Error> {
     let path = folder.join(AUTHORITY_FILE);
     let stored = match read_identity(&path)? {
-        Some(authority) => match authority_fitness(&authority, now).map_err(|why| broken(&path, why))? {
-            Fitness::Fit => Some(authority),
-            Fitness::Renew => None,
+        Some(authority) => match authority_state(&authority, now).map_err(|why| broken(&path, why))? {
+            CertificateState::Valid => Some(authority),
+            CertificateState::Renew => None,
         },
         None => None,
     };
@@ -61,7 +62,7 @@ fn open_authority(folder: &Path, now: Timestamp) -> Result<Identity, Error> {
 
 fn open_leaf(path: &Path, leaf: &Leaf, authority: &Identity, now: Timestamp) -> Result<Identity, Error> {
     if let Some(identity) = read_identity(path)?
-        && leaf_fitness(&identity, leaf, authority, now).map_err(|why| broken(path, why))? == Fitness::Fit
+        && leaf_state(&identity, leaf, authority, now).map_err(|why| broken(path, why))? == CertificateState::Valid
     {
         return Ok(identity);
     }
@@ -107,11 +108,11 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
 fn create_folder(folder: &Path) -> Result<(), Error> {
     let io = |source| Error::Io { action: "create", path: folder.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
-    // The folder may be older than we are: private keys lie in it, so nobody else looks inside.
+    // A folder that was there may be readable by others, but private keys are in it.
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(io)
 }
 
-/// Writes a file that only its owner may read: whole, or not at all, also when the machine stops in between.
+/// Writes a file that only its owner may read, atomically even if the machine stops.
 pub(super) fn write_private(path: &Path, text: &str) -> Result<(), Error> {
     let io = |source| Error::Io { action: "write", path: path.to_owned(), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -126,7 +127,7 @@ pub(super) fn write_private(path: &Path, text: &str) -> Result<(), Error> {
         fs::File::open(folder)?.sync_all()
     })();
     if result.is_err() {
-        // The write already failed; what it left behind is of no interest.
+        // The write has failed already; a failed cleanup adds nothing.
         let _ = fs::remove_file(&temporary);
     }
     result.map_err(io)
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_start_finds_the_same_material() {
+    fn a_second_start_finds_the_same_certificates() {
         let dir = tempfile::tempdir().unwrap();
         let first = Pki::open(dir.path(), &names(), at(0)).unwrap();
         let second = Pki::open(dir.path(), &names(), at(1)).unwrap();
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nears_its_end_is_renewed_and_the_rest_stays() {
+    fn certificates_that_expire_soon_are_renewed_and_the_others_stay() {
         let dir = tempfile::tempdir().unwrap();
         let first = Pki::open(dir.path(), &names(), at(0)).unwrap();
         let later = Pki::open(dir.path(), &names(), at(340)).unwrap();

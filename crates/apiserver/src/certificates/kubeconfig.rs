@@ -1,4 +1,4 @@
-//! Kubeconfig files: where the server is and who the reader is, with the certificates inside.
+//! Kubeconfig files: the address of the server and the credentials of a user, with the certificates inline.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,14 +9,14 @@ use base64::engine::general_purpose::STANDARD;
 use super::folder::write_private;
 use super::{Error, Identity};
 
-/// The name of cluster, user and context in the files we write.
-pub const CONTEXT: &str = "bayplan";
+/// The name of cluster, user and context in these files.
+const CONTEXT: &str = "bayplan";
 
-/// The text of a kubeconfig for `server` (an `https://` URL) as `identity`.
+/// The text of a kubeconfig for `server` (an `https://` URL) and the user `identity`.
 pub fn render(server: &str, authority_certificate: &str, identity: &Identity) -> String {
     let data = |pem: &str| STANDARD.encode(pem);
     let mut text = String::from("apiVersion: v1\nkind: Config\nclusters:\n");
-    // JSON strings are YAML strings, so quoting needs no rules of its own.
+    // A JSON string is also a YAML string, and serde_json quotes it.
     let server = serde_json::Value::from(server);
     let _ = write!(
         text,
@@ -31,7 +31,7 @@ pub fn render(server: &str, authority_certificate: &str, identity: &Identity) ->
     text
 }
 
-/// Writes a kubeconfig that only its owner may read: whole, or not at all.
+/// Writes a kubeconfig that only its owner may read, atomically.
 pub fn write(path: &Path, server: &str, authority_certificate: &str, identity: &Identity) -> Result<(), Error> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|source| Error::Io {

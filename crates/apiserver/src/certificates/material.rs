@@ -1,4 +1,4 @@
-//! Keys and certificates in memory: the authority, and what it issues. No files here.
+//! Keys and certificates in memory: the authority, and the certificates that it issues.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,11 +19,11 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(3650);
 /// As long as kubeadm's.
 const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
-/// A leaf with less than this left is issued anew at start-up.
+/// A leaf that expires within this time is issued again on start.
 const LEAF_RENEWAL: Duration = DAY.saturating_mul(30);
-/// An authority is replaced before it could expire under a leaf it issued.
+/// An authority is replaced before a leaf that it issues could outlive it.
 const AUTHORITY_RENEWAL: Duration = LEAF_LIFETIME;
-/// Certificates are valid a little before they were made, for clients whose clock is behind.
+/// Certificates are valid from a little before their creation, for clients whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
 /// A certificate with its private key, both as PEM.
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// The names under which clients may reach the server.
+/// The subject alternative names of the server: the names that clients may use for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// Host names.
@@ -51,12 +51,12 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names every server has, the machine's own host name, and the cluster address of the `kubernetes` service.
+    /// The names that every server has, the host name of the machine, and the cluster IP of the `kubernetes` service.
     pub fn standard(hostname: Option<&str>, service_address: IpAddr) -> Self {
         let cluster =
             ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"];
         let mut hosts: Vec<String> = ["localhost"].into_iter().chain(cluster).map(str::to_owned).collect();
-        // A host name that cannot stand in a certificate is no reason to fail.
+        // A host name that a certificate cannot contain is left out.
         if let Some(name) = hostname.filter(|name| is_dns_name(name) && !hosts.iter().any(|host| host == name)) {
             hosts.push(name.to_owned());
         }
@@ -64,7 +64,7 @@ impl Names {
     }
 }
 
-/// Everything the cluster needs.
+/// All keys and certificates of a cluster.
 #[derive(Clone, Debug)]
 pub struct Pki {
     /// The authority.
@@ -103,7 +103,7 @@ pub(super) const CONTROLLER_MANAGER: Leaf =
     Leaf { common_name: "system:kube-controller-manager", organization: None, names: None };
 
 impl Pki {
-    /// Fresh material that lives in this process only.
+    /// New keys and certificates that exist only in this process.
     pub fn in_memory(names: &Names, now: Timestamp) -> Result<Self, Error> {
         let authority = new_authority(now)?;
         Ok(Pki {
@@ -179,16 +179,16 @@ fn generate(what: &str) -> impl FnOnce(rcgen::Error) -> Error {
     move |source| Error::Generate { what, source }
 }
 
-/// What a stored certificate is still good for.
+/// Whether a stored certificate can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fitness {
-    Fit,
-    /// Near its end, of another authority, or without a name the server now has.
+pub(super) enum CertificateState {
+    Valid,
+    /// It expires soon, another authority issued it, or it lacks a name of the server.
     Renew,
 }
 
-/// Looks at a stored authority; an error when it cannot be read or key and certificate do not belong together.
-pub(super) fn authority_fitness(authority: &Identity, now: Timestamp) -> Result<Fitness, String> {
+/// Checks a stored authority; fails if it cannot be read, or if key and certificate do not belong together.
+pub(super) fn authority_state(authority: &Identity, now: Timestamp) -> Result<CertificateState, String> {
     inspect(authority, |certificate| {
         if !certificate.is_ca() {
             return Err("it is not an authority's certificate".to_owned());
@@ -197,18 +197,18 @@ pub(super) fn authority_fitness(authority: &Identity, now: Timestamp) -> Result<
     })
 }
 
-/// Looks at a stored leaf; an error when it cannot be read or key and certificate do not belong together.
-pub(super) fn leaf_fitness(
+/// Checks a stored leaf; fails if it cannot be read, or if key and certificate do not belong together.
+pub(super) fn leaf_state(
     identity: &Identity,
     leaf: &Leaf,
     authority: &Identity,
     now: Timestamp,
-) -> Result<Fitness, String> {
+) -> Result<CertificateState, String> {
     let issuer_key = inspect(authority, |certificate| Ok(subject_key_identifier(certificate)))?;
     inspect(identity, |certificate| {
         let ours = authority_key_identifier(certificate) == issuer_key;
         let named = leaf.names.as_ref().is_none_or(|names| has_names(certificate, names));
-        Ok(if ours && named { lasts(certificate, now, LEAF_RENEWAL) } else { Fitness::Renew })
+        Ok(if ours && named { lasts(certificate, now, LEAF_RENEWAL) } else { CertificateState::Renew })
     })
 }
 
@@ -226,9 +226,13 @@ fn inspect<T>(identity: &Identity, look: impl FnOnce(&Certificate<'_>) -> Result
     look(&certificate)
 }
 
-fn lasts(certificate: &Certificate<'_>, now: Timestamp, margin: Duration) -> Fitness {
+fn lasts(certificate: &Certificate<'_>, now: Timestamp, margin: Duration) -> CertificateState {
     let left = certificate.validity().not_after.timestamp() - now.as_second();
-    if left > i64::try_from(margin.as_secs()).unwrap_or(i64::MAX) { Fitness::Fit } else { Fitness::Renew }
+    if left > i64::try_from(margin.as_secs()).unwrap_or(i64::MAX) {
+        CertificateState::Valid
+    } else {
+        CertificateState::Renew
+    }
 }
 
 fn subject_key_identifier(certificate: &Certificate<'_>) -> Option<Vec<u8>> {

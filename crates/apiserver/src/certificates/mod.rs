@@ -1,33 +1,33 @@
-//! The cluster's certificates: its own authority, and an identity for the server and each component.
+//! The cluster's certificates: an authority, and an identity for the server and for each component.
 //!
 //! ```text
-//!   material (keys and certificates in memory) ◀─▶ folder (the `pki` folder: owner only, written atomically)
+//!   material (keys and certificates in memory) ◀─▶ folder (the `pki` folder: private, written atomically)
 //!        │
 //!        ├─▶ tls (server configuration: h2 + http/1.1, optional client certificates)
 //!        └─▶ kubeconfig (what kubectl reads)
 //! ```
 
-pub mod folder;
+mod folder;
 pub mod kubeconfig;
-pub mod material;
+mod material;
 pub mod tls;
 
 pub use material::{Identity, Names, Pki};
 
 use std::path::PathBuf;
 
-/// Why there are no certificates.
+/// Why certificates could not be created, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A key or certificate could not be made.
-    #[error("cannot make the {what}: {source}")]
+    /// A key or certificate could not be created.
+    #[error("cannot create the {what}: {source}")]
     Generate {
-        /// Which one.
+        /// The name of the key or certificate.
         what: String,
-        /// Why.
+        /// The error of the library.
         source: rcgen::Error,
     },
-    /// A stored key or certificate is not what it should be.
+    /// A stored key or certificate cannot be used.
     #[error("{what} is not usable: {why}; remove it to get a new one")]
     Broken {
         /// The file, or the name of the material.
@@ -40,12 +40,12 @@ pub enum Error {
     Io {
         /// `read`, `write`, `create`.
         action: &'static str,
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// The TLS library refused the material.
+    /// The TLS library refused the keys or certificates.
     #[error("cannot serve TLS: {0}")]
     Tls(String),
 }

@@ -1,4 +1,4 @@
-//! The server's TLS configuration: HTTP/2 and HTTP/1.1, client certificates welcome but not demanded.
+//! The server's TLS configuration: HTTP/2 and HTTP/1.1, client certificates optional.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use rustls::server::{ServerConfig, WebPkiClientVerifier};
 
 use super::{Error, Identity, Pki};
 
-/// The protocols offered, best first: client-go multiplexes all its watches over one HTTP/2 connection.
+/// The protocols offered, preferred first: client-go multiplexes all its watches over one HTTP/2 connection.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// How the server speaks TLS with this material.
+/// The TLS configuration of a server with these certificates.
 pub fn server_config(pki: &Pki) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(pki)?), provider.clone())
@@ -31,7 +31,7 @@ pub fn server_config(pki: &Pki) -> Result<Arc<ServerConfig>, Error> {
     Ok(Arc::new(config))
 }
 
-/// The trust in this cluster's authority alone.
+/// The root certificates of a client that trusts only this cluster's authority.
 pub fn roots(pki: &Pki) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     roots.add(parse(&pki.authority)?.0).map_err(tls)?;
@@ -58,7 +58,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-    /// Connects with a client certificate or without, and answers whom the server sees.
+    /// Connects with or without a client certificate; answers the user that the server sees.
     async fn handshake(server: &Pki, client: Option<&Identity>) -> Result<Option<crate::user::User>, String> {
         let acceptor = TlsAcceptor::from(server_config(server).unwrap());
         let builder = rustls::ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_certificate_names_its_user_and_none_is_fine_too() {
+    async fn a_client_certificate_names_its_user_and_is_optional() {
         let pki = pki();
         let admin = handshake(&pki, Some(&pki.admin)).await.unwrap().unwrap();
         assert_eq!((admin.name.as_str(), admin.groups[0].as_str()), ("kubernetes-admin", "system:masters"));

@@ -1,4 +1,4 @@
-//! A document that never changes while the server runs: encoded once, with its entity tag.
+//! A document that does not change while the server runs: encoded once, with its entity tag.
 
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -10,11 +10,11 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NON
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
-/// Documents below this size are not worth compressing; upstream's value.
+/// Smaller documents are not compressed, as upstream.
 const GZIP_BYTES_MIN: usize = 128 * 1024;
 
 /// An encoded document.
-pub struct Document {
+pub(crate) struct Document {
     content_type: &'static str,
     body: Bytes,
     compressed: OnceLock<Bytes>,
@@ -23,23 +23,23 @@ pub struct Document {
 
 impl Document {
     /// Encodes a JSON document.
-    pub fn new(content_type: &'static str, value: &Value) -> Self {
+    pub(crate) fn new(content_type: &'static str, value: &Value) -> Self {
         Self::encoded(content_type, value.to_string().into_bytes())
     }
 
-    /// Takes a document that is encoded already.
-    pub fn encoded(content_type: &'static str, body: Vec<u8>) -> Self {
+    /// Wraps a document that is encoded already.
+    pub(crate) fn encoded(content_type: &'static str, body: Vec<u8>) -> Self {
         let hash = sha256(&body).iter().map(|byte| format!("{byte:02X}")).collect();
         Document { content_type, body: body.into(), compressed: OnceLock::new(), hash }
     }
 
-    /// What the entity tag is made of.
-    pub fn hash(&self) -> &str {
+    /// The hash in the entity tag.
+    pub(crate) fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The answer to a request with these headers: the document, compressed when that helps, or 304.
-    pub fn respond(&self, headers: &HeaderMap) -> Response<Bytes> {
+    /// Answers a request with these headers: the document, compressed if it is large, or 304.
+    pub(crate) fn respond(&self, headers: &HeaderMap) -> Response<Bytes> {
         let tag = format!("\"{}\"", self.hash);
         let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
         let known = known.flat_map(|value| value.split(',')).any(|value| value.trim().trim_start_matches("W/") == tag);
@@ -74,8 +74,8 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     encodings.flat_map(|value| value.split(',')).any(|encoding| encoding.trim().starts_with("gzip"))
 }
 
-/// SHA-256, from the library that TLS brings along.
-pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+/// SHA-256, from the library that TLS depends on.
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }

@@ -1,4 +1,4 @@
-//! What is served: aggregated (v2) and legacy discovery, generated from the table of resources.
+//! Discovery of what is served: aggregated (v2) and legacy, generated from the table of resources.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,27 +12,27 @@ use crate::resources::{RESOURCES, Resource, Scope, Subresource};
 
 mod document;
 
-pub use document::{Document, sha256};
+pub(crate) use document::{Document, sha256};
 
 const JSON: &str = "application/json";
-/// Clients compare `g`, `v` and `as` of the answer's content type with what they asked for.
+/// Clients compare `g`, `v` and `as` of the content type with their request.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Answers a discovery path; `None` when the path is none of ours. `server` is `host:port` as the client may use it.
-pub fn answer(path: &str, headers: &HeaderMap, server: &str) -> Option<Response<Bytes>> {
+/// Answers a discovery path; `None` for other paths. `server` is the `host:port` that clients may use.
+pub(crate) fn answer(path: &str, headers: &HeaderMap, server: &str) -> Option<Response<Bytes>> {
     let path = path.trim_end_matches('/');
     match path {
         "" => return Some(ROOT.respond(headers)),
         "/api" if wants_aggregated(headers) => return Some(AGGREGATED_CORE.respond(headers)),
         "/apis" if wants_aggregated(headers) => return Some(AGGREGATED_GROUPS.respond(headers)),
-        // The only document that names the server's address cannot be made in advance.
+        // This document names the address of the server, so it is not built in advance.
         "/api" => return Some(Document::new(JSON, &core_versions(server)).respond(headers)),
         _ => {}
     }
     LEGACY.get(path).map(|document| document.respond(headers))
 }
 
-/// What is served beside resources and their discovery.
+/// The paths that are served beside resources and their discovery.
 const OTHER_PATHS: [&str; 11] = [
     "/.well-known/openid-configuration",
     "/api",
@@ -57,7 +57,7 @@ static ROOT: LazyLock<Document> = LazyLock::new(|| {
 });
 static LEGACY: LazyLock<BTreeMap<String, Document>> = LazyLock::new(legacy);
 
-/// Whether the first clause of `Accept` that we can answer asks for aggregated discovery.
+/// True if the first clause of `Accept` that is served asks for aggregated discovery.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
     let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
     for clause in accept {
@@ -75,7 +75,7 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
     false
 }
 
-/// The groups of the table in its order, each with its versions in their order.
+/// The groups in the order of the table, each with its versions in the order of the table.
 fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for resource in RESOURCES {
@@ -208,7 +208,7 @@ fn resource_list(group: &str, version: &str, group_version: &str) -> Value {
         resources.extend(row.subresources.iter().map(|sub| legacy_subresource(row, sub)));
     }
     let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
-    // Upstream answers the core group in the form of the API's first days, without an apiVersion.
+    // Upstream's list of the core group has no apiVersion.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
     }
@@ -245,7 +245,7 @@ fn legacy_subresource(row: &Resource, sub: &Subresource) -> Value {
     entry
 }
 
-/// A short name for the version objects are stored in: changes when the storage version does.
+/// A hash of the storage version.
 fn storage_version_hash(row: &Resource) -> String {
     use base64::Engine as _;
     let hash = sha256(format!("{}/{}/{}", row.group, row.version, row.kind).as_bytes());

@@ -13,7 +13,7 @@ fn get(path: &str, accept: Option<&str>) -> (StatusCode, String, Value) {
 }
 
 #[test]
-fn clients_of_every_age_get_what_they_ask_for() {
+fn old_and_new_clients_get_the_form_they_accept() {
     let modern = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                   application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
     let beta = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
@@ -48,8 +48,8 @@ fn deployments_are_described_as_upstream_does() {
     assert_eq!(
         scale,
         json!({
-            "name": "deployments/scale", "singularName": "", "namespaced": true, "group": "autoscaling", "version": "v1",
-            "kind": "Scale", "verbs": ["get", "patch", "update"],
+            "name": "deployments/scale", "singularName": "", "namespaced": true, "group": "autoscaling",
+            "version": "v1", "kind": "Scale", "verbs": ["get", "patch", "update"],
         })
     );
     let (_, _, all) = get("/apis", Some(AGGREGATED));

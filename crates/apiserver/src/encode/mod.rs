@@ -5,7 +5,7 @@
 //!    └──────────────── head ──────────────────┘   └ metadata_end
 //! ```
 //!
-//! The resource version is not stored (it is the store's revision of the write) but spliced in right behind the head.
+//! The resource version is not stored (it is the store's revision of the write) but spliced in right after the head.
 //! A list item is everything from `"metadata"` on, a `PartialObjectMetadata` everything up to `metadata_end`.
 
 mod shallow;
@@ -21,9 +21,9 @@ use serde_json::{Map, Value};
 use crate::resources::{RESOURCES, Resource};
 use crate::status_errors;
 
-/// An encoded object of a known kind.
+/// An object encoded as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
+pub(crate) struct Encoded {
     bytes: Bytes,
     head: usize,
     metadata_end: usize,
@@ -46,14 +46,14 @@ fn head_of(resource: &'static Resource) -> &'static str {
     HEADS.get(&(std::ptr::from_ref(resource) as usize)).expect("every resource is a row of the table")
 }
 
-/// Metadata the server never stores: the version is the store's, the others belong to parts that do not exist here.
+/// False for metadata that is never stored: the version is the store's revision, managed fields are not supported.
 fn stored_metadata(key: &str) -> bool {
     !matches!(key, "resourceVersion" | "managedFields" | "selfLink")
 }
 
 impl Encoded {
-    /// Encodes an object; its own apiVersion, kind and resource version are left out.
-    pub fn new(resource: &'static Resource, object: &Value) -> Encoded {
+    /// Encodes an object; apiVersion and kind are those of the resource, the resource version is omitted.
+    pub(crate) fn new(resource: &'static Resource, object: &Value) -> Encoded {
         let head = head_of(resource);
         let mut out = Vec::with_capacity(1024);
         out.extend_from_slice(head.as_bytes());
@@ -72,8 +72,8 @@ impl Encoded {
         Encoded { bytes: Bytes::from(out), head: head.len(), metadata_end }
     }
 
-    /// Takes bytes from the store; bytes in another layout (written by another server) are encoded anew.
-    pub fn from_store(resource: &'static Resource, bytes: Bytes) -> Result<Encoded, Status> {
+    /// Takes bytes from the store; bytes in another layout, written by another server, are encoded again.
+    pub(crate) fn from_store(resource: &'static Resource, bytes: Bytes) -> Result<Encoded, Status> {
         let head = head_of(resource);
         if bytes.starts_with(head.as_bytes())
             && let Some(metadata_end) = end_of_members(&bytes, head.len())
@@ -85,13 +85,13 @@ impl Encoded {
         Ok(Encoded::new(resource, &object))
     }
 
-    /// The bytes to store.
-    pub fn bytes(&self) -> &Bytes {
+    /// The stored bytes.
+    pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
     /// The object as JSON, with its resource version.
-    pub fn decode(&self, revision: Option<Revision>) -> Result<Value, Status> {
+    pub(crate) fn decode(&self, revision: Option<Revision>) -> Result<Value, Status> {
         let mut object: Value = serde_json::from_slice(&self.bytes)
             .map_err(|e| status_errors::internal(format!("a stored object cannot be read: {e}")))?;
         if let (Some(revision), Some(metadata)) = (revision, object["metadata"].as_object_mut()) {
@@ -100,28 +100,28 @@ impl Encoded {
         Ok(object)
     }
 
-    /// As much of the object as selectors may look at: its metadata, and what is no deeper than `spec.nodeName`.
-    pub fn decode_shallow(&self) -> Result<Value, Status> {
+    /// The part of the object that selectors may read: its metadata, and fields no deeper than `spec.nodeName`.
+    pub(crate) fn decode_shallow(&self) -> Result<Value, Status> {
         shallow::decode(&self.bytes)
             .map_err(|e| status_errors::internal(format!("a stored object cannot be read: {e}")))
     }
 
     /// The metadata alone, as JSON.
-    pub fn decode_metadata(&self) -> Result<Value, Status> {
+    pub(crate) fn decode_metadata(&self) -> Result<Value, Status> {
         let slice = &self.bytes[self.head - 1..=self.metadata_end];
         serde_json::from_slice(slice)
             .map_err(|e| status_errors::internal(format!("stored metadata cannot be read: {e}")))
     }
 
     /// Appends the whole object.
-    pub fn write_object(&self, out: &mut Vec<u8>, revision: Option<Revision>) {
+    pub(crate) fn write_object(&self, out: &mut Vec<u8>, revision: Option<Revision>) {
         out.extend_from_slice(&self.bytes[..self.head]);
         self.write_version(out, revision);
         out.extend_from_slice(&self.bytes[self.head..]);
     }
 
-    /// Appends the object as a list carries it: without apiVersion and kind.
-    pub fn write_item(&self, out: &mut Vec<u8>, revision: Option<Revision>) {
+    /// Appends the object as an item of a list: without apiVersion and kind.
+    pub(crate) fn write_item(&self, out: &mut Vec<u8>, revision: Option<Revision>) {
         out.push(b'{');
         out.extend_from_slice(METADATA.as_bytes());
         self.write_version(out, revision);
@@ -129,7 +129,7 @@ impl Encoded {
     }
 
     /// Appends the object's metadata as a `PartialObjectMetadata`.
-    pub fn write_partial(&self, out: &mut Vec<u8>, revision: Option<Revision>) {
+    pub(crate) fn write_partial(&self, out: &mut Vec<u8>, revision: Option<Revision>) {
         out.extend_from_slice(PARTIAL_HEAD.as_bytes());
         self.write_version(out, revision);
         out.extend_from_slice(&self.bytes[self.head..=self.metadata_end]);
@@ -146,8 +146,8 @@ impl Encoded {
         }
     }
 
-    /// About how long the object is on the wire.
-    pub fn size(&self) -> usize {
+    /// The approximate size of the object on the wire, in bytes.
+    pub(crate) fn size(&self) -> usize {
         self.bytes.len() + 48
     }
 }
@@ -165,7 +165,7 @@ fn write_members<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a Strin
     }
 }
 
-/// Where the object that opened just before `start` closes.
+/// The closing brace of the object that opens just before `start`.
 fn end_of_members(bytes: &[u8], start: usize) -> Option<usize> {
     let (mut depth, mut in_string, mut at) = (1usize, false, start);
     while at < bytes.len() {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_writer_are_taken_too() {
+    fn bytes_of_another_writer_are_read_too() {
         let resource = resources::find("", "v1", "configmaps").unwrap();
         let foreign = Bytes::from_static(
             b"{\"apiVersion\":\"v1\",\"data\":{\"a\":\"b\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"x\"}}",

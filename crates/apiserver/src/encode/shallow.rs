@@ -1,4 +1,4 @@
-//! Reads only what field selectors may look at; the rest is skipped without being built.
+//! Decodes only the fields that selectors may read and skips the others.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// Selectable fields are at most this deep: `spec.nodeName`, `involvedObject.name`.
 const DEPTH: u8 = 2;
-/// Members that are read whole: labels are in the one, and the other is a list that is selected by.
+/// Members that are decoded whole: one has the labels, the other is a selectable list.
 const WHOLE: [&str; 2] = ["metadata", "podIPs"];
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Value, serde_json::Error> {
@@ -17,7 +17,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-/// A value whose lists, and whose maps below a depth, are read as null.
+/// Decodes lists, and maps below a depth, as null.
 struct Shallow {
     depth: u8,
 }
@@ -100,7 +100,9 @@ mod tests {
         let pod = json!({
             "kind": "Pod", "metadata": {"name": "a", "labels": {"b": "c"}},
             "spec": {"nodeName": "n", "hostNetwork": true, "containers": [{"name": "x"}], "affinity": {"a": {"b": 1}}},
-            "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}], "conditions": [1, [2], {"a": null}], "n": 1.5},
+            "status": {
+                "phase": "Running", "podIPs": [{"ip": "10.0.0.1"}], "conditions": [1, [2], {"a": null}], "n": 1.5,
+            },
         });
         let shallow = decode(pod.to_string().as_bytes()).unwrap();
         assert_eq!(

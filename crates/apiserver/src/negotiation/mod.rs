@@ -1,4 +1,4 @@
-//! What the client accepts, and answers rendered in that form.
+//! Content negotiation: the form of the answer that the client accepts.
 
 mod render;
 
@@ -13,41 +13,39 @@ pub(crate) use render::{TableMeta, render, status, table};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Format {
-    /// JSON or YAML.
-    pub media: Media,
-    /// Indented JSON.
-    pub pretty: bool,
-    /// What objects are turned into.
-    pub transform: Transform,
+pub(crate) struct Format {
+    pub(crate) media: Media,
+    /// Indent the JSON.
+    pub(crate) pretty: bool,
+    pub(crate) transform: Transform,
 }
 
 /// The encoding of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Media {
+pub(crate) enum Media {
     /// `application/json`.
     Json,
     /// `application/yaml`.
     Yaml,
 }
 
-/// What objects are turned into.
+/// What the objects of an answer are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transform {
-    /// Nothing else.
+pub(crate) enum Transform {
+    /// The objects themselves.
     Object,
-    /// Their metadata.
+    /// `PartialObjectMetadata`.
     Partial,
-    /// Rows of a table.
+    /// A `Table`.
     Table(IncludeObject),
 }
 
 impl Format {
     /// Plain JSON.
-    pub const JSON: Format = Format { media: Media::Json, pretty: false, transform: Transform::Object };
+    pub(crate) const JSON: Format = Format { media: Media::Json, pretty: false, transform: Transform::Object };
 
-    /// Chooses the form of an answer.
-    pub fn negotiate(headers: &HeaderMap, query: &Query) -> Result<Format, Status> {
+    /// Chooses the form of an answer by `Accept` and the query.
+    pub(crate) fn negotiate(headers: &HeaderMap, query: &Query) -> Result<Format, Status> {
         let pretty = wants_pretty(headers, query);
         let accept = headers.get_all(ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",");
         if accept.trim().is_empty() {
@@ -68,8 +66,8 @@ impl Format {
         Err(unavailable("application/json, application/yaml, application/vnd.kubernetes.protobuf"))
     }
 
-    /// The same form for a failure, which is never transformed.
-    pub fn for_status(headers: &HeaderMap, query: &Query) -> Format {
+    /// Chooses the form of a failure, which is never converted and never refused.
+    pub(crate) fn for_status(headers: &HeaderMap, query: &Query) -> Format {
         let plain = Format { pretty: wants_pretty(headers, query), ..Format::JSON };
         let accept = headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let media = clauses(accept).iter().find_map(Clause::media).unwrap_or(Media::Json);
@@ -77,7 +75,7 @@ impl Format {
     }
 }
 
-/// 406 as the router words it, before any handler saw the request.
+/// The 406 of upstream's router, which refuses before any handler sees the request.
 pub(crate) fn unavailable(representations: &str) -> Status {
     Status::failure(
         406,
@@ -91,7 +89,7 @@ fn wants_pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(pretty) = query.get("pretty") {
         return !matches!(pretty, "false" | "0");
     }
-    // People with these agents read the answer themselves.
+    // With these agents, people read the answer.
     let agent = headers.get(USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|prefix| agent.starts_with(prefix))
 }
@@ -124,14 +122,13 @@ fn clauses(accept: &str) -> Vec<Clause<'_>> {
             clause
         })
         .collect();
-    // Stable: equal qualities keep the client's order.
+    // A stable sort: clauses of equal quality keep the client's order.
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
     clauses
 }
 
 impl Clause<'_> {
-    /// The encoding asked for, if it can be produced. Protobuf answers are not made: clients that want them accept
-    /// JSON as well.
+    /// The encoding of the clause, if it is served. Protobuf is not: clients that prefer it accept JSON as well.
     fn media(&self) -> Option<Media> {
         match self.media_type {
             "application/json" | "*/*" | "application/*" => Some(Media::Json),
@@ -140,7 +137,7 @@ impl Clause<'_> {
         }
     }
 
-    /// The transformation asked for; `None` when it is not offered.
+    /// The conversion of the clause; `None` if it is not served.
     fn transform(&self, query: &Query) -> Result<Option<Transform>, Status> {
         let Some(kind) = self.kind else { return Ok(Some(Transform::Object)) };
         if self.group != Some("meta.k8s.io") || !matches!(self.version, Some("v1" | "v1beta1")) {
@@ -159,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_clause_that_can_be_produced_wins() {
+    fn the_first_clause_that_is_served_wins() {
         let table = [
             ("", Ok((Media::Json, Transform::Object))),
             ("*/*", Ok((Media::Json, Transform::Object))),
@@ -172,7 +169,8 @@ mod tests {
             ),
             ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Ok((Media::Json, Transform::Object))),
             (
-                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+                "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+                 application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
                 Ok((Media::Json, Transform::Partial)),
             ),
             ("application/json;as=Table;v=v2;g=meta.k8s.io", Err(406)),

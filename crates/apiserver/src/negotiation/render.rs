@@ -1,4 +1,4 @@
-//! Answers as bytes.
+//! Renders answers as JSON or YAML: objects, lists, tables and metadata.
 
 use bayplan_model::status::Status;
 use bytes::Bytes;
@@ -8,21 +8,21 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Format, Media, Transform};
-use crate::registry::{Answer, Body, List, Shown};
+use crate::registry::{Answer, Body, List, VersionedObject};
 use crate::request::IncludeObject;
 use crate::resources::Resource;
 use crate::{status_errors, tables};
 
-/// Renders an answer.
+/// Renders an answer in the negotiated form.
 pub(crate) fn render(answer: Answer, format: Format, now: Timestamp) -> Result<Response<Bytes>, Status> {
     let body = match (answer.body, format.transform) {
         (Body::Status(status), _) => {
             return Ok(with_warnings(self::status(answer.code, &status, format), &answer.warnings));
         }
-        (Body::Object(_, shown), Transform::Object) => object(&shown),
-        (Body::Object(_, shown), Transform::Partial) => partial(&shown),
-        (Body::Object(resource, shown), Transform::Table(include)) => {
-            to_bytes(&table(resource, &[shown], include, now, &TableMeta::default())?)
+        (Body::Object(_, versioned), Transform::Object) => object(&versioned),
+        (Body::Object(_, versioned), Transform::Partial) => partial(&versioned),
+        (Body::Object(resource, versioned), Transform::Table(include)) => {
+            to_bytes(&table(resource, &[versioned], include, now, &TableMeta::default())?)
         }
         (Body::List(list), Transform::Object) => collection(&list),
         (Body::List(list), Transform::Partial) => partial_collection(&list),
@@ -44,7 +44,7 @@ pub(crate) fn render(answer: Answer, format: Format, now: Timestamp) -> Result<R
     Ok(with_warnings(response(answer.code, reformat(body, format)?, format), &answer.warnings))
 }
 
-/// Renders a `Status` under the code of the response, which is the status' own for failures.
+/// Renders a `Status`; `code` is the code of the response, for failures that of the status.
 pub(crate) fn status(code: u16, status: &Status, format: Format) -> Response<Bytes> {
     let body = Bytes::from(serde_json::to_vec(status).expect("a Status has a JSON form"));
     let body = reformat(body.clone(), format).unwrap_or(body);
@@ -66,8 +66,8 @@ fn response(code: u16, body: Bytes, format: Format) -> Response<Bytes> {
     response
 }
 
-/// More warnings than this help nobody, and headers have a limit: upstream cuts at four KiB.
-const WARNINGS_MAX: usize = 4096;
+/// The most bytes of all warnings together, as upstream: clients limit the size of headers.
+const WARNING_BYTES_MAX: usize = 4096;
 
 fn with_warnings(mut response: Response<Bytes>, warnings: &[String]) -> Response<Bytes> {
     let mut total = 0;
@@ -80,7 +80,7 @@ fn with_warnings(mut response: Response<Bytes>, warnings: &[String]) -> Response
         let clean: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let quoted = clean.replace('\\', "\\\\").replace('"', "\\\"");
         total += quoted.len();
-        if total > WARNINGS_MAX {
+        if total > WARNING_BYTES_MAX {
             break;
         }
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
@@ -90,7 +90,7 @@ fn with_warnings(mut response: Response<Bytes>, warnings: &[String]) -> Response
     response
 }
 
-/// JSON as the client wants to see it.
+/// Turns JSON into indented JSON or YAML, if the client wants it.
 fn reformat(json: Bytes, format: Format) -> Result<Bytes, Status> {
     if format.media == Media::Json && !format.pretty {
         return Ok(json);
@@ -111,15 +111,15 @@ fn to_bytes(value: &Value) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("a JSON value has a JSON form"))
 }
 
-fn object(shown: &Shown) -> Bytes {
-    let mut out = Vec::with_capacity(shown.encoded.size());
-    shown.encoded.write_object(&mut out, shown.revision);
+fn object(object: &VersionedObject) -> Bytes {
+    let mut out = Vec::with_capacity(object.encoded.size());
+    object.encoded.write_object(&mut out, object.revision);
     Bytes::from(out)
 }
 
-fn partial(shown: &Shown) -> Bytes {
-    let mut out = Vec::with_capacity(shown.encoded.size());
-    shown.encoded.write_partial(&mut out, shown.revision);
+fn partial(object: &VersionedObject) -> Bytes {
+    let mut out = Vec::with_capacity(object.encoded.size());
+    object.encoded.write_partial(&mut out, object.revision);
     Bytes::from(out)
 }
 
@@ -162,7 +162,7 @@ fn partial_collection(list: &List) -> Bytes {
     );
     out.extend_from_slice(head.as_bytes());
     if list.items.is_empty() {
-        // Upstream shows an empty list of metadata as null.
+        // Upstream writes an empty list of metadata as null.
         out.extend_from_slice(b"null}");
         return Bytes::from(out);
     }
@@ -183,14 +183,14 @@ pub(crate) struct TableMeta<'a> {
     pub(crate) revision: Option<u64>,
     pub(crate) continue_token: Option<&'a str>,
     pub(crate) remaining: Option<usize>,
-    /// Only the first event of a watch names the columns.
+    /// Only the first event of a watch carries the column definitions.
     pub(crate) without_columns: bool,
 }
 
 /// Objects as a table.
 pub(crate) fn table(
     resource: &'static Resource,
-    items: &[Shown],
+    items: &[VersionedObject],
     include: IncludeObject,
     now: Timestamp,
     meta: &TableMeta<'_>,
@@ -230,13 +230,19 @@ pub(crate) fn table(
     }))
 }
 
-const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some \
+    resources may allow a client to request the generation of an appropriate name automatically. Name is primarily \
+    intended for creation idempotence and configuration definition. Cannot be updated. More info: \
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It \
+    is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. \
+    It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More \
+    info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// A kind without columns of its own: name and creation time.
+/// The table of a kind without columns of its own: name and creation time.
 fn plain_table(object: &Value, include: IncludeObject) -> Value {
     let metadata = &object["metadata"];
-    let shown = match include {
+    let included = match include {
         IncludeObject::None => Value::Null,
         IncludeObject::Object => object.clone(),
         IncludeObject::Metadata => {
@@ -253,6 +259,6 @@ fn plain_table(object: &Value, include: IncludeObject) -> Value {
             {"name": "Name", "type": "string", "format": "name", "description": NAME, "priority": 0},
             {"name": "Created At", "type": "date", "format": "", "description": CREATED, "priority": 0},
         ],
-        "rows": [{"cells": [metadata["name"], metadata["creationTimestamp"]], "object": shown}],
+        "rows": [{"cells": [metadata["name"], metadata["creationTimestamp"]], "object": included}],
     })
 }

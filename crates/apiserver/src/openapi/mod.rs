@@ -1,9 +1,9 @@
-//! The schemas of everything served: OpenAPI v3 by group version, and v2 (JSON and protobuf) for older clients.
+//! OpenAPI documents of what is served: v3 by group version, and v2 (JSON and protobuf) for older clients.
 //!
 //! ```text
 //!   model's schema facts ─┐
-//!                         ├─▶ operations ─▶ v3: /openapi/v3, /openapi/v3/{api,apis/…}   (kubectl create, apply, explain)
-//!   table of resources ───┘            └─▶ v2: /openapi/v2 as JSON, and ─▶ gnostic's protobuf
+//!                         ├─▶ operations ─▶ v3: /openapi/v3, /openapi/v3/{api,apis/…} (kubectl create, apply, explain)
+//!   table of resources ───┘            └─▶ v2: /openapi/v2 as JSON, and as gnostic's protobuf
 //! ```
 //!
 //! Documents are built on first use and kept.
@@ -25,8 +25,8 @@ mod v2;
 mod v3;
 
 const JSON: &str = "application/json";
-/// What kubectl up to 1.26 or so asks for. It is no valid media type, and clients that ask for it cannot read it in an
-/// answer: they get the later name.
+/// The protobuf type that kubectl up to about 1.26 asks for. It is not a valid media type, and these clients cannot
+/// parse it in an answer, so the answer has the later name.
 const V2_PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 /// The same under its later name.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -58,8 +58,8 @@ static V3_ROOT: LazyLock<Document> = LazyLock::new(|| {
     Document::new(JSON, &json!({ "paths": paths }))
 });
 
-/// Answers an OpenAPI path; `None` when there is no such document. `hash` is the query parameter of that name.
-pub fn answer(path: &str, hash: Option<&str>, headers: &HeaderMap) -> Option<Response<Bytes>> {
+/// Answers an OpenAPI path; `None` if there is no such document. `hash` is the query parameter of that name.
+pub(crate) fn answer(path: &str, hash: Option<&str>, headers: &HeaderMap) -> Option<Response<Bytes>> {
     match path.trim_end_matches('/') {
         V2_PATH => Some(v2_for(headers).respond(headers)),
         V3_PATH => Some(V3_ROOT.respond(headers)),
@@ -86,7 +86,7 @@ fn v3_url(path: &str, document: &Document) -> String {
     format!("{V3_PATH}/{path}?hash={}", document.hash())
 }
 
-/// A URL with the right hash never changes its meaning, so it may be kept for ever; one with another hash leads there.
+/// A URL with the current hash may be cached for ever; one with another hash is redirected to it.
 fn v3_answer(path: &str, document: &Document, hash: Option<&str>, headers: &HeaderMap) -> Response<Bytes> {
     match hash {
         None | Some("") => document.respond(headers),

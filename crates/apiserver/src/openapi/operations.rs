@@ -1,8 +1,9 @@
-//! What can be done with a resource, as OpenAPI describes it: a path, a method, parameters, a body and an answer.
+//! The operations of a resource: path, method, parameters, body and answer.
 
 use bayplan_model::schema::Schema;
 use serde_json::{Value, json};
 
+use crate::request::Verb;
 use crate::resources::{Resource, Subresource};
 
 /// One operation.
@@ -12,7 +13,7 @@ pub(super) struct Operation {
     pub(super) id: String,
     /// `x-kubernetes-action`.
     pub(super) action: &'static str,
-    /// Group, version and kind it speaks of.
+    /// Group, version and kind of its object.
     pub(super) kind: (String, String, String),
     /// Content types and definition of the request's body.
     pub(super) body: Option<(&'static [&'static str], &'static str)>,
@@ -57,30 +58,30 @@ const LIST: &[(&str, &str)] = &[
 ];
 
 /// How a verb appears in OpenAPI.
-struct Form {
-    verb: &'static str,
+struct VerbDescription {
+    verb: Verb,
     method: &'static str,
     action: &'static str,
     /// The verb in operation ids.
     word: &'static str,
-    /// On the collection, not on an object of it.
+    /// Applies to the collection, not to one object.
     collection: bool,
 }
 
-const FORMS: [Form; 7] = [
-    Form { verb: "list", method: "get", action: "list", word: "list", collection: true },
-    Form { verb: "create", method: "post", action: "post", word: "create", collection: true },
-    Form {
-        verb: "deletecollection",
+const DESCRIPTIONS: [VerbDescription; 7] = [
+    VerbDescription { verb: Verb::List, method: "get", action: "list", word: "list", collection: true },
+    VerbDescription { verb: Verb::Create, method: "post", action: "post", word: "create", collection: true },
+    VerbDescription {
+        verb: Verb::DeleteCollection,
         method: "delete",
         action: "deletecollection",
         word: "deleteCollection",
         collection: true,
     },
-    Form { verb: "get", method: "get", action: "get", word: "read", collection: false },
-    Form { verb: "update", method: "put", action: "put", word: "replace", collection: false },
-    Form { verb: "patch", method: "patch", action: "patch", word: "patch", collection: false },
-    Form { verb: "delete", method: "delete", action: "delete", word: "delete", collection: false },
+    VerbDescription { verb: Verb::Get, method: "get", action: "get", word: "read", collection: false },
+    VerbDescription { verb: Verb::Update, method: "put", action: "put", word: "replace", collection: false },
+    VerbDescription { verb: Verb::Patch, method: "patch", action: "patch", word: "patch", collection: false },
+    VerbDescription { verb: Verb::Delete, method: "delete", action: "delete", word: "delete", collection: false },
 ];
 
 /// Every operation of a resource and its subresources.
@@ -96,32 +97,38 @@ pub(super) fn of(row: &'static Resource) -> Vec<Operation> {
     } else {
         format!("{root}/{}", row.plural)
     };
-    for form in FORMS.iter().filter(|form| row.verbs.contains(&form.verb)) {
+    for form in DESCRIPTIONS.iter().filter(|form| row.verbs.contains(&form.verb.as_str())) {
         let path = if form.collection { collection.clone() } else { format!("{collection}/{{name}}") };
         operations.extend(operation(row, form, path, if row.namespaced() { "Namespaced" } else { "" }, ""));
-        if form.verb == "list" && row.namespaced() {
+        if form.verb == Verb::List && row.namespaced() {
             let path = format!("{root}/{}", row.plural);
             operations.extend(operation(row, form, path, "", "ForAllNamespaces"));
         }
     }
     for sub in row.subresources {
-        for form in FORMS.iter().filter(|form| sub.verbs.contains(&form.verb)) {
+        for form in DESCRIPTIONS.iter().filter(|form| sub.verbs.contains(&form.verb.as_str())) {
             operations.extend(sub_operation(row, sub, form, format!("{collection}/{{name}}/{}", sub.name)));
         }
     }
     operations
 }
 
-fn operation(row: &'static Resource, form: &Form, path: String, scope: &str, suffix: &str) -> Option<Operation> {
+fn operation(
+    row: &'static Resource,
+    form: &VerbDescription,
+    path: String,
+    scope: &str,
+    suffix: &str,
+) -> Option<Operation> {
     let kind = (row.group.to_owned(), row.version.to_owned(), row.kind.to_owned());
     let object = definition(row.group, row.version, row.kind)?;
     let answer = match form.verb {
-        "list" => definition(row.group, row.version, &row.list_kind())?,
-        "delete" | "deletecollection" => STATUS,
+        Verb::List => definition(row.group, row.version, &row.list_kind())?,
+        Verb::Delete | Verb::DeleteCollection => STATUS,
         _ => object,
     };
     let mut id = id_prefix(form.word, row);
-    if form.verb == "deletecollection" {
+    if form.verb == Verb::DeleteCollection {
         id = format!("deleteCollection{}", &id_prefix("", row));
     }
     Some(Operation {
@@ -130,13 +137,18 @@ fn operation(row: &'static Resource, form: &Form, path: String, scope: &str, suf
         id: format!("{id}{scope}{}{suffix}", row.kind),
         action: form.action,
         kind,
-        body: body(form.verb, object),
+        body: body(&form.verb, object),
         answer,
-        query: query(form.verb),
+        query: query(&form.verb),
     })
 }
 
-fn sub_operation(row: &'static Resource, sub: &'static Subresource, form: &Form, path: String) -> Option<Operation> {
+fn sub_operation(
+    row: &'static Resource,
+    sub: &'static Subresource,
+    form: &VerbDescription,
+    path: String,
+) -> Option<Operation> {
     let (group, version) = if sub.group.is_empty() { (row.group, row.version) } else { (sub.group, sub.version) };
     let object = definition(group, version, sub.kind)?;
     let scope = if row.namespaced() { "Namespaced" } else { "" };
@@ -146,9 +158,9 @@ fn sub_operation(row: &'static Resource, sub: &'static Subresource, form: &Form,
         id: format!("{}{scope}{}{}", id_prefix(form.word, row), row.kind, capitalized(sub.name)),
         action: form.action,
         kind: (group.to_owned(), version.to_owned(), sub.kind.to_owned()),
-        body: body(form.verb, object),
+        body: body(&form.verb, object),
         answer: object,
-        query: query(form.verb),
+        query: query(&form.verb),
     })
 }
 
@@ -156,22 +168,22 @@ fn definition(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     Schema::get().definition(group, version, kind).map(|definition| definition.name)
 }
 
-fn body(verb: &str, object: &'static str) -> Option<(&'static [&'static str], &'static str)> {
+fn body(verb: &Verb, object: &'static str) -> Option<(&'static [&'static str], &'static str)> {
     match verb {
-        "create" | "update" => Some((OBJECT_TYPES, object)),
-        "patch" => Some((PATCH_TYPES, PATCH)),
-        "delete" | "deletecollection" => Some((OBJECT_TYPES, DELETE_OPTIONS)),
+        Verb::Create | Verb::Update => Some((OBJECT_TYPES, object)),
+        Verb::Patch => Some((PATCH_TYPES, PATCH)),
+        Verb::Delete | Verb::DeleteCollection => Some((OBJECT_TYPES, DELETE_OPTIONS)),
         _ => None,
     }
 }
 
-fn query(verb: &str) -> Vec<(&'static str, &'static str)> {
+fn query(verb: &Verb) -> Vec<(&'static str, &'static str)> {
     match verb {
-        "create" | "update" => WRITE.to_vec(),
-        "patch" => [WRITE, &[("force", "boolean")]].concat(),
-        "delete" => DELETE.to_vec(),
-        "deletecollection" => [&DELETE[..3], LIST].concat(),
-        "list" => LIST.to_vec(),
+        Verb::Create | Verb::Update => WRITE.to_vec(),
+        Verb::Patch => [WRITE, &[("force", "boolean")]].concat(),
+        Verb::Delete => DELETE.to_vec(),
+        Verb::DeleteCollection => [&DELETE[..3], LIST].concat(),
+        Verb::List => LIST.to_vec(),
         _ => vec![("pretty", "string")],
     }
 }
@@ -200,7 +212,7 @@ impl Operation {
         self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
     }
 
-    /// The definitions it names.
+    /// The definitions it refers to.
     pub(super) fn definitions(&self) -> impl Iterator<Item = &'static str> {
         self.body.iter().map(|(_, name)| *name).chain([self.answer])
     }

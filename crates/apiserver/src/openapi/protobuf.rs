@@ -1,6 +1,6 @@
 //! The v2 document as protobuf: the part of gnostic's `openapi.v2` messages that a Kubernetes document uses.
 //!
-//! kubectl before 1.27 asks for nothing else when it validates what it creates.
+//! kubectl before 1.27 validates with this form only.
 
 use serde_json::Value;
 
@@ -73,11 +73,11 @@ fn parameter(value: &Value) -> Message {
             inner.message(5, &schema(&value["schema"]));
             within(1, &inner)
         }
-        place => {
+        location => {
             inner.flag(1, &value["required"]);
             inner.text(2, &value["in"]);
             inner.text(4, &value["name"]);
-            let (kind, unique, field) = if place == Some("path") { (5, 19, 4) } else { (6, 20, 3) };
+            let (kind, unique, field) = if location == Some("path") { (5, 19, 4) } else { (6, 20, 3) };
             inner.text(kind, &value["type"]);
             inner.flag(unique, &value["uniqueItems"]);
             within(2, &within(field, &inner))
@@ -131,7 +131,7 @@ fn extensions(message: &mut Message, field: u32, value: &Value) {
     }
 }
 
-/// Free-form values travel as YAML text, and JSON is YAML.
+/// Free-form values are sent as YAML text, and JSON is YAML.
 fn any(value: &Value) -> Message {
     let mut message = Message::default();
     message.bytes(2, value.to_string().as_bytes());

@@ -75,7 +75,7 @@ fn every_served_kind_has_operations() {
 }
 
 #[test]
-fn v2_comes_in_the_form_and_encoding_the_client_accepts() {
+fn v2_has_the_form_and_encoding_that_the_client_accepts() {
     for (accept, expected) in [
         ("application/json", JSON),
         (V2_PROTOBUF_OLD, V2_PROTOBUF),

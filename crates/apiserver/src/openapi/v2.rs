@@ -1,4 +1,4 @@
-//! The OpenAPI v2 document: all group versions in one, with definitions as the schema facts have them.
+//! The OpenAPI v2 document: all group versions in one, with the definitions of the schema facts.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/definitions/{name}")})
 }
 
-/// Every definition that these name, directly or through others.
+/// Every definition that these refer to, directly or through others.
 pub(super) fn reachable(names: impl Iterator<Item = &'static str>) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
     let mut open: Vec<&'static str> = names.collect();

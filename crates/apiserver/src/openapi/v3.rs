@@ -30,7 +30,10 @@ pub(super) fn document(group: &str, version: &str) -> Value {
 fn path_parameters(operation: &Operation) -> Vec<Value> {
     operation
         .path_parameters()
-        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}}))
+        .map(|name| {
+            let schema = json!({"type": "string", "uniqueItems": true});
+            json!({"name": name, "in": "path", "required": true, "schema": schema})
+        })
         .collect()
 }
 
@@ -59,7 +62,7 @@ fn content(types: &[&str], name: &str) -> Map<String, Value> {
     types.iter().map(|media_type| ((*media_type).to_owned(), schema.clone())).collect()
 }
 
-/// A v2 definition as v3 writes it.
+/// Converts a v2 definition.
 fn definition(name: &str, value: &Value) -> Value {
     match name {
         QUANTITY => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
@@ -82,7 +85,7 @@ fn converted(value: &Value) -> Value {
                 if schema.is_empty() {
                     return reference;
                 }
-                // Nothing may stand beside a reference in v3.
+                // A v3 reference may have no siblings.
                 schema.insert("allOf".into(), json!([reference]));
             }
             Value::Object(schema)

@@ -1,4 +1,4 @@
-//! What a verb answers, before it is rendered in the form the client accepts.
+//! The answer of a verb, before it is rendered in the form the client accepts.
 
 use bayplan_model::status::Status;
 use bayplan_store::Revision;
@@ -7,46 +7,42 @@ use serde_json::Value;
 use crate::encode::Encoded;
 use crate::resources::Resource;
 
-/// An answer: a status code, a body and what to warn the client of.
+/// The answer of a verb.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The HTTP status code.
-    pub code: u16,
-    /// The body.
-    pub body: Body,
-    /// `Warning` headers.
-    pub warnings: Vec<String>,
+    pub(crate) code: u16,
+    pub(crate) body: Body,
+    /// Texts for `Warning` headers.
+    pub(crate) warnings: Vec<String>,
 }
 
-/// One object as it is shown.
+/// An encoded object with its resource version.
 #[derive(Clone, Debug)]
-pub struct Shown {
-    /// The bytes.
-    pub encoded: Encoded,
-    /// The resource version; dry runs of a create have none.
-    pub revision: Option<Revision>,
+pub(crate) struct VersionedObject {
+    pub(crate) encoded: Encoded,
+    /// The resource version; `None` for the dry run of a create.
+    pub(crate) revision: Option<Revision>,
 }
 
-/// A part of a collection.
+/// One page of a collection.
 #[derive(Debug)]
-pub struct List {
-    /// The resource.
-    pub resource: &'static Resource,
-    /// The objects.
-    pub items: Vec<Shown>,
-    /// The revision of the snapshot.
-    pub revision: Revision,
-    /// The token of the next page.
-    pub continue_token: Option<String>,
-    /// How many objects lie behind this page.
-    pub remaining: Option<usize>,
+pub(crate) struct List {
+    pub(crate) resource: &'static Resource,
+    pub(crate) items: Vec<VersionedObject>,
+    /// The revision of the snapshot: the list's resource version.
+    pub(crate) revision: Revision,
+    /// The token of the next page; `None` on the last one.
+    pub(crate) continue_token: Option<String>,
+    /// How many objects follow this page; `None` if a selector leaves some of them out.
+    pub(crate) remaining: Option<usize>,
 }
 
 /// The body of an answer.
 #[derive(Debug)]
-pub enum Body {
+pub(crate) enum Body {
     /// A stored object.
-    Object(&'static Resource, Shown),
+    Object(&'static Resource, VersionedObject),
     /// A collection.
     List(List),
     /// An object that is not stored: a scale, a review.
@@ -56,24 +52,34 @@ pub enum Body {
 }
 
 impl Answer {
-    /// An answer with a stored object.
-    pub fn object(code: u16, resource: &'static Resource, encoded: Encoded, revision: Option<Revision>) -> Answer {
-        Answer { code, body: Body::Object(resource, Shown { encoded, revision }), warnings: Vec::new() }
+    /// Answers with a stored object.
+    pub(crate) fn object(
+        code: u16,
+        resource: &'static Resource,
+        encoded: Encoded,
+        revision: Option<Revision>,
+    ) -> Answer {
+        Answer { code, body: Body::Object(resource, VersionedObject { encoded, revision }), warnings: Vec::new() }
     }
 
-    /// An answer with an object that is not stored.
-    pub fn value(code: u16, value: Value) -> Answer {
+    /// Answers with a page of a collection.
+    pub(crate) fn list(list: List) -> Answer {
+        Answer { code: 200, body: Body::List(list), warnings: Vec::new() }
+    }
+
+    /// Answers with an object that is not stored.
+    pub(crate) fn value(code: u16, value: Value) -> Answer {
         Answer { code, body: Body::Value(value), warnings: Vec::new() }
     }
 
-    /// An answer with a `Status` that is not a failure of the request.
-    pub fn status(code: u16, status: Status) -> Answer {
+    /// Answers with a `Status` that is not a failure.
+    pub(crate) fn status(code: u16, status: Status) -> Answer {
         Answer { code, body: Body::Status(status), warnings: Vec::new() }
     }
 
-    /// The same answer with warnings.
+    /// Adds warnings.
     #[must_use]
-    pub fn with_warnings(mut self, warnings: Vec<String>) -> Answer {
+    pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Answer {
         self.warnings.extend(warnings);
         self
     }

@@ -1,4 +1,4 @@
-//! Continue tokens: where the next page of a list begins, and at which revision.
+//! Continue tokens: where the next page of a list starts, and at which revision.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::status_errors::bad_request;
 
-/// What a token says.
+/// The content of a continue token, in upstream's JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Continuation {
     v: String,
-    /// The revision of the first page; -1 goes on at the newest state.
+    /// The revision of the first page; -1 reads the newest state.
     rv: i64,
-    /// The key to go on at, relative to the list's prefix.
+    /// The first key of the next page, relative to the list's prefix.
     start: String,
 }
 
 const VERSION: &str = "meta.k8s.io/v1";
 
 impl Continuation {
-    /// A token for the page behind `last`, a key relative to the prefix.
+    /// The token of the page after `last`, a key relative to the prefix.
     pub(super) fn after(last: &str, revision: Revision) -> Continuation {
         Continuation { v: VERSION.to_owned(), rv: i64::try_from(revision).unwrap_or(-1), start: format!("{last}\0") }
     }
 
-    /// The same place at the newest state.
+    /// The same position in the newest state.
     pub(super) fn inconsistent(mut self) -> Continuation {
         self.rv = -1;
         self
@@ -37,7 +37,7 @@ impl Continuation {
         Revision::try_from(self.rv).ok()
     }
 
-    /// Where to go on, relative to the prefix.
+    /// The first key of the next page, relative to the prefix.
     pub(super) fn start(&self) -> &str {
         &self.start
     }

@@ -1,4 +1,4 @@
-//! The one resource with two views: core events, and the same events as `events.k8s.io` names their fields.
+//! Conversion between API versions. One resource has two: events, in the core group and in `events.k8s.io`.
 
 use bayplan_model::status::Status;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::encode::Encoded;
 use crate::resources::Resource;
 
-/// Name in `events.k8s.io`, name in core.
+/// The fields of an event: name in `events.k8s.io`, name in core.
 const EVENT_FIELDS: &[(&str, &str)] = &[
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -25,14 +25,14 @@ fn rename(object: &mut Value, resource: &Resource, pairs: impl Iterator<Item = (
     members.insert("apiVersion".to_owned(), Value::String(resource.api_version()));
 }
 
-/// A stored object as another version shows it.
+/// Converts an object from the storage version.
 pub(super) fn from_storage(resource: &'static Resource, mut object: Value) -> Value {
     if std::ptr::eq(resource, resource.storage()) {
         return object;
     }
     rename(&mut object, resource, EVENT_FIELDS.iter().map(|(new, core)| (*core, *new)));
     if let Some(members) = object.as_object_mut() {
-        // What core always shows, `events.k8s.io` shows only when it says something, and the other way round.
+        // The two versions differ in which empty fields they omit.
         for key in ["reportingController", "reportingInstance", "reason", "note", "type", "action"] {
             if members.get(key).is_some_and(|v| v == "") {
                 members.remove(key);
@@ -48,7 +48,7 @@ pub(super) fn from_storage(resource: &'static Resource, mut object: Value) -> Va
     object
 }
 
-/// An object of another version as it is stored.
+/// Converts an object to the storage version.
 pub(super) fn to_storage(resource: &'static Resource, mut object: Value) -> Value {
     let storage = resource.storage();
     if std::ptr::eq(resource, storage) {
@@ -70,7 +70,7 @@ pub(super) fn to_storage(resource: &'static Resource, mut object: Value) -> Valu
     object
 }
 
-/// Stored bytes as another version shows them; the same bytes when the version is the stored one.
+/// Converts stored bytes; the storage version needs no conversion.
 pub(super) fn view(resource: &'static Resource, encoded: Encoded) -> Result<Encoded, Status> {
     if std::ptr::eq(resource, resource.storage()) {
         return Ok(encoded);

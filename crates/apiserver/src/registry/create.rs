@@ -1,4 +1,4 @@
-//! Create.
+//! Create, and the naming of objects that leave their name to the server.
 
 use bayplan_model::status::Status;
 use bayplan_store::WriteError;
@@ -13,8 +13,8 @@ use crate::{status_errors, strategy, validation};
 const GENERATE_ATTEMPTS: usize = 8;
 
 impl Registry {
-    /// Stores a new object. `object` is decoded and defaulted.
-    pub async fn create(&self, call: Call<'_>, mut object: Value) -> Result<Answer, Status> {
+    /// Stores a new object; `object` is decoded and defaulted.
+    pub(crate) async fn create(&self, call: Call<'_>, mut object: Value) -> Result<Answer, Status> {
         let mut warnings = Vec::new();
         check_namespace(call.resource, call.namespace, &mut object)?;
         metadata::wipe_system_fields(&mut object);
@@ -25,7 +25,7 @@ impl Registry {
         Ok(answer.with_warnings(warnings))
     }
 
-    /// The part of a create behind mutating admission.
+    /// The part of a create after mutating admission.
     pub(super) async fn create_admitted(&self, call: Call<'_>, object: Value, code: u16) -> Result<Answer, Status> {
         if !metadata::text(&object, "name").is_empty() {
             return self.create_named(call, object, code).await;
@@ -84,8 +84,8 @@ impl Registry {
                 Err(error) => return Err(status_errors::write(error)),
             }
         };
-        let shown = super::conversion::view(call.resource, encoded)?;
-        Ok(Answer::object(code, call.resource, shown, revision).with_warnings(warnings))
+        let encoded = super::conversion::view(call.resource, encoded)?;
+        Ok(Answer::object(code, call.resource, encoded, revision).with_warnings(warnings))
     }
 
     fn exists(&self, resource: &'static Resource, name: &str, found: &bayplan_store::Entry) -> Status {
@@ -94,8 +94,7 @@ impl Registry {
     }
 }
 
-/// The namespace of the URL counts: a body without one gets it, a body with another is refused. At cluster scope
-/// whatever is given is dropped.
+/// Gives the object the namespace of the URL and refuses any other; objects at cluster scope lose theirs.
 pub(super) fn check_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
     let metadata = metadata::of(object);
     let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Delete: grace, finalizers, and the removal itself.
+//! Delete: grace periods, finalizers, and the removal itself.
 
 use bayplan_model::status::{Details, Status, reason};
 use bayplan_store::{Entry, WriteError};
@@ -14,19 +14,19 @@ use crate::{selection::Selection, status_errors};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What a deletion does next.
-enum Step {
-    /// Nothing: the object is on its way out already.
+/// What a delete does to the stored object.
+enum DeletionStep {
+    /// Nothing: an earlier delete has done as much.
     Leave,
-    /// The object stays, marked.
+    /// Stores the object with its deletion timestamp.
     Mark(Value),
-    /// The object goes; with a mark first when it leaves gracefully with no grace.
+    /// Removes the object; a graceful kind is stored with its deletion timestamp first.
     Remove { marked: Option<Value> },
 }
 
 impl Registry {
     /// Deletes one object.
-    pub async fn delete(&self, call: Call<'_>, options: &DeleteOptions) -> Result<Answer, Status> {
+    pub(crate) async fn delete(&self, call: Call<'_>, options: &DeleteOptions) -> Result<Answer, Status> {
         let call = Call { dry_run: call.dry_run || options.dry_run, ..call };
         let key = Self::key(call.resource, call.namespace, call.name);
         let strategy = strategy::of(call.resource);
@@ -46,39 +46,40 @@ impl Registry {
                 }
                 continue;
             }
-            let step = plan(strategy, &old, options, self.now());
-            if let Some(answer) = self.carry_out(call, &key, &entry, &old, step).await? {
+            let step = next_step(strategy, &old, options, self.now());
+            if let Some(answer) = self.apply_step(call, &key, &entry, &old, step).await? {
                 return Ok(answer);
             }
         }
     }
 
-    async fn carry_out(
+    /// Writes a step; `None` if another writer was faster.
+    async fn apply_step(
         &self,
         call: Call<'_>,
         key: &str,
         entry: &Entry,
         old: &Value,
-        step: Step,
+        step: DeletionStep,
     ) -> Result<Option<Answer>, Status> {
         match step {
-            Step::Leave => {
-                let shown = self.view(call.resource, entry)?;
-                Ok(Some(Answer::object(200, call.resource, shown, Some(entry.mod_revision))))
+            DeletionStep::Leave => {
+                let encoded = self.view(call.resource, entry)?;
+                Ok(Some(Answer::object(200, call.resource, encoded, Some(entry.mod_revision))))
             }
-            Step::Mark(marked) => {
+            DeletionStep::Mark(marked) => {
                 let encoded = self.encode(call.resource, &marked);
-                let shown = super::conversion::view(call.resource, encoded.clone())?;
+                let answered = super::conversion::view(call.resource, encoded.clone())?;
                 if call.dry_run || encoded.bytes() == &entry.value {
-                    return Ok(Some(Answer::object(200, call.resource, shown, Some(entry.mod_revision))));
+                    return Ok(Some(Answer::object(200, call.resource, answered, Some(entry.mod_revision))));
                 }
                 match self.store.update(key, encoded.bytes().clone(), entry.mod_revision).await {
-                    Ok(revision) => Ok(Some(Answer::object(200, call.resource, shown, Some(revision)))),
+                    Ok(revision) => Ok(Some(Answer::object(200, call.resource, answered, Some(revision)))),
                     Err(WriteError::Conflict { .. }) => Ok(None),
                     Err(error) => Err(status_errors::write(error)),
                 }
             }
-            Step::Remove { marked } => self.remove(call, key, entry, old, marked).await,
+            DeletionStep::Remove { marked } => self.remove(call, key, entry, old, marked).await,
         }
     }
 
@@ -94,7 +95,7 @@ impl Registry {
         let encoded = self.encode(call.resource, last);
         let mut revision = entry.mod_revision;
         if !call.dry_run {
-            // Watchers of a graceful kind see the mark before the end.
+            // Watchers of a graceful kind see the deletion timestamp before the object goes.
             if marked.is_some() && encoded.bytes() != &entry.value {
                 match self.store.update(key, encoded.bytes().clone(), revision).await {
                     Ok(written) => revision = written,
@@ -109,8 +110,8 @@ impl Registry {
             }
         }
         if strategy::of(call.resource).returns_object_on_delete() {
-            let shown = super::conversion::view(call.resource, encoded)?;
-            return Ok(Some(Answer::object(200, call.resource, shown, Some(revision))));
+            let encoded = super::conversion::view(call.resource, encoded)?;
+            return Ok(Some(Answer::object(200, call.resource, encoded, Some(revision))));
         }
         let details = Details {
             name: call.name.to_owned(),
@@ -122,7 +123,7 @@ impl Registry {
         Ok(Some(Answer::status(200, status_errors::success(0, Some(details)))))
     }
 
-    /// A namespace with finalizers in its spec is only marked; the namespace controller empties and finalizes it.
+    /// Marks a namespace that has finalizers in its spec; the namespace controller empties and finalizes it.
     async fn terminate_namespace(
         &self,
         call: Call<'_>,
@@ -131,18 +132,18 @@ impl Registry {
         old: &Value,
     ) -> Result<Option<Answer>, Status> {
         let step = if metadata::deleting(old) {
-            Step::Leave
+            DeletionStep::Leave
         } else {
             let mut marked = old.clone();
             metadata::of(&mut marked).insert("deletionTimestamp".to_owned(), json!(metadata::time(self.now())));
             marked["status"]["phase"] = json!("Terminating");
-            Step::Mark(marked)
+            DeletionStep::Mark(marked)
         };
-        self.carry_out(call, key, entry, old, step).await
+        self.apply_step(call, key, entry, old, step).await
     }
 
-    /// Deletes everything selected; answers with what was found.
-    pub async fn delete_collection(
+    /// Deletes the selected objects; answers with the list of them.
+    pub(crate) async fn delete_collection(
         &self,
         call: Call<'_>,
         list: &ListOptions,
@@ -160,35 +161,30 @@ impl Registry {
                 Ok(_) => {}
             }
         }
-        Ok(Answer { code: 200, body: super::Body::List(found), warnings: Vec::new() })
+        Ok(Answer::list(found))
     }
 }
 
-/// DELETE checks its preconditions with words of its own, and names the kind where others name the resource.
+/// Checks the preconditions of a delete. Its errors name the kind, where those of an update name the resource.
 pub(crate) fn check_delete_preconditions(
     call: &Call<'_>,
     preconditions: &Preconditions,
     object: &Value,
 ) -> Result<(), Status> {
     let check = |what: &str, wanted: &Option<String>, found: &str, happened: &str| {
-        match wanted {
-        Some(wanted) if wanted != found => Err(Status::failure(
-            409,
-            reason::CONFLICT,
-            format!(
-                "Operation cannot be fulfilled on {} {:?}: the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {happened}",
-                qualified_kind(call),
-                call.name
-            ),
-        )
-        .with_details(Details {
+        let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) else { return Ok(()) };
+        let message = format!(
+            "Operation cannot be fulfilled on {} {:?}: the {what} in the precondition ({wanted}) does not match the \
+             {what} in record ({found}). The object might have been {happened}",
+            qualified_kind(call),
+            call.name
+        );
+        Err(Status::failure(409, reason::CONFLICT, message).with_details(Details {
             name: call.name.to_owned(),
             group: call.resource.group.to_owned(),
             kind: call.resource.kind.to_owned(),
             ..Details::default()
-        })),
-        _ => Ok(()),
-    }
+        }))
     };
     let (uid, version) = (metadata::text(object, "uid"), metadata::text(object, "resourceVersion"));
     check("UID", &preconditions.uid, uid, "deleted and then recreated")?;
@@ -207,12 +203,12 @@ fn namespace_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty) && metadata::deleting(namespace)
 }
 
-fn plan(strategy: &dyn Strategy, old: &Value, options: &DeleteOptions, now: Timestamp) -> Step {
+fn next_step(strategy: &dyn Strategy, old: &Value, options: &DeleteOptions, now: Timestamp) -> DeletionStep {
     let mut marked = old.clone();
     let mut period = None;
     if strategy.graceful_deletion() {
         match grace(old, options, now, &mut marked) {
-            Grace::Pending => return Step::Leave,
+            Grace::Pending => return DeletionStep::Leave,
             Grace::None => {}
             Grace::Marked(seconds) => period = Some(seconds),
         }
@@ -220,10 +216,10 @@ fn plan(strategy: &dyn Strategy, old: &Value, options: &DeleteOptions, now: Time
     settle_finalizers(&mut marked, old, options);
     let held = !metadata::finalizers(&marked).is_empty();
     if period.is_some_and(|seconds| seconds > 0) {
-        return Step::Mark(marked);
+        return DeletionStep::Mark(marked);
     }
     if !held {
-        return Step::Remove { marked: period.map(|_| marked) };
+        return DeletionStep::Remove { marked: period.map(|_| marked) };
     }
     if !metadata::deleting(&marked) {
         let metadata = metadata::of(&mut marked);
@@ -231,19 +227,19 @@ fn plan(strategy: &dyn Strategy, old: &Value, options: &DeleteOptions, now: Time
         metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
         metadata::bump_generation(&mut marked);
     }
-    Step::Mark(marked)
+    DeletionStep::Mark(marked)
 }
 
 enum Grace {
-    /// A longer or equal period already runs.
+    /// A period that ends no later than the requested one is running.
     Pending,
-    /// No grace left to give: go on as for any other kind.
+    /// No grace period is left: go on as for a kind without one.
     None,
-    /// The object carries a (new) period.
+    /// The object carries a new period, in seconds.
     Marked(i64),
 }
 
-/// Upstream's `BeforeDelete` for the only graceful kind: pods.
+/// Upstream's `rest.BeforeDelete` for pods, the only graceful kind.
 fn grace(old: &Value, options: &DeleteOptions, now: Timestamp, marked: &mut Value) -> Grace {
     let requested = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
     if let Some(ends) = old["metadata"]["deletionTimestamp"].as_str() {
@@ -273,7 +269,7 @@ fn mark(object: &mut Value, ends: Timestamp, period: i64) -> Grace {
     Grace::Marked(period)
 }
 
-/// The garbage collector's finalizers follow the options; without options an object keeps its own.
+/// Sets the garbage collector's finalizers as the options demand; without options the object keeps its own.
 fn settle_finalizers(object: &mut Value, old: &Value, options: &DeleteOptions) {
     let own = metadata::finalizers(old);
     let had = |finalizer: &str| own.iter().any(|f| f == finalizer);

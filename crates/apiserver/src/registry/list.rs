@@ -1,4 +1,4 @@
-//! List: one snapshot of a collection, in pages if asked for.
+//! List: one snapshot of a collection, in pages if the client wants pages.
 
 use std::sync::Arc;
 
@@ -6,32 +6,32 @@ use bayplan_model::status::Status;
 use bayplan_store::{Entry, Range, ReadError, Revision};
 
 use super::continuation::Continuation;
-use super::{List, Registry, Shown, conversion};
-use crate::cache::{Item, prefix_end};
+use super::{List, Registry, VersionedObject, conversion};
 use crate::request::{ListOptions, VersionMatch};
 use crate::resources::Resource;
 use crate::selection::Selection;
 use crate::status_errors::{self, FieldError};
+use crate::watch_cache::{CachedObject, prefix_end};
 
-/// How many entries are read at once when only some of them will match.
+/// How many entries are read at once when a selector leaves some of them out.
 const CHUNK_MIN: usize = 500;
-/// Reading more at once than this keeps others waiting.
+/// The most entries read at once; more would keep other requests waiting.
 const CHUNK_MAX: usize = 10_000;
 
-/// Which state a list must show.
+/// Which state of the collection a list reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Snapshot {
-    /// The newest one.
+    /// The newest state.
     Newest,
-    /// One at least as new.
+    /// A state at least as new as the revision.
     NotOlderThan(Revision),
-    /// Exactly one.
+    /// The state at exactly the revision.
     Exact(Revision),
 }
 
 impl Registry {
-    /// The keys of a resource in a namespace, or everywhere: first and behind the last.
-    pub fn bounds(resource: &'static Resource, namespace: &str) -> (String, String) {
+    /// The key range of a resource in a namespace, or in all of them: the first key, and the first after the last.
+    pub(crate) fn bounds(resource: &'static Resource, namespace: &str) -> (String, String) {
         let prefix = if namespace.is_empty() || !resource.namespaced() {
             format!("/registry/{}/", resource.storage_prefix)
         } else {
@@ -42,7 +42,7 @@ impl Registry {
     }
 
     /// Reads a collection.
-    pub async fn list(
+    pub(crate) async fn list(
         &self,
         resource: &'static Resource,
         namespace: &str,
@@ -55,7 +55,7 @@ impl Registry {
             text => Some(Continuation::decode(text)?),
         };
         let snapshot = snapshot(options, token.as_ref())?;
-        // Upstream's cache ignores a limit on a list of any state.
+        // Upstream's watch cache ignores the limit if any state will do.
         let limit = if options.resource_version == "0" && token.is_none() { 0 } else { options.limit.max(0) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let at = match snapshot {
@@ -79,8 +79,8 @@ impl Registry {
             (error, _) => status_errors::read(error),
         };
         self.pages(resource, &prefix, start, &end, at, limit, selection).await.map_err(|e| match e {
-            Failure::Read(error) => expired(error),
-            Failure::Status(status) => status,
+            ListError::Read(error) => expired(error),
+            ListError::Status(status) => status,
         })
     }
 
@@ -94,27 +94,27 @@ impl Registry {
         mut at: Option<Revision>,
         limit: usize,
         selection: &Selection,
-    ) -> Result<List, Failure> {
+    ) -> Result<List, ListError> {
         let mut items = Vec::new();
         let mut chunk = if limit == 0 || selection.is_empty() { limit } else { limit.max(CHUNK_MIN) };
         loop {
-            let range = self.store.range(&start, end, at, chunk).await.map_err(Failure::Read)?;
+            let range = self.store.range(&start, end, at, chunk).await.map_err(ListError::Read)?;
             at = Some(range.revision);
             let Range { revision, entries, remaining } = range;
             let count = entries.len();
             for (index, entry) in entries.iter().enumerate() {
-                if let Some(shown) = self.select(resource, entry, selection).map_err(Failure::Status)? {
-                    items.push(shown);
+                if let Some(selected) = self.select(resource, entry, selection).map_err(ListError::Status)? {
+                    items.push(selected);
                 }
-                let behind = count - index - 1 + remaining;
-                if limit > 0 && items.len() == limit && behind > 0 {
+                let following = count - index - 1 + remaining;
+                if limit > 0 && items.len() == limit && following > 0 {
                     let last = entry.key.strip_prefix(prefix).unwrap_or(&entry.key);
                     return Ok(List {
                         resource,
                         items,
                         revision,
                         continue_token: Some(Continuation::after(last, revision).encode()),
-                        remaining: selection.is_empty().then_some(behind),
+                        remaining: selection.is_empty().then_some(following),
                     });
                 }
             }
@@ -126,41 +126,49 @@ impl Registry {
         }
     }
 
-    /// The entry as the resource shows it, if it is selected.
+    /// The object of an entry in the requested version, if it is selected.
     fn select(
         &self,
         resource: &'static Resource,
         entry: &Entry,
         selection: &Selection,
-    ) -> Result<Option<Shown>, Status> {
+    ) -> Result<Option<VersionedObject>, Status> {
         if selection.is_empty() {
             let encoded = self.view(resource, entry)?;
-            return Ok(Some(Shown { encoded, revision: Some(entry.mod_revision) }));
+            return Ok(Some(VersionedObject { encoded, revision: Some(entry.mod_revision) }));
         }
-        let item = self.cache(resource).item(entry)?;
-        if !selection.matches(&item) {
+        let object = self.cache(resource).object(entry)?;
+        if !selection.matches(&object) {
             return Ok(None);
         }
-        let encoded = conversion::view(resource, item.encoded.clone())?;
-        Ok(Some(Shown { encoded, revision: Some(entry.mod_revision) }))
+        let encoded = conversion::view(resource, object.encoded.clone())?;
+        Ok(Some(VersionedObject { encoded, revision: Some(entry.mod_revision) }))
     }
 
-    /// The parsed form of a stored item as the resource shows it.
-    pub(crate) fn converted(&self, resource: &'static Resource, item: &Arc<Item>) -> Result<Arc<Item>, Status> {
+    /// A cached object in the requested version.
+    pub(crate) fn converted(
+        &self,
+        resource: &'static Resource,
+        object: &Arc<CachedObject>,
+    ) -> Result<Arc<CachedObject>, Status> {
         if std::ptr::eq(resource, resource.storage()) {
-            return Ok(item.clone());
+            return Ok(object.clone());
         }
-        let encoded = conversion::view(resource, item.encoded.clone())?;
-        Ok(Arc::new(item.with_encoded(encoded)))
+        let encoded = conversion::view(resource, object.encoded.clone())?;
+        Ok(Arc::new(object.with_encoded(encoded)))
     }
 }
 
-enum Failure {
+/// Why a page could not be read.
+enum ListError {
     Read(ReadError),
     Status(Status),
 }
 
-const EXPIRED_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+const EXPIRED_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. You \
+    can start a new list without the continue parameter, or use the continue token in this response to retrieve the \
+    remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
+    created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 fn invalid_options(error: FieldError) -> Status {
     status_errors::invalid("meta.k8s.io", "ListOptions", "", &[error])
@@ -180,7 +188,7 @@ fn version_match(text: &str) -> Result<Option<VersionMatch>, Status> {
     }
 }
 
-/// The rules that tie resource version, match and token together.
+/// Which state the options ask for; refuses combinations as upstream's `ValidateListOptions` does.
 fn snapshot(options: &ListOptions, token: Option<&Continuation>) -> Result<Snapshot, Status> {
     let version = options.resource_version.as_str();
     let forbidden = |detail: &str| Err(invalid_options(FieldError::forbidden("resourceVersionMatch", detail)));
@@ -220,16 +228,17 @@ fn snapshot(options: &ListOptions, token: Option<&Continuation>) -> Result<Snaps
     })
 }
 
-/// Reads a resource version of a list or a watch.
+/// Reads the resource version of a list or a watch.
 pub(crate) fn parse_version(version: &str) -> Result<Revision, Status> {
     version.parse().map_err(|_| {
         status_errors::bad_request(format!(
-            "invalid resource version: resourceVersion: Invalid value: {version:?}: strconv.ParseUint: parsing {version:?}: invalid syntax"
+            "invalid resource version: resourceVersion: Invalid value: {version:?}: strconv.ParseUint: parsing \
+             {version:?}: invalid syntax"
         ))
     })
 }
 
-/// The rules of a watch's options; true when the current state comes first.
+/// Checks the options of a watch; true if the stream starts with the current state.
 pub(crate) fn watch_options(options: &ListOptions) -> Result<bool, Status> {
     let matching = options.version_match.as_str();
     let forbidden = |detail: &str| Err(invalid_options(FieldError::forbidden("resourceVersionMatch", detail)));

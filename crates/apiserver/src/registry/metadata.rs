@@ -4,14 +4,14 @@ use jiff::Timestamp;
 use rand::RngExt;
 use serde_json::{Map, Value, json};
 
-/// Longest generated name; upstream leaves room for the suffix within a DNS label.
+/// The longest prefix of a generated name: with the suffix it fits a DNS label.
 const MAX_GENERATED_PREFIX: usize = 58;
 const SUFFIX_LENGTH: usize = 5;
-/// No vowels, so no words; no digits that look like letters.
+/// No vowels, so that no words appear; no digits that look like letters.
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The metadata of an object, made if missing.
-pub fn of(object: &mut Value) -> &mut Map<String, Value> {
+/// The metadata of an object, created if missing.
+pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = json!({});
     }
@@ -22,18 +22,18 @@ pub fn of(object: &mut Value) -> &mut Map<String, Value> {
     metadata.as_object_mut().expect("made an object right above")
 }
 
-/// A text member of the metadata, empty when missing.
-pub fn text<'a>(object: &'a Value, key: &str) -> &'a str {
+/// A string of the metadata, empty if missing.
+pub(crate) fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object["metadata"][key].as_str().unwrap_or_default()
 }
 
-/// A time as objects carry it: seconds, UTC.
-pub fn time(at: Timestamp) -> String {
+/// A `metav1.Time`: RFC 3339 in UTC, to the second.
+pub(crate) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A name for an object that asked for one.
-pub fn generate_name(prefix: &str) -> String {
+/// A name with the prefix of `metadata.generateName` and a random suffix.
+pub(crate) fn generate_name(prefix: &str) -> String {
     let mut name: String = prefix.chars().take(MAX_GENERATED_PREFIX).collect();
     let mut rng = rand::rng();
     for _ in 0..SUFFIX_LENGTH {
@@ -42,8 +42,8 @@ pub fn generate_name(prefix: &str) -> String {
     name
 }
 
-/// Removes what a client may not set on create.
-pub fn wipe_system_fields(object: &mut Value) {
+/// Removes the fields that a client may not set on create.
+pub(crate) fn wipe_system_fields(object: &mut Value) {
     let metadata = of(object);
     for key in
         ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"]
@@ -52,15 +52,15 @@ pub fn wipe_system_fields(object: &mut Value) {
     }
 }
 
-/// Gives a new object its identity.
-pub fn fill_system_fields(object: &mut Value, now: Timestamp) {
+/// Sets the uid and creation time of a new object.
+pub(crate) fn fill_system_fields(object: &mut Value, now: Timestamp) {
     let metadata = of(object);
     metadata.insert("uid".to_owned(), Value::String(uuid::Uuid::new_v4().to_string()));
     metadata.insert("creationTimestamp".to_owned(), Value::String(time(now)));
 }
 
-/// Restores what an update can neither change nor drop.
-pub fn restore_system_fields(object: &mut Value, old: &Value) {
+/// Restores the fields that an update may neither change nor drop.
+pub(crate) fn restore_system_fields(object: &mut Value, old: &Value) {
     let metadata = of(object);
     metadata.remove("managedFields");
     metadata.remove("selfLink");
@@ -81,8 +81,8 @@ pub fn restore_system_fields(object: &mut Value, old: &Value) {
     }
 }
 
-/// Drops repeated owner references; the warning upstream gives for it.
-pub fn deduplicate_owners(object: &mut Value) -> Option<String> {
+/// Drops repeated owner references; answers upstream's warning if there were any.
+pub(crate) fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = object["metadata"].get_mut("ownerReferences")?.as_array_mut()?;
     let before = owners.len();
     let mut duplicates = Vec::new();
@@ -97,22 +97,23 @@ pub fn deduplicate_owners(object: &mut Value) -> Option<String> {
     *owners = seen;
     (!duplicates.is_empty()).then(|| {
         format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and \
+             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
             duplicates.join(", ")
         )
     })
 }
 
-/// The finalizers.
-pub fn finalizers(object: &Value) -> Vec<String> {
+/// The finalizers in the metadata.
+pub(crate) fn finalizers(object: &Value) -> Vec<String> {
     object["metadata"]["finalizers"]
         .as_array()
         .map(|list| list.iter().filter_map(|f| f.as_str().map(str::to_owned)).collect())
         .unwrap_or_default()
 }
 
-/// Replaces the finalizers; an empty list is left out.
-pub fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
+/// Replaces the finalizers; an empty list is omitted.
+pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
     let metadata = of(object);
     if finalizers.is_empty() {
         metadata.remove("finalizers");
@@ -121,13 +122,13 @@ pub fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
     }
 }
 
-/// True once deletion began.
-pub fn deleting(object: &Value) -> bool {
+/// True if the object has a deletion timestamp.
+pub(crate) fn deleting(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Adds one to the generation, if the kind counts it.
-pub fn bump_generation(object: &mut Value) {
+/// Adds one to the generation, if the kind has one.
+pub(crate) fn bump_generation(object: &mut Value) {
     let metadata = of(object);
     if let Some(generation) = metadata.get("generation").and_then(Value::as_i64)
         && generation > 0
@@ -136,7 +137,7 @@ pub fn bump_generation(object: &mut Value) {
     }
 }
 
-/// The resource version a body carries: `None` when empty.
-pub fn resource_version(object: &Value) -> Option<&str> {
+/// The resource version in a body; `None` if empty or zero.
+pub(crate) fn resource_version(object: &Value) -> Option<&str> {
     object["metadata"]["resourceVersion"].as_str().filter(|v| !v.is_empty() && *v != "0")
 }

@@ -1,25 +1,27 @@
-//! The generic verbs over the store: what every stored kind has in common.
+//! The verbs on stored objects; upstream's generic registry.
 //!
 //! ```text
-//!   create   decode ▶ defaults ▶ mutating admission ▶ system fields, strategy ▶ validation ▶ validating admission ▶ store
-//!   update   the same around the stored object, in a compare-and-swap loop; patches are applied inside the loop
-//!   delete   grace, finalizers, then removal
-//!   list     one range of the store, filtered by the watch cache's parsed labels and fields
+//!   create   decode ▶ default ▶ mutating admission ▶ strategy ▶ validation ▶ validating admission ▶ store
+//!   update   the same with the stored object, in a compare-and-swap loop; a patch is applied inside the loop
+//!   delete   grace period, finalizers, then removal
+//!   list     one range of the store, filtered by the labels and fields that the watch cache has parsed
 //! ```
 
 mod answer;
 mod continuation;
 mod conversion;
 mod create;
+pub(crate) mod decode;
 mod delete;
 pub(crate) mod list;
-pub mod metadata;
+pub(crate) mod metadata;
 mod objects;
 pub(crate) mod patch;
 mod service_addresses;
 mod update;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bayplan_model::status::Status;
 use bayplan_store::{Entry, Revision, Store};
@@ -27,90 +29,96 @@ use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-pub use answer::{Answer, Body, List, Shown};
+pub(crate) use answer::{Answer, Body, List, VersionedObject};
 pub(crate) use delete::check_delete_preconditions;
-pub use objects::Objects;
-pub use patch::PatchKind;
+pub(crate) use objects::{Objects, SystemObjects, SystemWrite};
+pub(crate) use patch::PatchKind;
 pub use service_addresses::{ServiceRange, ServiceRangeError};
-pub use update::Change;
+pub(crate) use update::UpdatedObject;
 
-use crate::admission::{AdmissionContext, Operation, Plugins};
-use crate::cache::Cache;
+use crate::admission::{AdmissionContext, AdmissionPlugins, Operation};
 use crate::encode::Encoded;
 use crate::request::Preconditions;
 use crate::resources::{RESOURCES, Resource};
 use crate::status_errors;
 use crate::user::User;
+use crate::watch_cache::{WatchCache, prefix_end};
 
-/// Where time comes from; tests give their own.
+/// How long a read waits for the store to reach its resource version, as upstream's watch cache.
+const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
+/// The prefix of all keys.
+const ALL_KEYS: &str = "/";
+
+/// The source of the current time; tests provide their own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The stored objects and the verbs on them.
-pub struct Registry {
+pub(crate) struct Registry {
     store: Arc<dyn Store>,
-    caches: FxHashMap<&'static str, Arc<Cache>>,
+    caches: FxHashMap<&'static str, Arc<WatchCache>>,
     clock: Clock,
-    plugins: Plugins,
+    plugins: AdmissionPlugins,
     service_range: ServiceRange,
-    /// Held while a service gets its addresses and is stored.
+    /// Locked while a service gets its addresses and is stored.
     services: tokio::sync::Mutex<()>,
 }
 
-/// One call of a verb on an object or a collection: what it is about, and who makes it.
+/// One call of a verb on an object or a collection.
 #[derive(Clone, Copy)]
-pub struct Call<'a> {
-    /// The resource as the client names it.
-    pub resource: &'static Resource,
-    /// The subresource, empty for the object itself.
-    pub subresource: &'a str,
-    /// The namespace, empty at cluster scope.
-    pub namespace: &'a str,
-    /// The name, empty for collections.
-    pub name: &'a str,
-    /// Who.
-    pub user: &'a User,
-    /// Do everything but write.
-    pub dry_run: bool,
+pub(crate) struct Call<'a> {
+    /// The resource in the version of the URL.
+    pub(crate) resource: &'static Resource,
+    /// Empty for the object itself.
+    pub(crate) subresource: &'a str,
+    /// Empty at cluster scope.
+    pub(crate) namespace: &'a str,
+    /// Empty for collections.
+    pub(crate) name: &'a str,
+    /// The user who makes the request.
+    pub(crate) user: &'a User,
+    /// Run every check, write nothing.
+    pub(crate) dry_run: bool,
 }
 
 impl Registry {
-    /// A registry over a store; its caches must be [fed](Self::caches).
-    pub fn new(store: Arc<dyn Store>, clock: Clock, plugins: Plugins, service_range: ServiceRange) -> Registry {
+    /// A registry over a store; the caller feeds its [caches](Self::caches).
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        plugins: AdmissionPlugins,
+        service_range: ServiceRange,
+    ) -> Registry {
         let caches = RESOURCES
             .iter()
             .filter(|r| r.stored() && std::ptr::eq(*r, r.storage()))
-            .map(|r| (r.storage_prefix, Arc::new(Cache::new(r))))
+            .map(|r| (r.storage_prefix, Arc::new(WatchCache::new(r))))
             .collect();
         Registry { store, caches, clock, plugins, service_range, services: tokio::sync::Mutex::default() }
     }
 
-    /// The store.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// The admission plugins.
-    pub fn plugins(&self) -> Plugins {
+    pub(crate) fn plugins(&self) -> AdmissionPlugins {
         self.plugins
     }
 
     /// The watch caches, one for each stored resource.
-    pub fn caches(&self) -> impl Iterator<Item = &Arc<Cache>> {
+    pub(crate) fn caches(&self) -> impl Iterator<Item = &Arc<WatchCache>> {
         self.caches.values()
     }
 
-    /// The watch cache of a resource.
-    pub fn cache(&self, resource: &'static Resource) -> &Arc<Cache> {
+    pub(crate) fn cache(&self, resource: &'static Resource) -> &Arc<WatchCache> {
         self.caches.get(resource.storage_prefix).expect("every stored resource has a cache")
     }
 
-    /// The time.
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
     /// The storage key of an object.
-    pub fn key(resource: &Resource, namespace: &str, name: &str) -> String {
+    pub(crate) fn key(resource: &Resource, namespace: &str, name: &str) -> String {
         if resource.namespaced() {
             format!("/registry/{}/{namespace}/{name}", resource.storage_prefix)
         } else {
@@ -123,11 +131,12 @@ impl Registry {
     }
 
     /// Reads one object.
-    pub async fn get(&self, call: Call<'_>, resource_version: &str) -> Result<Answer, Status> {
+    pub(crate) async fn get(&self, call: Call<'_>, resource_version: &str) -> Result<Answer, Status> {
         if !resource_version.is_empty() && resource_version != "0" {
             let requested = resource_version.parse::<Revision>().map_err(|_| {
                 status_errors::plain(format!(
-                    "resourceVersion: Invalid value: {resource_version:?}: strconv.ParseUint: parsing {resource_version:?}: invalid syntax"
+                    "resourceVersion: Invalid value: {resource_version:?}: strconv.ParseUint: parsing \
+                     {resource_version:?}: invalid syntax"
                 ))
             })?;
             self.wait_for(requested).await?;
@@ -140,19 +149,19 @@ impl Registry {
         Ok(Answer::object(200, call.resource, encoded, Some(entry.mod_revision)))
     }
 
-    /// An entry as the resource asked for shows it: the stored bytes, or a conversion of them.
+    /// An entry in the requested version: the stored bytes, or a conversion of them.
     fn view(&self, resource: &'static Resource, entry: &Entry) -> Result<Encoded, Status> {
         let encoded = Encoded::from_store(resource.storage(), entry.value.clone())?;
         conversion::view(resource, encoded)
     }
 
-    /// The decoded object with its resource version, as the resource asked for shows it.
+    /// The decoded object in the requested version, with its resource version.
     fn decoded(&self, resource: &'static Resource, entry: &Entry) -> Result<Value, Status> {
         let object = Encoded::from_store(resource.storage(), entry.value.clone())?.decode(Some(entry.mod_revision))?;
         Ok(conversion::from_storage(resource, object))
     }
 
-    /// An object ready to be stored.
+    /// Encodes an object in the storage version.
     fn encode(&self, resource: &'static Resource, object: &Value) -> Encoded {
         if std::ptr::eq(resource, resource.storage()) {
             return Encoded::new(resource, object);
@@ -160,22 +169,35 @@ impl Registry {
         Encoded::new(resource.storage(), &conversion::to_storage(resource, object.clone()))
     }
 
-    /// Waits until the store has reached a revision: what `resourceVersion=N` of a read promises.
-    pub async fn wait_for(&self, requested: Revision) -> Result<(), Status> {
-        const STEP: std::time::Duration = std::time::Duration::from_millis(100);
-        /// Upstream gives up after three seconds.
-        const STEPS: usize = 30;
-        for step in 0..=STEPS {
-            let current = self.store.revision().await.map_err(status_errors::read)?;
-            if current >= requested {
-                return Ok(());
-            }
-            if step == STEPS {
-                return Err(status_errors::version_too_large(requested, current));
-            }
-            tokio::time::sleep(STEP).await;
+    /// Waits until the store has reached a revision, which a read with `resourceVersion=N` demands.
+    pub(crate) async fn wait_for(&self, requested: Revision) -> Result<(), Status> {
+        if self.revision().await? >= requested {
+            return Ok(());
+        }
+        match tokio::time::timeout(REVISION_TIMEOUT, self.follow_store(requested)).await {
+            Ok(reached) => reached,
+            Err(_elapsed) => match self.revision().await? {
+                current if current >= requested => Ok(()),
+                current => Err(status_errors::version_too_large(requested, current)),
+            },
+        }
+    }
+
+    /// Follows the writes of all keys until one has the revision.
+    async fn follow_store(&self, requested: Revision) -> Result<(), Status> {
+        let current = self.revision().await?;
+        let mut reached = current;
+        let mut writes =
+            self.store.watch(ALL_KEYS, &prefix_end(ALL_KEYS), current).await.map_err(status_errors::read)?;
+        while reached < requested {
+            let changes = writes.next().await.map_err(status_errors::read)?;
+            reached = changes.last().map_or(reached, |change| change.revision);
         }
         Ok(())
+    }
+
+    async fn revision(&self) -> Result<Revision, Status> {
+        self.store.revision().await.map_err(status_errors::read)
     }
 
     fn admission<'a>(&'a self, call: Call<'a>, operation: Operation, name: &'a str) -> AdmissionContext<'a> {
@@ -192,7 +214,7 @@ impl Registry {
     }
 }
 
-/// Checks uid and resource version the way the store does: the message names the key.
+/// Checks uid and resource version; the message names the key, as upstream's storage does.
 pub(crate) fn check_preconditions(
     call: &Call<'_>,
     key: &str,
@@ -204,7 +226,8 @@ pub(crate) fn check_preconditions(
             call.resource,
             call.name,
             format!(
-                "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
+                 Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
             ),
         )
     };
@@ -222,4 +245,38 @@ pub(crate) fn check_preconditions(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use bayplan_store::LogStore;
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn registry() -> Registry {
+        let store = Arc::new(LogStore::in_memory().unwrap());
+        Registry::new(store, Arc::new(Timestamp::now), AdmissionPlugins::default(), ServiceRange::default())
+    }
+
+    #[tokio::test]
+    async fn a_read_waits_for_the_write_of_its_resource_version() {
+        let registry = registry();
+        let requested = registry.revision().await.unwrap() + 2;
+        let write = async {
+            registry.store.create("/registry/configmaps/a/b", Bytes::from_static(b"{}")).await.unwrap();
+            registry.store.create("/registry/pods/a/b", Bytes::from_static(b"{}")).await.unwrap();
+        };
+        let (waited, ()) = tokio::join!(registry.wait_for(requested), write);
+        waited.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_of_a_resource_version_that_never_comes_ends_after_three_seconds() {
+        let registry = registry();
+        let started = tokio::time::Instant::now();
+        let status = registry.wait_for(1_000).await.unwrap_err();
+        assert_eq!((status.code, started.elapsed().as_secs()), (504, 3));
+        assert_eq!(status.message, "Timeout: Too large resource version: 1000, current: 1");
+    }
 }

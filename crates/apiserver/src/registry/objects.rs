@@ -1,4 +1,4 @@
-//! Objects as the server's own parts (rights, admission, bootstrap, subresources) read and write them.
+//! The server's own access to stored objects, for authorization, admission, bootstrap and subresources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Registry, metadata};
-use crate::cache::labels_of;
 use crate::resources::Resource;
+use crate::watch_cache::labels_of;
 use crate::{status_errors, strategy};
 
-/// The server's own access to the objects it stores: no authentication, no rights, no admission.
-pub trait Objects: Send + Sync {
-    /// One object, as decoded JSON with its resource version; `namespace` is empty for cluster-scoped resources.
+/// Reads without authorization: what the server itself needs to know.
+pub(crate) trait Objects: Send + Sync {
+    /// One object as JSON with its resource version; `namespace` is empty for cluster-scoped resources.
     fn get<'a>(
         &'a self,
         resource: &'static Resource,
@@ -23,7 +23,7 @@ pub trait Objects: Send + Sync {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<Value>>, Status>>;
 
-    /// The labels of one object; cheaper than the whole of it, which would be kept decoded.
+    /// The labels of one object: cheaper than [`get`](Self::get), which keeps the whole object decoded.
     fn labels<'a>(
         &'a self,
         resource: &'static Resource,
@@ -34,28 +34,43 @@ pub trait Objects: Send + Sync {
         Box::pin(async move { Ok(self.get(resource, namespace, name).await?.map(labels)) })
     }
 
-    /// All objects of a namespace, or with an empty `namespace` of the cluster, in storage order.
+    /// All objects of a namespace, or of the cluster if `namespace` is empty, in storage order.
     fn list<'a>(
         &'a self,
         resource: &'static Resource,
         namespace: &'a str,
     ) -> BoxFuture<'a, Result<Vec<Arc<Value>>, Status>>;
+}
 
-    /// The revision of the newest change of any object of the resource: what was derived from a [`list`](Self::list)
-    /// holds as long as this stays the same.
-    fn version(&self, resource: &'static Resource) -> BoxFuture<'_, Result<u64, Status>>;
+/// Why the server writes an object without the checks of a client's write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SystemWrite {
+    /// The objects every cluster starts with, written before the first request is served.
+    Bootstrap,
+    /// `pods/binding` sets `spec.nodeName`, which no update may change. The binding itself was authorized and admitted.
+    Binding,
+    /// `pods/eviction` takes a disruption from the budget and sets `DisruptionTarget` on the pod. The eviction itself
+    /// was authorized, and the deletion that follows is admitted.
+    Eviction,
+    /// The `ResourceQuota` admission plugin charges the quota for the object that is about to be written.
+    QuotaUsage,
+}
 
-    /// Stores a new object; the server fills in uid and creation time.
-    fn create<'a>(
+/// Writes that skip authorization, admission and validation; each call names its reason.
+pub(crate) trait SystemObjects: Objects {
+    /// Stores a new object with a new uid and creation time, unchecked.
+    fn create_unchecked<'a>(
         &'a self,
+        why: SystemWrite,
         resource: &'static Resource,
         namespace: &'a str,
         object: Value,
     ) -> BoxFuture<'a, Result<Arc<Value>, Status>>;
 
-    /// Changes an object in place, trying again while other writers interfere; an error of `change` ends it.
-    fn update<'a>(
+    /// Changes an object in place, unchecked; retries while other writers are faster, until `change` fails.
+    fn update_unchecked<'a>(
         &'a self,
+        why: SystemWrite,
         resource: &'static Resource,
         namespace: &'a str,
         name: &'a str,
@@ -72,7 +87,7 @@ impl Objects for Registry {
     ) -> BoxFuture<'a, Result<Option<Arc<Value>>, Status>> {
         Box::pin(async move {
             match self.entry(&Self::key(resource, namespace, name)).await? {
-                Some(entry) => self.converted(resource, &self.cache(resource).item(&entry)?)?.decoded().map(Some),
+                Some(entry) => self.converted(resource, &self.cache(resource).object(&entry)?)?.decoded().map(Some),
                 None => Ok(None),
             }
         })
@@ -86,7 +101,7 @@ impl Objects for Registry {
     ) -> BoxFuture<'a, Result<Option<BTreeMap<String, String>>, Status>> {
         Box::pin(async move {
             let entry = self.entry(&Self::key(resource, namespace, name)).await?;
-            entry.map(|entry| Ok(self.cache(resource).item(&entry)?.labels.clone())).transpose()
+            entry.map(|entry| Ok(self.cache(resource).object(&entry)?.labels.clone())).transpose()
         })
     }
 
@@ -99,17 +114,15 @@ impl Objects for Registry {
             let (start, end) = Self::bounds(resource, namespace);
             let range = self.store().range(&start, &end, None, 0).await.map_err(status_errors::read)?;
             let cache = self.cache(resource);
-            range.entries.iter().map(|entry| self.converted(resource, &cache.item(entry)?)?.decoded()).collect()
+            range.entries.iter().map(|entry| self.converted(resource, &cache.object(entry)?)?.decoded()).collect()
         })
     }
+}
 
-    fn version(&self, resource: &'static Resource) -> BoxFuture<'_, Result<u64, Status>> {
-        let version = self.cache(resource).last_change();
-        Box::pin(async move { Ok(version) })
-    }
-
-    fn create<'a>(
+impl SystemObjects for Registry {
+    fn create_unchecked<'a>(
         &'a self,
+        why: SystemWrite,
         resource: &'static Resource,
         namespace: &'a str,
         mut object: Value,
@@ -124,6 +137,7 @@ impl Objects for Registry {
             let name = metadata::text(&object, "name").to_owned();
             let encoded = self.encode(resource, &object);
             let key = Self::key(resource, namespace, &name);
+            tracing::trace!(?why, key, "the server creates an object unchecked");
             match self.store().create(&key, encoded.bytes().clone()).await {
                 Ok(revision) => Ok(Arc::new(super::conversion::view(resource, encoded)?.decode(Some(revision))?)),
                 Err(WriteError::Conflict { .. }) => Err(status_errors::already_exists(resource, &name, false)),
@@ -132,8 +146,9 @@ impl Objects for Registry {
         })
     }
 
-    fn update<'a>(
+    fn update_unchecked<'a>(
         &'a self,
+        why: SystemWrite,
         resource: &'static Resource,
         namespace: &'a str,
         name: &'a str,
@@ -141,17 +156,18 @@ impl Objects for Registry {
     ) -> BoxFuture<'a, Result<Arc<Value>, Status>> {
         Box::pin(async move {
             let key = Self::key(resource, namespace, name);
+            tracing::trace!(?why, key, "the server updates an object unchecked");
             loop {
                 let entry = self.entry(&key).await?.ok_or_else(|| status_errors::not_found(resource, name))?;
                 let mut object = self.decoded(resource, &entry)?;
                 change(&mut object)?;
                 let encoded = self.encode(resource, &object);
-                let shown = super::conversion::view(resource, encoded.clone())?;
+                let converted = super::conversion::view(resource, encoded.clone())?;
                 if encoded.bytes() == &entry.value {
-                    return Ok(Arc::new(shown.decode(Some(entry.mod_revision))?));
+                    return Ok(Arc::new(converted.decode(Some(entry.mod_revision))?));
                 }
                 match self.store().update(&key, encoded.bytes().clone(), entry.mod_revision).await {
-                    Ok(revision) => return Ok(Arc::new(shown.decode(Some(revision))?)),
+                    Ok(revision) => return Ok(Arc::new(converted.decode(Some(revision))?)),
                     Err(WriteError::Conflict { .. }) => {}
                     Err(error) => return Err(status_errors::write(error)),
                 }

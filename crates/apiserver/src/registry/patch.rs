@@ -1,4 +1,4 @@
-//! Patch: a change described by its difference, computed anew whenever another writer was faster.
+//! Patch: applied to the stored object, and again whenever another writer was faster.
 
 use bayplan_model::schema::Schema;
 use bayplan_model::status::{Details, Status, reason};
@@ -6,25 +6,26 @@ use bayplan_patch::{Fault, body, json_patch, merge_patch, strategic};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Answer, Call, Change, Registry};
+use super::decode::{self, Input};
+use super::{Answer, Call, Registry, UpdatedObject};
+use crate::codec::Kind;
 use crate::request::{FieldValidation, Preconditions};
-use crate::status_errors::{self, FieldError};
-use crate::{codec, codec::Kind, defaults};
+use crate::status_errors;
 
-/// Which patch a body is.
+/// The format of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PatchKind {
+pub(crate) enum PatchKind {
     /// RFC 6902.
     Json,
     /// RFC 7386.
     Merge,
-    /// Kubernetes' own.
+    /// Kubernetes' strategic merge patch.
     Strategic,
 }
 
 impl PatchKind {
-    /// Reads a content type. Server-side apply is not served.
-    pub fn parse(content_type: Option<&str>) -> Result<PatchKind, Status> {
+    /// Reads the content type of a patch; server-side apply is not served.
+    pub(crate) fn parse(content_type: Option<&str>) -> Result<PatchKind, Status> {
         let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
         match media {
             "application/json-patch+json" => Ok(PatchKind::Json),
@@ -36,14 +37,14 @@ impl PatchKind {
     }
 }
 
-/// A patch whose form is known to be right.
+/// A patch whose syntax has been checked.
 pub(crate) struct Patch {
     kind: PatchKind,
     body: Bytes,
 }
 
 impl Patch {
-    /// Reads a patch's body.
+    /// Reads the body of a patch.
     pub(crate) fn parse(kind: PatchKind, body: &[u8]) -> Result<Patch, Status> {
         let patch = Patch { kind, body: Bytes::copy_from_slice(body) };
         if let PatchKind::Strategic = kind {
@@ -72,7 +73,7 @@ impl Patch {
     }
 }
 
-/// The answer to a patch that has no result.
+/// The answer to a patch that cannot be applied.
 fn failed(fault: Fault, error: &dyn std::fmt::Display) -> Status {
     match fault {
         Fault::Undecodable => status_errors::bad_request(error.to_string()),
@@ -88,8 +89,8 @@ fn failed(fault: Fault, error: &dyn std::fmt::Display) -> Status {
 }
 
 impl Registry {
-    /// Patches an object through itself or its status.
-    pub async fn patch(
+    /// Patches an object, or one of its subresources.
+    pub(crate) async fn patch(
         &self,
         call: Call<'_>,
         kind: PatchKind,
@@ -98,34 +99,13 @@ impl Registry {
     ) -> Result<Answer, Status> {
         let patch = Patch::parse(kind, body)?;
         let mut warnings = Vec::new();
-        let resource = call.resource;
         let mut compute = |old: &Value| {
-            let patched = patch.apply(Kind::of(resource), old)?;
-            let decoded = redecode(Kind::of(resource), patched, field_validation)?;
+            let patched = patch.apply(Kind::of(call.resource), old)?;
+            let decoded = decode::object(call.resource, Input::Patched(patched), field_validation)?;
             warnings = decoded.warnings;
-            let mut object = decoded.object;
-            defaults::apply(resource, &mut object);
-            Ok(object)
+            Ok(decoded.object)
         };
-        let answer = self.update(call, Change::Compute(&mut compute), Preconditions::default()).await?;
+        let answer = self.update(call, UpdatedObject::Compute(&mut compute), Preconditions::default()).await?;
         Ok(answer.with_warnings(warnings))
     }
-}
-
-/// Reads a patched object as if it had been sent: unknown fields are dropped, wrong types are refused.
-pub(crate) fn redecode(
-    kind: Kind<'_>,
-    patched: Value,
-    field_validation: FieldValidation,
-) -> Result<codec::Decoded, Status> {
-    codec::canonical(kind, patched.clone(), field_validation).map_err(|status| {
-        if status.code != 400 {
-            return status;
-        }
-        let why = status.message.split_once(&format!("cannot be handled as a {}: ", kind.kind));
-        let why = why.map_or(status.message.as_str(), |(_, why)| why);
-        let shown = Value::String(patched.to_string());
-        // Upstream does not say which object here, neither its kind nor its name.
-        status_errors::invalid("", "", "", &[FieldError::invalid("patch", shown, why)])
-    })
 }

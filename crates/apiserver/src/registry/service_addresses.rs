@@ -1,4 +1,4 @@
-//! Cluster addresses and node ports of services: given out by the server, unique in the cluster.
+//! Cluster IPs and node ports of services, allocated so that each is unique in the cluster.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -12,22 +12,22 @@ use tokio::sync::MutexGuard;
 use super::{Call, Objects, Registry, metadata};
 use crate::status_errors::{self, FieldError};
 
-/// The shortest prefix of a range: the addresses of one fit a 32-bit count.
+/// The shortest prefix of a range: the number of its addresses fits 32 bits.
 const PREFIX_MIN: u32 = 8;
-/// The longest prefix: below four addresses none is left beside network, `kubernetes` and broadcast.
+/// The longest prefix: a smaller range has few addresses beside network, `kubernetes` and broadcast.
 const PREFIX_MAX: u32 = 29;
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
-/// Random tries before a systematic search.
+/// Random attempts before a systematic search.
 const TRIES: usize = 16;
 
-/// The addresses services get theirs from.
+/// The range that cluster IPs are allocated from; upstream's `--service-cluster-ip-range`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceRange {
     start: u32,
     size: u32,
 }
 
-/// Why a text is no range.
+/// A text that is not a service range.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0:?} is not a service range: an IPv4 network such as 10.96.0.0/12, with a prefix of {PREFIX_MIN} to {PREFIX_MAX}"
@@ -35,7 +35,7 @@ pub struct ServiceRange {
 pub struct ServiceRangeError(String);
 
 impl Default for ServiceRange {
-    /// 10.96.0.0/12, which most clusters use.
+    /// 10.96.0.0/12, kubeadm's default.
     fn default() -> ServiceRange {
         ServiceRange { start: Ipv4Addr::new(10, 96, 0, 0).to_bits(), size: 1 << 20 }
     }
@@ -57,7 +57,7 @@ impl FromStr for ServiceRange {
 }
 
 impl ServiceRange {
-    /// The first address, which the `kubernetes` service has.
+    /// The first address, which belongs to the `kubernetes` service.
     pub fn first(self) -> Ipv4Addr {
         self.address(1)
     }
@@ -66,22 +66,22 @@ impl ServiceRange {
         Ipv4Addr::from_bits(self.start + offset)
     }
 
-    /// Neither the network's own address nor the broadcast address is given out.
+    /// True for addresses that may be allocated: neither the network's own nor the broadcast address.
     fn contains(self, address: Ipv4Addr) -> bool {
         (1..self.size - 1).contains(&address.to_bits().wrapping_sub(self.start))
     }
 }
 
-/// What other services hold.
+/// The addresses and ports of the other services.
 #[derive(Default)]
-struct Held {
+struct Allocated {
     addresses: HashSet<String>,
     ports: HashSet<i64>,
 }
 
 impl Registry {
-    /// Gives a service its addresses and ports. The guard must live until the service is stored: two services never
-    /// get the same.
+    /// Allocates the cluster IP and the node ports of a service. The guard must live until the service is stored, so
+    /// that no other service gets the same.
     pub(super) async fn allocate_service<'a>(
         &'a self,
         call: &Call<'_>,
@@ -92,20 +92,20 @@ impl Registry {
         }
         let guard = self.services.lock().await;
         let (namespace, name) = (call.namespace, metadata::text(object, "name").to_owned());
-        let mut held = Held::default();
+        let mut allocated = Allocated::default();
         for other in Objects::list(self, call.resource, "").await? {
             if metadata::text(&other, "namespace") != namespace || metadata::text(&other, "name") != name {
-                held.note(&other["spec"]);
+                allocated.add(&other["spec"]);
             }
         }
-        allocate(object, self.service_range, &mut held)
+        allocate(object, self.service_range, &mut allocated)
             .map_err(|error| status_errors::invalid_object(call.resource, &name, &[error]))?;
         Ok(Some(guard))
     }
 }
 
-impl Held {
-    fn note(&mut self, spec: &Value) {
+impl Allocated {
+    fn add(&mut self, spec: &Value) {
         let addresses = spec["clusterIPs"].as_array().into_iter().flatten().filter_map(Value::as_str);
         self.addresses.extend(addresses.chain(spec["clusterIP"].as_str()).map(str::to_owned));
         self.ports.extend(spec["healthCheckNodePort"].as_i64());
@@ -113,7 +113,7 @@ impl Held {
     }
 }
 
-fn allocate(service: &mut Value, range: ServiceRange, held: &mut Held) -> Result<(), FieldError> {
+fn allocate(service: &mut Value, range: ServiceRange, allocated: &mut Allocated) -> Result<(), FieldError> {
     let Some(spec) = service["spec"].as_object_mut() else { return Ok(()) };
     let text = |key: &str| spec.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (service_type, policy, given) = (text("type"), text("externalTrafficPolicy"), text("clusterIP"));
@@ -123,8 +123,8 @@ fn allocate(service: &mut Value, range: ServiceRange, held: &mut Held) -> Result
     let selects = spec.get("selector").and_then(Value::as_object).is_some_and(|s| !s.is_empty());
     let address = match given.as_str() {
         "None" => given,
-        "" => free_address(range, held)?,
-        _ => reserve(given, range, held)?,
+        "" => free_address(range, allocated)?,
+        _ => reserve(given, range, allocated)?,
     };
     let both = address == "None" && !selects;
     spec.entry("ipFamilies").or_insert_with(|| if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
@@ -135,23 +135,23 @@ fn allocate(service: &mut Value, range: ServiceRange, held: &mut Held) -> Result
     let wants_ports = service_type == "NodePort"
         || (balancer && spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false)));
     if balancer && policy == "Local" && spec.get("healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0) == 0 {
-        let port = free_port(held)?;
+        let port = free_port(allocated)?;
         spec.insert("healthCheckNodePort".to_owned(), json!(port));
     }
     if wants_ports {
-        allocate_ports(spec.get_mut("ports").and_then(Value::as_array_mut), held)?;
+        allocate_ports(spec.get_mut("ports").and_then(Value::as_array_mut), allocated)?;
     }
     Ok(())
 }
 
-fn allocate_ports(ports: Option<&mut Vec<Value>>, held: &mut Held) -> Result<(), FieldError> {
+fn allocate_ports(ports: Option<&mut Vec<Value>>, allocated: &mut Allocated) -> Result<(), FieldError> {
     // The same number may serve two protocols of one service.
     let mut own = HashSet::new();
     for (index, port) in ports.into_iter().flatten().enumerate() {
         let field = format!("spec.ports[{index}].nodePort");
         match port["nodePort"].as_i64().unwrap_or(0) {
             0 => {
-                let free = free_port(held)?;
+                let free = free_port(allocated)?;
                 own.insert(free);
                 port["nodePort"] = json!(free);
             }
@@ -166,11 +166,11 @@ fn allocate_ports(ports: Option<&mut Vec<Value>>, held: &mut Held) -> Result<(),
                     ),
                 ));
             }
-            given if held.ports.contains(&given) && !own.contains(&given) => {
+            given if allocated.ports.contains(&given) && !own.contains(&given) => {
                 return Err(FieldError::invalid(field, given, "provided port is already allocated"));
             }
             given => {
-                held.ports.insert(given);
+                allocated.ports.insert(given);
                 own.insert(given);
             }
         }
@@ -178,32 +178,32 @@ fn allocate_ports(ports: Option<&mut Vec<Value>>, held: &mut Held) -> Result<(),
     Ok(())
 }
 
-fn reserve(address: String, range: ServiceRange, held: &Held) -> Result<String, FieldError> {
+fn reserve(address: String, range: ServiceRange, allocated: &Allocated) -> Result<String, FieldError> {
     let why = match address.parse::<Ipv4Addr>() {
         Err(_) => return Ok(address),
         Ok(ip) if !range.contains(ip) => "the provided network does not match the current range",
-        Ok(_) if held.addresses.contains(&address) => "provided IP is already allocated",
+        Ok(_) if allocated.addresses.contains(&address) => "provided IP is already allocated",
         Ok(_) => return Ok(address),
     };
     Err(FieldError::invalid("spec.clusterIPs", json!([address]), format!("failed to allocate IP {address}: {why}")))
 }
 
-fn free_address(range: ServiceRange, held: &Held) -> Result<String, FieldError> {
+fn free_address(range: ServiceRange, allocated: &Allocated) -> Result<String, FieldError> {
     let mut rng = rand::rng();
     let random = (0..TRIES).map(|_| rng.random_range(2..range.size - 1));
     let found = random
         .chain(2..range.size - 1)
         .map(|offset| range.address(offset).to_string())
-        .find(|address| !held.addresses.contains(address));
+        .find(|address| !allocated.addresses.contains(address));
     found.ok_or_else(|| FieldError::new("InternalError", "spec.clusterIPs", "Internal error: range is full"))
 }
 
-fn free_port(held: &mut Held) -> Result<i64, FieldError> {
+fn free_port(allocated: &mut Allocated) -> Result<i64, FieldError> {
     let mut rng = rand::rng();
     let random = (0..TRIES).map(|_| rng.random_range(NODE_PORTS));
-    let found = random.chain(NODE_PORTS).find(|port| !held.ports.contains(port));
+    let found = random.chain(NODE_PORTS).find(|port| !allocated.ports.contains(port));
     let port = found.ok_or_else(|| FieldError::new("InternalError", "spec.ports", "Internal error: range is full"))?;
-    held.ports.insert(port);
+    allocated.ports.insert(port);
     Ok(port)
 }
 
@@ -229,11 +229,11 @@ mod tests {
     #[test]
     fn a_full_range_says_so() {
         let range: ServiceRange = "10.0.0.0/29".parse().unwrap();
-        let mut held = Held::default();
+        let mut allocated = Allocated::default();
         for _ in 0..5 {
-            let address = free_address(range, &held).unwrap();
-            held.addresses.insert(address);
+            let address = free_address(range, &allocated).unwrap();
+            allocated.addresses.insert(address);
         }
-        assert!(free_address(range, &held).is_err());
+        assert!(free_address(range, &allocated).is_err());
     }
 }

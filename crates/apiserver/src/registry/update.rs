@@ -1,35 +1,35 @@
-//! Update: whatever changes a stored object, in a compare-and-swap loop.
+//! Update: every change of a stored object, in a compare-and-swap loop.
 
 use bayplan_model::status::Status;
 use bayplan_store::{Entry, Revision, WriteError};
 use serde_json::Value;
 
 use super::create::check_namespace;
-use super::{Answer, Call, Registry, check_preconditions, metadata};
+use super::{Answer, Call, Registry, SystemWrite, check_preconditions, metadata};
 use crate::admission::Operation;
 use crate::request::Preconditions;
 use crate::status_errors::{self, FieldError};
 use crate::{strategy, validation};
 
-/// What an update makes of the stored object.
-pub enum Change<'a> {
-    /// The object is replaced by the body of a PUT, decoded and defaulted.
+/// The new object of an update; upstream's `rest.UpdatedObjectInfo`.
+pub(crate) enum UpdatedObject<'a> {
+    /// The body of a PUT, decoded and defaulted.
     Replace(Value),
-    /// The new object is computed from the old one: patches. Called again whenever another writer was faster.
+    /// Computed from the stored object, as a patch is; called again whenever another writer was faster.
     Compute(&'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send)),
 }
 
 impl Registry {
-    /// Replaces or patches an object through itself or its status.
-    pub async fn update(
+    /// Replaces or patches an object, or one of its subresources.
+    pub(crate) async fn update(
         &self,
         call: Call<'_>,
-        mut change: Change<'_>,
+        mut updated: UpdatedObject<'_>,
         mut preconditions: Preconditions,
     ) -> Result<Answer, Status> {
         let key = Self::key(call.resource, call.namespace, call.name);
-        let replaces = matches!(change, Change::Replace(_));
-        if let Change::Replace(object) = &mut change {
+        let replaces = matches!(updated, UpdatedObject::Replace(_));
+        if let UpdatedObject::Replace(object) = &mut updated {
             check_identity(&call, object)?;
             let uid = metadata::text(object, "uid");
             if !uid.is_empty() {
@@ -38,13 +38,13 @@ impl Registry {
         }
         loop {
             let Some(entry) = self.entry(&key).await? else {
-                return self.update_missing(call, change, &preconditions).await;
+                return self.update_missing(call, updated, &preconditions).await;
             };
             let old = self.decoded(call.resource, &entry)?;
             check_preconditions(&call, &key, &preconditions, &old)?;
-            let mut new = match &mut change {
-                Change::Replace(object) => object.clone(),
-                Change::Compute(compute) => {
+            let mut new = match &mut updated {
+                UpdatedObject::Replace(object) => object.clone(),
+                UpdatedObject::Compute(compute) => {
                     let mut new = compute(&old)?;
                     check_identity(&call, &mut new)?;
                     new
@@ -56,13 +56,14 @@ impl Registry {
         }
     }
 
+    /// An update of an object that does not exist: some kinds are created by it.
     async fn update_missing(
         &self,
         call: Call<'_>,
-        change: Change<'_>,
+        updated: UpdatedObject<'_>,
         preconditions: &Preconditions,
     ) -> Result<Answer, Status> {
-        let Change::Replace(mut object) = change else {
+        let UpdatedObject::Replace(mut object) = updated else {
             return Err(status_errors::not_found(call.resource, call.name));
         };
         if !call.subresource.is_empty() || !strategy::of(call.resource).allow_create_on_update() {
@@ -76,7 +77,7 @@ impl Registry {
         self.create_admitted(call, object, 201).await
     }
 
-    /// One round: `None` when another writer was faster.
+    /// One attempt; `None` if another writer was faster.
     async fn try_update(
         &self,
         call: Call<'_>,
@@ -89,7 +90,7 @@ impl Registry {
         let strategy = strategy::of(call.resource);
         match metadata::resource_version(new) {
             None if replaces && !strategy.allow_unconditional_update() => {
-                // The one 422 that names the resource where others name the kind.
+                // The only 422 that names the resource instead of the kind.
                 return Err(status_errors::invalid(
                     call.resource.group,
                     call.resource.plural,
@@ -125,13 +126,16 @@ impl Registry {
             .map(|answer| answer.with_warnings(warnings)))
     }
 
-    /// Changes an object in place without the rules of an update: what bindings do.
-    pub(crate) async fn change(
+    /// Changes an object in place without admission, strategy and validation; removes it if that completes its
+    /// deletion. Upstream's `GuaranteedUpdate` on the storage itself.
+    pub(crate) async fn guaranteed_update(
         &self,
+        why: SystemWrite,
         call: Call<'_>,
         change: &mut (dyn FnMut(&mut Value) -> Result<(), Status> + Send),
     ) -> Result<Answer, Status> {
         let key = Self::key(call.resource, call.namespace, call.name);
+        tracing::trace!(?why, key, "the server updates an object unchecked");
         loop {
             let entry = self.entry(&key).await?.ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
             let mut object = self.decoded(call.resource, &entry)?;
@@ -143,8 +147,8 @@ impl Registry {
         }
     }
 
-    /// Writes the new state over the old one: not at all when nothing changed, as a removal when nothing holds an object
-    /// any more that was being deleted. `None` when another writer was faster.
+    /// Writes the new state over the old one. Writes nothing if nothing changed, and removes an object whose deletion
+    /// is now complete. `None` if another writer was faster.
     pub(super) async fn swap(
         &self,
         call: Call<'_>,
@@ -155,8 +159,8 @@ impl Registry {
     ) -> Result<Option<Answer>, Status> {
         let encoded = self.encode(call.resource, new);
         let answer = |revision| {
-            let shown = super::conversion::view(call.resource, encoded.clone())?;
-            Ok(Some(Answer::object(200, call.resource, shown, Some(revision))))
+            let encoded = super::conversion::view(call.resource, encoded.clone())?;
+            Ok(Some(Answer::object(200, call.resource, encoded, Some(revision))))
         };
         if deleting && deletion_complete(call.resource, new) {
             if call.dry_run {
@@ -179,7 +183,7 @@ impl Registry {
     }
 }
 
-/// Name and namespace of the body must be those of the URL.
+/// Refuses a body whose name or namespace is not that of the URL.
 fn check_identity(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
     let name = metadata::text(object, "name");
     if name.is_empty() {
@@ -193,7 +197,7 @@ fn check_identity(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
     check_namespace(call.resource, call.namespace, object)
 }
 
-/// True when an object that is being deleted has nothing left to wait for.
+/// True if a deleted object waits neither for a finalizer nor for its grace period.
 fn deletion_complete(resource: &'static crate::resources::Resource, new: &Value) -> bool {
     metadata::finalizers(new).is_empty()
         && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0

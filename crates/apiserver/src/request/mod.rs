@@ -1,52 +1,43 @@
-//! What a request asks for: URL path and method → [`RequestInfo`].
+//! What a request is about: method, path and query become a [`RequestInfo`] and options.
 
 mod options;
+mod verb;
 
-use std::borrow::Cow;
-
-pub use options::{
+pub(crate) use options::{
     DeleteOptions, FieldValidation, GetOptions, IncludeObject, ListOptions, Preconditions, Query, VersionMatch,
     WriteOptions,
 };
+pub use verb::Verb;
 
 use crate::resources::{self, Resource, Subresource};
 
-/// What a request asks for, as authorization and routing read it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestInfo {
-    /// The URL path.
-    pub path: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; the lower-case method for
-    /// paths that name no resource.
-    pub verb: Cow<'static, str>,
-    /// True below `/api/<version>` and `/apis/<group>/<version>`.
-    pub is_resource: bool,
-    /// API group, empty for core.
-    pub group: String,
-    /// API version.
-    pub version: String,
-    /// Namespace, empty at cluster scope; for the resource `namespaces` itself the name of the namespace.
-    pub namespace: String,
-    /// Plural name of the resource.
-    pub plural: String,
-    /// Name of the object; for lists and watches the name their field selector fixes.
-    pub name: String,
-    /// Subresource, empty for the object itself.
-    pub subresource: String,
-    /// What lies below the subresource (the rest of a proxy path, say); must be empty for everything served here.
-    pub rest: String,
-    /// True when the URL itself names the object (not just a field selector).
-    pub named: bool,
+/// What a request is about, for authorization and routing; upstream's `RequestInfo`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestInfo {
+    pub(crate) path: String,
+    pub(crate) verb: Verb,
+    /// True below `/api/<version>/` and `/apis/<group>/<version>/`.
+    pub(crate) is_resource: bool,
+    /// Empty for core.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// Empty at cluster scope; for the resource `namespaces` itself the name of the namespace.
+    pub(crate) namespace: String,
+    pub(crate) plural: String,
+    /// The name of the object; for lists and watches the name that their field selector demands.
+    pub(crate) name: String,
+    /// Empty for the object itself.
+    pub(crate) subresource: String,
+    /// The path below the subresource (the rest of a proxy path, say); nothing that is served has one.
+    pub(crate) rest: String,
+    /// True if the path names the object, not only a field selector.
+    pub(crate) named: bool,
 }
 
 impl RequestInfo {
-    /// Reads a method, a path and a query.
-    pub fn parse(method: &http::Method, path: &str, query: &Query) -> RequestInfo {
-        let mut info = RequestInfo {
-            path: path.to_owned(),
-            verb: Cow::Owned(method.as_str().to_ascii_lowercase()),
-            ..RequestInfo::default()
-        };
+    /// Reads method, path and query; upstream's `RequestInfoFactory`.
+    pub(crate) fn parse(method: &http::Method, path: &str, query: &Query) -> RequestInfo {
+        let mut info = RequestInfo::non_resource(path, Verb::from(&*method.as_str().to_ascii_lowercase()));
         let mut parts = path.trim_matches('/').split('/').filter(|p| !p.is_empty()).map(decode_segment).peekable();
         match parts.next().as_deref() {
             Some("api") => {}
@@ -66,11 +57,11 @@ impl RequestInfo {
         }
         info.version = version;
         info.is_resource = true;
-        info.verb = verb_of(method);
+        info.verb = Verb::of_method(method);
         if parts.peek().is_some_and(|p| p == "watch") {
             // The deprecated /watch/ prefix forces a watch.
             parts.next();
-            info.verb = Cow::Borrowed("watch");
+            info.verb = Verb::Watch;
         }
         let mut parts: Vec<String> = parts.collect();
         if parts.len() > 1 && parts[0] == "namespaces" {
@@ -85,18 +76,35 @@ impl RequestInfo {
         info.subresource = parts.next().unwrap_or_default();
         info.rest = parts.collect::<Vec<_>>().join("/");
         info.named = !info.name.is_empty();
-        info.settle_verb(query);
+        info.apply_query(query);
         info
     }
 
-    fn settle_verb(&mut self, query: &Query) {
-        if self.named && self.verb != "watch" {
+    fn non_resource(path: &str, verb: Verb) -> RequestInfo {
+        RequestInfo {
+            path: path.to_owned(),
+            verb,
+            is_resource: false,
+            group: String::new(),
+            version: String::new(),
+            namespace: String::new(),
+            plural: String::new(),
+            name: String::new(),
+            subresource: String::new(),
+            rest: String::new(),
+            named: false,
+        }
+    }
+
+    /// Settles the verb of a collection, which depends on the query.
+    fn apply_query(&mut self, query: &Query) {
+        if self.named && self.verb != Verb::Watch {
             return;
         }
-        self.verb = match &*self.verb {
-            "get" if query.flag("watch") => Cow::Borrowed("watch"),
-            "get" => Cow::Borrowed("list"),
-            "delete" => Cow::Borrowed("deletecollection"),
+        self.verb = match self.verb {
+            Verb::Get if query.flag("watch") => Verb::Watch,
+            Verb::Get => Verb::List,
+            Verb::Delete => Verb::DeleteCollection,
             _ => return,
         };
         if let Some(name) = query.get("fieldSelector").and_then(name_of_field_selector) {
@@ -104,34 +112,23 @@ impl RequestInfo {
         }
     }
 
-    /// The row of the resource asked for.
-    pub fn resource(&self) -> Option<&'static Resource> {
+    /// The row of the resource.
+    pub(crate) fn resource(&self) -> Option<&'static Resource> {
         resources::find(&self.group, &self.version, &self.plural)
     }
 
-    /// The row of the subresource asked for.
-    pub fn subresource(&self) -> Option<&'static Subresource> {
+    /// The row of the subresource.
+    pub(crate) fn subresource(&self) -> Option<&'static Subresource> {
         self.resource()?.subresource(&self.subresource)
     }
 
-    /// True for requests that may last as long as they like.
-    pub fn long_running(&self) -> bool {
-        self.is_resource && self.verb == "watch"
+    /// True for requests without a time limit.
+    pub(crate) fn long_running(&self) -> bool {
+        self.is_resource && self.verb == Verb::Watch
     }
 }
 
-fn verb_of(method: &http::Method) -> Cow<'static, str> {
-    Cow::Borrowed(match method.as_str() {
-        "POST" => "create",
-        "GET" | "HEAD" => "get",
-        "PUT" => "update",
-        "PATCH" => "patch",
-        "DELETE" => "delete",
-        _ => "",
-    })
-}
-
-/// The name a field selector pins the list to, if it does.
+/// The name that a field selector demands, if any.
 fn name_of_field_selector(selector: &str) -> Option<String> {
     selector.split(',').find_map(|term| {
         let value = term.strip_prefix("metadata.name=")?;
@@ -191,7 +188,7 @@ mod tests {
             let query = Query::parse(uri.query().unwrap_or(""));
             let info = RequestInfo::parse(&method.parse().unwrap(), uri.path(), &query);
             let got = (
-                &*info.verb,
+                info.verb.as_str(),
                 &*info.group,
                 &*info.version,
                 &*info.namespace,

@@ -1,16 +1,18 @@
-//! Query parameters, with upstream's errors for the ones that do not parse.
+//! Options in the query and in the body of a delete, with upstream's errors for those that are wrong.
 
-pub use bayplan_kinds::codec::FieldValidation;
+pub(crate) use bayplan_kinds::codec::FieldValidation;
 use bayplan_model::status::{Status, reason};
 use serde_json::Value;
 
-/// A parsed query string; of a repeated parameter the first counts.
+use crate::status_errors::{FieldError, invalid};
+
+/// A parsed query string.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Splits and decodes a query string.
-    pub fn parse(query: &str) -> Query {
+    pub(crate) fn parse(query: &str) -> Query {
         Query(
             query
                 .split('&')
@@ -24,17 +26,17 @@ impl Query {
     }
 
     /// The first value of a parameter.
-    pub fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
     /// All values of a parameter.
-    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// A boolean parameter as upstream reads it: present counts as true unless it says `false` or `0`.
-    pub fn flag(&self, key: &str) -> bool {
+    /// A boolean parameter as upstream reads it: true if present, unless its value is `false` or `0`.
+    pub(crate) fn flag(&self, key: &str) -> bool {
         self.get(key).is_some_and(|v| !matches!(v.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
@@ -88,41 +90,38 @@ fn bad_request(message: impl Into<String>) -> Status {
     Status::failure(400, reason::BAD_REQUEST, message)
 }
 
-/// How a list's `resourceVersion` is meant.
+/// `resourceVersionMatch`: which states a list with a `resourceVersion` may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VersionMatch {
-    /// Any state at least as new.
+pub(crate) enum VersionMatch {
+    /// A state at least as new.
     NotOlderThan,
     /// Exactly that state.
     Exact,
 }
 
-/// `metav1.ListOptions`, before the rules that combine its parts.
+/// `metav1.ListOptions`, parsed but not yet checked against each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ListOptions {
-    /// Label selector text.
-    pub label_selector: String,
-    /// Field selector text.
-    pub field_selector: String,
-    /// Page size, 0 for everything.
-    pub limit: i64,
-    /// Token of the next page.
-    pub continue_token: String,
-    /// Resource version text, empty when unset.
-    pub resource_version: String,
-    /// How the resource version is meant, as text: what it may say depends on the rest.
-    pub version_match: String,
-    /// Bookmarks are welcome.
-    pub allow_bookmarks: bool,
-    /// Start a watch with the current state.
-    pub send_initial_events: Option<bool>,
-    /// How long a watch may last.
-    pub timeout_seconds: Option<i64>,
+pub(crate) struct ListOptions {
+    pub(crate) label_selector: String,
+    pub(crate) field_selector: String,
+    /// The page size; 0 for no limit.
+    pub(crate) limit: i64,
+    /// Empty for the first page.
+    pub(crate) continue_token: String,
+    /// Empty if unset.
+    pub(crate) resource_version: String,
+    /// Unparsed, because the values allowed depend on the other options.
+    pub(crate) version_match: String,
+    /// The client can handle bookmarks.
+    pub(crate) allow_bookmarks: bool,
+    /// Whether a watch starts with the current state.
+    pub(crate) send_initial_events: Option<bool>,
+    /// How long a watch lasts.
+    pub(crate) timeout_seconds: Option<i64>,
 }
 
 impl ListOptions {
-    /// Reads the list and watch parameters.
-    pub fn parse(query: &Query) -> Result<ListOptions, Status> {
+    pub(crate) fn parse(query: &Query) -> Result<ListOptions, Status> {
         Ok(ListOptions {
             label_selector: query.text("labelSelector"),
             field_selector: query.text("fieldSelector"),
@@ -139,32 +138,27 @@ impl ListOptions {
 
 /// `metav1.GetOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GetOptions {
-    /// Resource version text, empty for the latest.
-    pub resource_version: String,
+pub(crate) struct GetOptions {
+    /// Empty for the newest state.
+    pub(crate) resource_version: String,
 }
 
 impl GetOptions {
-    /// Reads the parameters of a get.
-    pub fn parse(query: &Query) -> GetOptions {
+    pub(crate) fn parse(query: &Query) -> GetOptions {
         GetOptions { resource_version: query.text("resourceVersion") }
     }
 }
 
-/// The options of create, update and patch.
+/// `metav1.CreateOptions`, `UpdateOptions` and `PatchOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WriteOptions {
-    /// Do everything but write.
-    pub dry_run: bool,
-    /// Who manages the fields; kept for server-side apply.
-    pub field_manager: String,
-    /// What happens to unknown fields.
-    pub field_validation: FieldValidation,
-    /// Apply only: take fields from other managers.
-    pub force: bool,
+pub(crate) struct WriteOptions {
+    /// Run every check, write nothing.
+    pub(crate) dry_run: bool,
+    /// What to do with unknown fields.
+    pub(crate) field_validation: FieldValidation,
 }
 
-/// Which options object an error speaks of.
+/// The kind of options that an error names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OptionsKind {
     Create,
@@ -185,18 +179,18 @@ impl OptionsKind {
 }
 
 impl WriteOptions {
-    /// Reads the parameters of a create.
-    pub fn create(query: &Query) -> Result<WriteOptions, Status> {
+    /// Reads `CreateOptions`.
+    pub(crate) fn create(query: &Query) -> Result<WriteOptions, Status> {
         Self::parse(query, OptionsKind::Create)
     }
 
-    /// Reads the parameters of an update.
-    pub fn update(query: &Query) -> Result<WriteOptions, Status> {
+    /// Reads `UpdateOptions`.
+    pub(crate) fn update(query: &Query) -> Result<WriteOptions, Status> {
         Self::parse(query, OptionsKind::Update)
     }
 
-    /// Reads the parameters of a patch.
-    pub fn patch(query: &Query) -> Result<WriteOptions, Status> {
+    /// Reads `PatchOptions`.
+    pub(crate) fn patch(query: &Query) -> Result<WriteOptions, Status> {
         Self::parse(query, OptionsKind::Patch)
     }
 
@@ -205,13 +199,13 @@ impl WriteOptions {
         let dry_run = dry_run(query.all("dryRun"), &mut errors);
         let manager = query.text("fieldManager");
         if manager.len() > MAX_MANAGER_LENGTH {
-            errors.push(crate::status_errors::FieldError::new(
+            errors.push(FieldError::new(
                 "FieldValueTooLong",
                 "fieldManager",
                 format!("Too long: may not be more than {MAX_MANAGER_LENGTH} bytes"),
             ));
         } else if let Some(at) = manager.chars().position(|c| c.is_control()) {
-            errors.push(crate::status_errors::FieldError::new(
+            errors.push(FieldError::new(
                 "FieldValueInvalid",
                 "fieldManager",
                 format!(
@@ -225,7 +219,7 @@ impl WriteOptions {
             Some("Ignore") => FieldValidation::Ignore,
             Some("Strict") => FieldValidation::Strict,
             Some(other) => {
-                errors.push(crate::status_errors::FieldError::new(
+                errors.push(FieldError::new(
                     "FieldValueNotSupported",
                     "fieldValidation",
                     format!("Unsupported value: {other:?}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""),
@@ -234,20 +228,20 @@ impl WriteOptions {
             }
         };
         if !errors.is_empty() {
-            return Err(crate::status_errors::invalid("meta.k8s.io", kind.kind(), "", &errors));
+            return Err(invalid("meta.k8s.io", kind.kind(), "", &errors));
         }
-        Ok(WriteOptions { dry_run, field_manager: manager, field_validation, force: query.flag("force") })
+        Ok(WriteOptions { dry_run, field_validation })
     }
 }
 
 /// Upstream's limit on a field manager's name.
 const MAX_MANAGER_LENGTH: usize = 128;
 
-fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<crate::status_errors::FieldError>) -> bool {
+fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
     let values: Vec<&str> = values.collect();
     if values.iter().any(|v| *v != "All") {
         let shown: Vec<String> = values.iter().map(|v| format!("{v:?}")).collect();
-        errors.push(crate::status_errors::FieldError::new(
+        errors.push(FieldError::new(
             "FieldValueNotSupported",
             "dryRun",
             format!("Unsupported value: [{}]: supported values: \"All\"", shown.join(",")),
@@ -258,31 +252,28 @@ fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<crate::st
 
 /// `metav1.DeleteOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeleteOptions {
-    /// Overrides the object's own grace period.
-    pub grace_period_seconds: Option<i64>,
-    /// What must still hold.
-    pub preconditions: Preconditions,
-    /// `Orphan`, `Background` or `Foreground`; empty when unset.
-    pub propagation_policy: Option<String>,
-    /// The older form of the policy.
-    pub orphan_dependents: Option<bool>,
-    /// Do everything but write.
-    pub dry_run: bool,
+pub(crate) struct DeleteOptions {
+    /// Overrides the grace period of the object.
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) preconditions: Preconditions,
+    /// `Orphan`, `Background` or `Foreground`.
+    pub(crate) propagation_policy: Option<String>,
+    /// The deprecated form of the policy.
+    pub(crate) orphan_dependents: Option<bool>,
+    /// Run every check, write nothing.
+    pub(crate) dry_run: bool,
 }
 
-/// What must hold for a write to happen.
+/// `metav1.Preconditions`: what must be true of the object when it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Preconditions {
-    /// The object's UID.
-    pub uid: Option<String>,
-    /// The object's resource version.
-    pub resource_version: Option<String>,
+pub(crate) struct Preconditions {
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
 }
 
 impl DeleteOptions {
-    /// Reads the options from the query: what counts when there is no body.
-    pub fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
+    /// Reads the options from the query of a request without a body.
+    pub(crate) fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
         let mut errors = Vec::new();
         let options = DeleteOptions {
             grace_period_seconds: query.int("gracePeriodSeconds")?,
@@ -295,7 +286,7 @@ impl DeleteOptions {
     }
 
     /// Reads the options from a decoded body.
-    pub fn from_body(body: &Value) -> Result<DeleteOptions, Status> {
+    pub(crate) fn from_body(body: &Value) -> Result<DeleteOptions, Status> {
         let mut errors = Vec::new();
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let dry: Vec<&str> =
@@ -313,8 +304,7 @@ impl DeleteOptions {
         options.validated(errors)
     }
 
-    fn validated(self, mut errors: Vec<crate::status_errors::FieldError>) -> Result<DeleteOptions, Status> {
-        use crate::status_errors::FieldError;
+    fn validated(self, mut errors: Vec<FieldError>) -> Result<DeleteOptions, Status> {
         if self.orphan_dependents.is_some() && self.propagation_policy.is_some() {
             errors.insert(
                 0,
@@ -337,7 +327,8 @@ impl DeleteOptions {
                     "FieldValueNotSupported",
                     "propagationPolicy",
                     format!(
-                        "Unsupported value: {policy:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+                        "Unsupported value: {policy:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \
+                         \"nil\""
                     ),
                 ),
             );
@@ -345,13 +336,13 @@ impl DeleteOptions {
         if errors.is_empty() {
             return Ok(self);
         }
-        Err(crate::status_errors::invalid("meta.k8s.io", OptionsKind::Delete.kind(), "", &errors))
+        Err(invalid("meta.k8s.io", OptionsKind::Delete.kind(), "", &errors))
     }
 }
 
-/// How much of each object a Table row carries.
+/// `includeObject`: how much of each object a row of a Table carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IncludeObject {
+pub(crate) enum IncludeObject {
     /// Nothing.
     None,
     /// Its metadata.
@@ -362,14 +353,14 @@ pub enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// Reads the parameter.
-    pub fn parse(query: &Query) -> Result<IncludeObject, Status> {
+    pub(crate) fn parse(query: &Query) -> Result<IncludeObject, Status> {
         match query.get("includeObject") {
             None | Some("" | "Metadata") => Ok(IncludeObject::Metadata),
             Some("None") => Ok(IncludeObject::None),
             Some("Object") => Ok(IncludeObject::Object),
             Some(other) => Err(bad_request(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', 'Object', 'None', or empty"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
+                 'Object', 'None', or empty"
             ))),
         }
     }

@@ -1,4 +1,4 @@
-//! The virtual resources that answer questions about identities and rights: who is this, and may he?
+//! The reviews: virtual resources that answer who a user is and what they may do.
 
 use bayplan_model::status::Status;
 use bayplan_model::timestamp;
@@ -9,6 +9,7 @@ use crate::authn::Authenticator;
 use crate::authz::policy::Rule;
 use crate::authz::{Action, Attributes, Authorizer, rbac};
 use crate::registry::Objects;
+use crate::request::Verb;
 use crate::resources::Resource;
 use crate::status_errors::{FieldError, bad_request, invalid, method_not_allowed};
 use crate::user::User;
@@ -16,18 +17,16 @@ use crate::user::User;
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
 /// Answers reviews.
-pub struct Reviews<'a> {
-    /// Knows tokens.
-    pub authenticator: &'a Authenticator,
-    /// Knows rights.
-    pub authorizer: &'a Authorizer,
-    /// The objects tokens refer to.
-    pub objects: &'a dyn Objects,
+pub(crate) struct Reviews<'a> {
+    pub(crate) authenticator: &'a Authenticator,
+    pub(crate) authorizer: &'a Authorizer,
+    /// The objects that tokens are bound to.
+    pub(crate) objects: &'a dyn Objects,
 }
 
 impl Reviews<'_> {
-    /// The review with its status filled in. `user` is who asks, `namespace` that of the URL.
-    pub async fn create(
+    /// Fills in the status of a review; `user` is the user who asks, `namespace` that of the URL.
+    pub(crate) async fn create(
         &self,
         resource: &Resource,
         namespace: &str,
@@ -57,7 +56,7 @@ impl Reviews<'_> {
             }
             "selfsubjectrulesreviews" => {
                 let status = self.rules(&review, user)?;
-                // Upstream forgets the question here.
+                // Upstream drops the spec here.
                 review["spec"] = json!({});
                 status
             }
@@ -94,14 +93,14 @@ impl Reviews<'_> {
                     name: text(&attributes["name"]),
                     namespace: text(&attributes["namespace"]),
                 };
-                (text(&attributes["verb"]), action)
+                (Verb::from(text(&attributes["verb"])), action)
             }
             None => {
                 let attributes = &spec["nonResourceAttributes"];
-                (text(&attributes["verb"]), Action::Path(text(&attributes["path"])))
+                (Verb::from(text(&attributes["verb"])), Action::Path(text(&attributes["path"])))
             }
         };
-        let decision = self.authorizer.authorize(&Attributes { user, verb, action });
+        let decision = self.authorizer.authorize(&Attributes { user, verb: &verb, action });
         let mut status = json!({"allowed": decision.allowed});
         if !decision.reason.is_empty() {
             status["reason"] = decision.reason.into();
@@ -131,7 +130,7 @@ impl Reviews<'_> {
     }
 }
 
-/// The half of a rule that speaks of resources, or the half that speaks of paths.
+/// The half of a rule about resources, or the half about paths.
 fn describe(rule: &Rule, of_paths: bool) -> Value {
     let mut described = Map::new();
     let mut put = |key: &str, values: &[String]| {
@@ -185,7 +184,7 @@ fn check_subject(review: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Exactly one kind of attributes; in a local review those of a resource of its own namespace.
+/// Checks that there is one kind of attributes; in a local review, those of a resource in its own namespace.
 fn check_attributes(review: &Value, local: Option<&str>) -> Result<(), Status> {
     let spec = &review["spec"];
     let given = |key: &str| spec.get(key).filter(|attributes| !attributes.is_null());
@@ -221,7 +220,7 @@ fn check_attributes(review: &Value, local: Option<&str>) -> Result<(), Status> {
     Err(refused(error))
 }
 
-/// Upstream does not say which kind was wrong.
+/// A 422 without a kind, as upstream.
 fn refused(error: FieldError) -> Status {
     invalid(AUTHORIZATION, "", "", &[error])
 }
@@ -294,10 +293,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn questions_that_make_no_sense_are_refused() {
+    async fn invalid_reviews_are_refused() {
         let user = User::new("admin", ["system:masters"]);
-        let none = ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of \
-                    nonResourceAttributes or resourceAttributes must be specified";
+        let none = ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one \
+                    of nonResourceAttributes or resourceAttributes must be specified";
         let elsewhere = json!({"user": "u", "resourceAttributes": {"namespace": "other"}});
         for (plural, spec, expected) in [
             ("selfsubjectaccessreviews", json!({}), format!("422 {none}")),
@@ -305,12 +304,16 @@ mod tests {
             (
                 "subjectaccessreviews",
                 json!({}),
-                "422 .authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or group must be specified".into(),
+                "422 .authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or \
+                 group must be specified"
+                    .into(),
             ),
             (
                 "localsubjectaccessreviews",
                 elsewhere,
-                "422 .authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"other\": must match metadata.namespace".into(),
+                "422 .authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \
+                 \"other\": must match metadata.namespace"
+                    .into(),
             ),
             ("tokenreviews", json!({"token": ""}), "400 token is required for TokenReview in authentication".into()),
             ("selfsubjectrulesreviews", json!({}), "400 no namespace on request".into()),

@@ -1,15 +1,16 @@
-//! `/healthz`, `/livez`, `/readyz` and their single checks.
+//! `/healthz`, `/livez`, `/readyz`, and their individual checks.
 
 use http::Response;
 
-use super::{ResponseBody, Shared, handler::text};
+use super::response::text;
+use super::{ResponseBody, Shared};
 use crate::request::Query;
 
-/// The checks, in the order upstream lists its own; the store answers to the name clients know.
+/// The checks in upstream's order; the store goes by the name that clients know, `etcd`.
 const CHECKS: &[&str] = &["ping", "log", "etcd"];
 const READY_CHECKS: &[&str] = &["ping", "log", "etcd", "shutdown"];
 
-/// Answers a health path, if it is one.
+/// Answers a health path; `None` for other paths.
 pub(super) async fn answer(shared: &Shared, path: &str, query: &Query) -> Option<Response<ResponseBody>> {
     let (endpoint, single) = match path.trim_matches('/').split_once('/') {
         Some((endpoint, single)) => (endpoint, Some(single)),

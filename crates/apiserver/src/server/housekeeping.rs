@@ -1,4 +1,4 @@
-//! What the server does unasked: forget old events and old history.
+//! Background work: deletes old events and compacts the store's history.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,18 @@ use crate::encode::Encoded;
 use crate::registry::Registry;
 use crate::{resources, status_errors};
 
-/// How long an event is kept, as upstream.
+/// How long an event is kept; upstream's `--event-ttl`.
 const EVENT_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
-/// How often old events are looked for.
+/// How often old events are deleted.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-/// How many events are looked at before others get their turn.
-const SWEPT_AT_ONCE: usize = 500;
-/// History is kept for one to two of these, as upstream: continue tokens and watches may be that old.
+/// How many events are read at once, so that other requests get their turn.
+const SWEEP_CHUNK: usize = 500;
+/// How often history is compacted, as upstream. It is kept for one to two intervals: continue tokens and watches may
+/// be that old.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// Removes events an hour after they were last written.
+/// Deletes events an hour after they were last seen. Upstream gives their keys a lease in etcd; like there, the
+/// deletion passes neither authorization nor admission.
 pub(super) async fn expire_events(registry: Arc<Registry>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
@@ -31,15 +33,15 @@ pub(super) async fn expire_events(registry: Arc<Registry>) {
     }
 }
 
-/// Looks at all events, some at a time: there are as many as pods that were ever placed in an hour.
+/// Reads all events in chunks: there can be one for each pod that was placed within the hour.
 async fn sweep(registry: &Registry) -> Result<(), Status> {
     let events = resources::find("", "v1", "events").expect("a row of the table");
     let oldest = registry.now() - EVENT_LIFETIME;
     let (mut start, end) = Registry::bounds(events, "");
     loop {
-        let range = registry.store().range(&start, &end, None, SWEPT_AT_ONCE).await.map_err(status_errors::read)?;
+        let range = registry.store().range(&start, &end, None, SWEEP_CHUNK).await.map_err(status_errors::read)?;
         for entry in &range.entries {
-            // Not through the cache, which would keep what was decoded.
+            // Not through the watch cache, which would keep the decoded event.
             let event = Encoded::from_store(events, entry.value.clone())?.decode(None)?;
             if last_seen(&event).is_some_and(|at| at < oldest) {
                 remove(registry, entry).await;
@@ -52,7 +54,7 @@ async fn sweep(registry: &Registry) -> Result<(), Status> {
     }
 }
 
-/// The newest time an event names.
+/// The newest time in an event.
 fn last_seen(event: &Value) -> Option<Timestamp> {
     let times = [
         &event["metadata"]["creationTimestamp"],
@@ -64,13 +66,13 @@ fn last_seen(event: &Value) -> Option<Timestamp> {
 }
 
 async fn remove(registry: &Registry, event: &Entry) {
-    // A conflict means that the event was just written again: it is not old any more.
+    // A conflict means that the event was written again and is no longer old.
     if let Err(error) = registry.store().delete(&event.key, event.mod_revision).await {
         tracing::debug!(key = %event.key, %error, "an old event stays");
     }
 }
 
-/// Forgets history older than one interval.
+/// Compacts history that is older than one interval.
 pub(super) async fn compact(store: Arc<dyn Store>) {
     let mut previous = None;
     loop {
@@ -91,21 +93,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::admission::Plugins;
+    use crate::admission::AdmissionPlugins;
     use crate::registry::{Objects, ServiceRange};
 
     #[tokio::test]
-    async fn every_event_that_is_an_hour_old_goes_however_many_there_are() {
+    async fn all_events_that_are_an_hour_old_are_deleted() {
         let now: Timestamp = "2026-05-28T12:00:00Z".parse().unwrap();
         let store = Arc::new(LogStore::in_memory().unwrap());
-        let registry = Registry::new(store, Arc::new(move || now), Plugins::default(), ServiceRange::default());
+        let registry =
+            Registry::new(store, Arc::new(move || now), AdmissionPlugins::default(), ServiceRange::default());
         let events = resources::find("", "v1", "events").unwrap();
-        for number in 0..2 * SWEPT_AT_ONCE + 1 {
-            // Every other one was told again since.
+        for number in 0..2 * SWEEP_CHUNK + 1 {
+            // Every other event was seen again later.
             let again = if number % 2 == 0 { "2026-05-28T11:30:00Z" } else { "2026-05-28T10:59:59Z" };
             let event = json!({
                 "apiVersion": "v1", "kind": "Event", "lastTimestamp": again,
-                "metadata": {"name": format!("e{number}"), "namespace": "ns", "creationTimestamp": "2026-05-28T10:00:00Z"},
+                "metadata": {
+                    "name": format!("e{number}"), "namespace": "ns", "creationTimestamp": "2026-05-28T10:00:00Z",
+                },
             });
             let encoded = Encoded::new(events, &event);
             let key = Registry::key(events, "ns", &format!("e{number}"));
@@ -113,7 +118,7 @@ mod tests {
         }
         sweep(&registry).await.unwrap();
         let left = Objects::list(&registry, events, "").await.unwrap();
-        assert_eq!(left.len(), SWEPT_AT_ONCE + 1);
+        assert_eq!(left.len(), SWEEP_CHUNK + 1);
         assert!(left.iter().all(|event| event["lastTimestamp"] == "2026-05-28T11:30:00Z"));
     }
 }

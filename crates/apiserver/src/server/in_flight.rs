@@ -1,4 +1,4 @@
-//! How many requests are worked on at once: the rest waits its turn, and what would wait too long is sent away.
+//! Limits the requests in flight: others wait for a seat, and get a 429 if the queue is full or the wait too long.
 
 use std::time::Duration;
 
@@ -8,14 +8,15 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::request::RequestInfo;
 use crate::status_errors;
 
-/// Requests worked on at once: upstream's 400 readers and 200 writers. With bodies of up to 3 MiB each, 1.8 GiB at worst.
+/// The most requests in flight: upstream's 400 readers and 200 writers. With bodies of up to 3 MiB each they take
+/// 1.8 GiB at most.
 const SEATS: usize = 600;
-/// Requests that wait for a seat; none has its body read yet, so each costs a few KiB.
+/// The most requests that wait for a seat; their bodies are not read yet, so each costs a few KiB.
 const QUEUED_MAX: usize = 5_000;
-/// The longest wait for a seat: a quarter of a request's time, as upstream.
+/// The longest wait for a seat: a quarter of the request timeout, as upstream.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// The seats, and those who wait for one.
+/// The seats, and the queue for them.
 pub(crate) struct InFlight {
     seats: Semaphore,
     queue: Semaphore,
@@ -32,8 +33,8 @@ impl InFlight {
         InFlight { seats: Semaphore::new(seats), queue: Semaphore::new(queued) }
     }
 
-    /// A seat for a request; none for those that never wait: watches, which stay for long; leases, without which
-    /// nodes and leaders would be given up just when the server is busy; and health checks.
+    /// Waits for a seat. Some requests need none: watches, which last long; leases, without which a busy server would
+    /// lose its leaders and nodes; and health checks.
     pub(crate) async fn enter(&self, info: &RequestInfo) -> Result<Option<SemaphorePermit<'_>>, Status> {
         let health = ["/healthz", "/livez", "/readyz"];
         let exempt = match info.is_resource {
@@ -47,7 +48,7 @@ impl InFlight {
             return Ok(Some(seat));
         }
         let busy = || status_errors::too_many_requests("too many requests, please try again later", 1);
-        let _place = self.queue.try_acquire().map_err(|_| busy())?;
+        let _queued = self.queue.try_acquire().map_err(|_| busy())?;
         match tokio::time::timeout(WAIT_MAX, self.seats.acquire()).await {
             Ok(Ok(seat)) => Ok(Some(seat)),
             _ => Err(busy()),
@@ -67,12 +68,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_wait_for_a_seat_and_are_sent_away_when_too_many_do() {
+    async fn requests_wait_for_a_seat_and_are_refused_when_too_many_wait() {
         let in_flight = InFlight::new(1, 1);
         let pods = info("/api/v1/pods", "");
         let first = in_flight.enter(&pods).await.unwrap();
         assert!(first.is_some());
-        // The queue is full while one waits; whoever waits too long is sent away, too.
+        // One request waits too long, the other finds the queue full.
         let (waited, refused) = tokio::join!(in_flight.enter(&pods), in_flight.enter(&pods));
         for status in [waited.unwrap_err(), refused.unwrap_err()] {
             assert_eq!((status.code, &*status.reason), (429, "TooManyRequests"));

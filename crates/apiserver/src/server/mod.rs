@@ -1,14 +1,18 @@
-//! The server: a listener with TLS, and the same path for callers in this process.
+//! The server: a TLS listener for clients on the network, and the same request path for clients in this process.
 //!
 //! ```text
 //!   TCP ─▶ TLS (client certificate) ─▶ HTTP/1.1 or HTTP/2 ─┐
-//!   InProcess { user } ────────────────────────────────────┴─▶ handler ─▶ authn ─▶ authz ─▶ verb ─▶ answer
+//!   InProcess { user } ────────────────────────────────────┴─▶ handler ─▶ authn ─▶ authz ─┬─▶ resource ─▶ registry
+//!                                                                                        └─▶ non_resource
 //! ```
 
 mod handler;
 mod health;
 mod housekeeping;
 mod in_flight;
+mod non_resource;
+mod resource;
+mod response;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,55 +32,56 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::admission::Plugins;
+use crate::admission::AdmissionPlugins;
 use crate::authn::{Authenticator, StaticTokens, certificate};
-use crate::authz::{Authorizer, Index};
-use crate::bootstrap;
+use crate::authz::{Authorizer, PolicyIndex};
+use crate::bootstrap::{self, BootstrapOptions};
 use crate::registry::{Clock, Registry, ServiceRange};
 use crate::serviceaccounts::{KeyError, Tokens};
 use crate::user::User;
 
-/// More connections than this wait in the listener's queue: each costs a task, buffers and a TLS session (about 64 KiB).
+/// The most open connections; more wait in the listener's queue. Each costs a task, buffers and a TLS session (about
+/// 64 KiB).
 const CONNECTIONS_MAX: usize = 10_000;
-/// How long a client may take for the TLS handshake.
+/// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long open connections may take to end when the server stops.
+/// How long open connections may last after the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// The body of an answer.
+/// The body of a response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What a server needs to know.
+/// The configuration of a server.
 pub struct Config {
     /// Bearer tokens with a fixed identity.
     pub static_tokens: StaticTokens,
-    /// The PKCS #8 PEM key service account tokens are signed with.
+    /// The key that signs service account tokens (PKCS #8 PEM, ECDSA P-256).
     pub service_account_key: String,
-    /// Requests without credentials are answered as `system:anonymous` instead of refused.
+    /// Serve requests without credentials as `system:anonymous` instead of refusing them.
     pub anonymous: bool,
-    /// `host:port` clients reach the server at, for discovery.
+    /// `host:port` of the server for its clients, published by discovery.
     pub address: String,
-    /// Which admission plugins are on.
-    pub plugins: Plugins,
-    /// The addresses services get theirs from; the first is the `kubernetes` service's.
+    /// The admission plugins that are enabled.
+    pub plugins: AdmissionPlugins,
+    /// The range of cluster IPs; the first belongs to the `kubernetes` service.
     pub service_range: ServiceRange,
-    /// What the first objects depend on.
-    pub bootstrap: bootstrap::Options,
-    /// Where time comes from.
+    /// The values in the objects that every cluster starts with.
+    pub bootstrap: BootstrapOptions,
+    /// The source of the current time.
     pub clock: Clock,
 }
 
 impl Config {
-    /// A server at an address, with this key, the system's clock and nothing else.
+    /// A server at an address with this key, the system's clock, and defaults otherwise.
     pub fn new(service_account_key: impl Into<String>, address: SocketAddr) -> Config {
         Config {
             static_tokens: StaticTokens::default(),
             service_account_key: service_account_key.into(),
             anonymous: true,
             address: address.to_string(),
-            plugins: Plugins::default(),
+            plugins: AdmissionPlugins::default(),
             service_range: ServiceRange::default(),
-            bootstrap: bootstrap::Options {
+            bootstrap: BootstrapOptions {
                 advertise_address: address.ip(),
                 advertise_port: address.port(),
                 client_authority: String::new(),
@@ -89,19 +94,19 @@ impl Config {
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum StartError {
     /// The service account key cannot be used.
     #[error("the service account key cannot be used")]
     Key(#[from] KeyError),
     /// The store cannot be read.
     #[error("the store cannot be read")]
     Store(#[from] ReadError),
-    /// The objects every cluster has could not be created.
-    #[error("the first objects could not be created: {0}")]
+    /// The objects that every cluster starts with could not be written.
+    #[error("the objects that every cluster starts with could not be written: {0}")]
     Bootstrap(bayplan_model::status::Status),
 }
 
-/// What all requests share.
+/// The parts of the server that all requests share.
 pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) authenticator: Authenticator,
@@ -120,18 +125,18 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Starts a server over a store: feeds the watch caches, creates the objects every cluster has.
-    pub async fn new(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, Error> {
+    /// Starts a server over a store: feeds the watch caches and writes the objects that every cluster starts with.
+    pub async fn new(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, StartError> {
         let tokens = Arc::new(Tokens::new(&config.service_account_key)?);
         let registry = Arc::new(Registry::new(store.clone(), config.clock, config.plugins, config.service_range));
-        let index = Arc::new(Index::default());
+        let index = Arc::new(PolicyIndex::default());
         let mut tasks = JoinSet::new();
         for cache in registry.caches() {
             tasks.spawn(cache.clone().feed(store.clone()));
         }
         bootstrap::ensure(&*registry, config.service_range.first(), &config.bootstrap)
             .await
-            .map_err(Error::Bootstrap)?;
+            .map_err(StartError::Bootstrap)?;
         index.load(&*store).await?;
         tasks.spawn(index.clone().follow(store.clone()));
         tasks.spawn(housekeeping::expire_events(registry.clone()));
@@ -148,17 +153,17 @@ impl ApiServer {
         Ok(ApiServer { shared: Arc::new(shared), tasks: Arc::new(tokio::sync::Mutex::new(tasks)) })
     }
 
-    /// A way in for callers of this process, with the rights of `identity`: the same path as over the network.
+    /// A service for callers in this process, who act as `identity`; requests take the same path as over the network.
     pub fn service(&self, identity: User) -> InProcess {
         InProcess { shared: self.shared.clone(), identity: Some(Arc::new(identity)) }
     }
 
-    /// The way in of a network peer without a certificate: requests bring their own credentials.
+    /// A service for callers without a client certificate: each request carries its own credentials.
     pub fn network_service(&self) -> InProcess {
         InProcess { shared: self.shared.clone(), identity: None }
     }
 
-    /// Answers connections until [`shutdown`](Self::shutdown).
+    /// Serves connections until [`shutdown`](Self::shutdown).
     pub async fn serve(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) {
         let acceptor = TlsAcceptor::from(tls);
         let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -179,7 +184,7 @@ impl ApiServer {
                     });
                 }
                 Err(error) => {
-                    // Out of file handles, most likely: give others the time to close some.
+                    // Most likely the process is out of file handles: give other connections time to close.
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -192,7 +197,7 @@ impl ApiServer {
         }
     }
 
-    /// Stops: watches end, listeners close, background tasks are dropped.
+    /// Stops the server: watches end, listeners close, background tasks are dropped.
     pub async fn shutdown(&self) {
         self.shared.stopping.send_replace(true);
         self.tasks.lock().await.shutdown().await;
@@ -200,12 +205,12 @@ impl ApiServer {
 }
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A server that is gone has stopped too.
+    // A dropped sender means that the server is gone.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
-    // Small answers must not wait for more to send.
+    // Small responses must not wait for more data (Nagle).
     let _ = stream.set_nodelay(true);
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
@@ -236,7 +241,7 @@ async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: Tc
     }
 }
 
-/// A caller in this process: a tower service with a fixed identity, or none.
+/// A tower service for callers in this process, with a fixed identity or none.
 #[derive(Clone)]
 pub struct InProcess {
     shared: Arc<Shared>,

@@ -1,6 +1,6 @@
-//! Tokens of service accounts: signed JWTs that name the account and what they are bound to.
+//! Tokens of service accounts: signed JWTs that name the account and the object they are bound to.
 //!
-//! Signing and reading are pure; whether the account and the bound object still exist is asked of the objects.
+//! Signing and verifying read nothing else; a valid token also needs its account and its bound object to exist.
 
 use std::collections::BTreeMap;
 
@@ -17,101 +17,95 @@ use crate::user::User;
 
 mod request;
 
-pub use request::create_token;
+pub(crate) use request::create_token;
 
-/// Who issues the tokens, and whom they are for unless a request says otherwise.
-pub const ISSUER: &str = "https://kubernetes.default.svc";
-/// A bound object's token is good for this long after the object's deletion began.
+/// The issuer of the tokens, and their default audience.
+const ISSUER: &str = "https://kubernetes.default.svc";
+/// How long a token is valid after its bound object got a deletion timestamp, as upstream.
 const DELETION_LEEWAY_SECONDS: i64 = 60;
 
-/// The prefix of service accounts' user names.
+/// The prefix of the user names of service accounts.
 const USER_PREFIX: &str = "system:serviceaccount:";
 
 /// The user name of a service account.
-pub fn user_name(namespace: &str, name: &str) -> String {
+fn user_name(namespace: &str, name: &str) -> String {
     format!("{USER_PREFIX}{namespace}:{name}")
 }
 
-/// Namespace and name of a service account's user name.
-pub fn split_user_name(user: &str) -> Option<(&str, &str)> {
+/// The namespace and name in the user name of a service account.
+pub(crate) fn split_user_name(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(USER_PREFIX)?.split_once(':')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
 }
 
 /// The groups of the service accounts of a namespace.
-pub fn groups(namespace: &str) -> Vec<String> {
+pub(crate) fn groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// Why tokens cannot be signed.
+/// A key that cannot sign tokens.
 #[derive(Debug, thiserror::Error)]
 #[error("the service account key is not usable: {0}")]
 pub struct KeyError(String);
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Claims {
-    /// Audiences.
+struct Claims {
+    /// The audiences.
     #[serde(deserialize_with = "one_or_many")]
-    pub aud: Vec<String>,
-    /// Good until, in seconds since 1970.
-    pub exp: i64,
-    /// Issued at.
-    pub iat: i64,
-    /// Issuer.
-    pub iss: String,
-    /// Token id.
-    pub jti: String,
-    /// Kubernetes' own claims.
+    aud: Vec<String>,
+    /// Not valid from here on, in seconds since 1970.
+    exp: i64,
+    iat: i64,
+    iss: String,
+    /// The id of the token.
+    jti: String,
     #[serde(rename = "kubernetes.io")]
-    pub kubernetes: Kubernetes,
-    /// Good from.
-    pub nbf: i64,
-    /// User name.
-    pub sub: String,
+    kubernetes: PrivateClaims,
+    /// Valid from here on.
+    nbf: i64,
+    /// The user name.
+    sub: String,
 }
 
 /// Kubernetes' own claims.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Kubernetes {
-    /// The account's namespace.
-    pub namespace: String,
+struct PrivateClaims {
+    /// The namespace of the account.
+    namespace: String,
     /// The node of the pod, or the node the token is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<Reference>,
+    node: Option<Reference>,
     /// The pod the token is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod: Option<Reference>,
+    pod: Option<Reference>,
     /// The secret the token is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret: Option<Reference>,
-    /// The account.
-    pub serviceaccount: Reference,
-    /// When the holder should have asked for a new token.
+    secret: Option<Reference>,
+    serviceaccount: Reference,
+    /// When the client should have requested a new token, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warnafter: Option<i64>,
+    warnafter: Option<i64>,
 }
 
-/// An object at one time.
+/// The name and uid of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reference {
-    /// Its name.
-    pub name: String,
-    /// Its uid.
+struct Reference {
+    name: String,
+    /// Empty for an object that does not exist.
     #[serde(default)]
-    pub uid: String,
+    uid: String,
 }
 
 impl Reference {
-    /// The reference to an object.
-    pub fn to(object: &Value) -> Self {
+    fn to(object: &Value) -> Self {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         Reference { name: text("/metadata/name"), uid: text("/metadata/uid") }
     }
 }
 
-/// Signs and reads tokens with the cluster's key.
-pub struct Tokens {
+/// Signs and verifies tokens with the cluster's key.
+pub(crate) struct Tokens {
     signing: EncodingKey,
     verifying: DecodingKey,
     key_id: String,
@@ -121,8 +115,8 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Takes a PKCS #8 PEM key (ECDSA P-256).
-    pub fn new(key_pem: &str) -> Result<Self, KeyError> {
+    /// Reads a key (PKCS #8 PEM, ECDSA P-256).
+    pub(crate) fn new(key_pem: &str) -> Result<Self, KeyError> {
         let pair = rcgen::KeyPair::from_pem(key_pem).map_err(|error| KeyError(error.to_string()))?;
         let bad = |error: jsonwebtoken::errors::Error| KeyError(error.to_string());
         let public_key = pair.public_key_raw().to_vec();
@@ -132,7 +126,7 @@ impl Tokens {
         Ok(Tokens {
             signing: EncodingKey::from_ec_pem(key_pem.as_bytes()).map_err(bad)?,
             verifying: DecodingKey::from_ec_pem(pair.public_key_pem().as_bytes()).map_err(bad)?,
-            // Enough of the key to tell keys apart; the id is a hint for readers, not a secret.
+            // Enough of the public key to tell keys apart.
             key_id: URL_SAFE_NO_PAD.encode(&public_key[1..33]),
             public_key,
             audiences: vec![ISSUER.to_owned()],
@@ -140,21 +134,20 @@ impl Tokens {
     }
 
     /// The audiences of this server.
-    pub fn audiences(&self) -> &[String] {
+    pub(crate) fn audiences(&self) -> &[String] {
         &self.audiences
     }
 
-    /// Signs a token.
-    pub fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
+    fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
         let header = Header { typ: None, kid: Some(self.key_id.clone()), ..Header::new(Algorithm::ES256) };
         jsonwebtoken::encode(&header, claims, &self.signing).map_err(|error| KeyError(error.to_string()))
     }
 
-    /// What a token says, when we signed it and it is good now.
-    pub fn read(&self, token: &str, now: Timestamp) -> Option<Claims> {
+    /// The claims of a token that this key signed and that is valid now.
+    fn verify(&self, token: &str, now: Timestamp) -> Option<Claims> {
         let mut validation = Validation::new(Algorithm::ES256);
         validation.set_issuer(&[ISSUER]);
-        // Times are judged below by the clock we are given, audiences by the caller.
+        // Times are checked below by the given clock, audiences by the caller.
         validation.validate_exp = false;
         validation.validate_nbf = false;
         validation.validate_aud = false;
@@ -164,25 +157,25 @@ impl Tokens {
         (claims.nbf <= now && now < claims.exp).then_some(claims)
     }
 
-    /// The user of a token, and for which of the wanted audiences it is good (an empty list wants the server's own).
-    pub async fn authenticate(
+    /// The user of a token, and which of the audiences it is valid for; without audiences, the server's own.
+    pub(crate) async fn authenticate(
         &self,
         token: &str,
         audiences: &[String],
         objects: &dyn Objects,
         now: Timestamp,
     ) -> Option<(User, Vec<String>)> {
-        let claims = self.read(token, now)?;
+        let claims = self.verify(token, now)?;
         let wanted = if audiences.is_empty() { &self.audiences } else { audiences };
-        let good: Vec<String> = wanted.iter().filter(|audience| claims.aud.contains(audience)).cloned().collect();
-        if good.is_empty() || !still_valid(&claims, objects, now).await {
+        let valid: Vec<String> = wanted.iter().filter(|audience| claims.aud.contains(audience)).cloned().collect();
+        if valid.is_empty() || !objects_exist(&claims, objects, now).await {
             return None;
         }
-        Some((user_of(&claims)?, good))
+        Some((user_of(&claims)?, valid))
     }
 
     /// The public keys (`/openid/v1/jwks`).
-    pub fn key_set(&self) -> Value {
+    pub(crate) fn key_set(&self) -> Value {
         let coordinate = |range| URL_SAFE_NO_PAD.encode(&self.public_key[range]);
         json!({"keys": [{
             "use": "sig", "kty": "EC", "kid": self.key_id, "crv": "P-256", "alg": "ES256",
@@ -190,8 +183,8 @@ impl Tokens {
         }]})
     }
 
-    /// The issuer's description (`/.well-known/openid-configuration`).
-    pub fn openid_configuration(&self, server: &str) -> Value {
+    /// The provider metadata (`/.well-known/openid-configuration`).
+    pub(crate) fn openid_configuration(&self, server: &str) -> Value {
         json!({
             "issuer": ISSUER,
             "jwks_uri": format!("{server}/openid/v1/jwks"),
@@ -202,25 +195,26 @@ impl Tokens {
     }
 }
 
-async fn still_valid(claims: &Claims, objects: &dyn Objects, now: Timestamp) -> bool {
+/// True if the account and the bound object of a token exist.
+async fn objects_exist(claims: &Claims, objects: &dyn Objects, now: Timestamp) -> bool {
     let namespace = claims.kubernetes.namespace.as_str();
     let bound = [
         ("serviceaccounts", namespace, Some(&claims.kubernetes.serviceaccount)),
         ("pods", namespace, claims.kubernetes.pod.as_ref()),
         ("secrets", namespace, claims.kubernetes.secret.as_ref()),
-        // A pod's token names the pod's node for information only.
+        // The token of a pod names the pod's node only for information.
         ("nodes", "", claims.kubernetes.node.as_ref().filter(|_| claims.kubernetes.pod.is_none())),
     ];
     for (plural, namespace, reference) in bound {
         let Some(reference) = reference else { continue };
-        if !alive(plural, namespace, reference, objects, now).await {
+        if !exists(plural, namespace, reference, objects, now).await {
             return false;
         }
     }
     true
 }
 
-async fn alive(plural: &str, namespace: &str, reference: &Reference, objects: &dyn Objects, now: Timestamp) -> bool {
+async fn exists(plural: &str, namespace: &str, reference: &Reference, objects: &dyn Objects, now: Timestamp) -> bool {
     let Some(resource) = resources::find("", "v1", plural) else { return false };
     let Ok(Some(object)) = objects.get(resource, namespace, &reference.name).await else { return false };
     let deleted = object.pointer("/metadata/deletionTimestamp").and_then(Value::as_str);
@@ -231,7 +225,7 @@ async fn alive(plural: &str, namespace: &str, reference: &Reference, objects: &d
 }
 
 fn user_of(claims: &Claims) -> Option<User> {
-    let Kubernetes { namespace, serviceaccount, pod, node, .. } = &claims.kubernetes;
+    let PrivateClaims { namespace, serviceaccount, pod, node, .. } = &claims.kubernetes;
     if claims.sub != user_name(namespace, &serviceaccount.name) {
         return None;
     }
@@ -275,6 +269,7 @@ pub(crate) mod tests {
     use futures::future::BoxFuture;
 
     use super::*;
+    use crate::registry::{SystemObjects, SystemWrite};
     use crate::resources::Resource;
     use crate::status_errors;
 
@@ -320,19 +315,18 @@ pub(crate) mod tests {
             namespace: &'a str,
         ) -> BoxFuture<'a, Result<Vec<Arc<Value>>, Status>> {
             let objects = self.objects.lock().unwrap();
-            let wanted = |(plural, place, _): &(String, String, String)| {
-                plural == resource.plural && (namespace.is_empty() || place == namespace)
+            let wanted = |(plural, of, _): &(String, String, String)| {
+                plural == resource.plural && (namespace.is_empty() || of == namespace)
             };
             let found = objects.iter().filter(|(key, _)| wanted(key)).map(|(_, object)| object.clone()).collect();
             Box::pin(async move { Ok(found) })
         }
+    }
 
-        fn version(&self, _: &'static Resource) -> BoxFuture<'_, Result<u64, Status>> {
-            Box::pin(async { Ok(1) })
-        }
-
-        fn create<'a>(
+    impl SystemObjects for Fixture {
+        fn create_unchecked<'a>(
             &'a self,
+            _: SystemWrite,
             resource: &'static Resource,
             namespace: &'a str,
             mut object: Value,
@@ -346,8 +340,9 @@ pub(crate) mod tests {
             })
         }
 
-        fn update<'a>(
+        fn update_unchecked<'a>(
             &'a self,
+            _: SystemWrite,
             resource: &'static Resource,
             namespace: &'a str,
             name: &'a str,
@@ -380,11 +375,11 @@ pub(crate) mod tests {
             iat: 1000,
             iss: ISSUER.into(),
             jti: "id".into(),
-            kubernetes: Kubernetes {
+            kubernetes: PrivateClaims {
                 namespace: "ns".into(),
                 pod: Some(Reference { name: "p".into(), uid: "pu".into() }),
                 serviceaccount: Reference { name: "robot".into(), uid: "su".into() },
-                ..Kubernetes::default()
+                ..PrivateClaims::default()
             },
             nbf: 1000,
             sub: "system:serviceaccount:ns:robot".into(),
@@ -411,11 +406,11 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn what_no_longer_holds_is_refused() {
+    async fn a_token_that_is_not_valid_is_refused() {
         let tokens = signer();
         let cases: [(&str, Claims, Fixture, i64); 7] = [
             ("expired", claims(), world(), 2000),
-            ("not yet good", claims(), world(), 999),
+            ("not yet valid", claims(), world(), 999),
             ("another issuer", Claims { iss: "x".into(), ..claims() }, world(), 1500),
             ("another audience", Claims { aud: vec!["x".into()], ..claims() }, world(), 1500),
             ("another subject", Claims { sub: "system:serviceaccount:ns:other".into(), ..claims() }, world(), 1500),

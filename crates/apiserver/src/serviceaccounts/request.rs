@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Claims, ISSUER, Kubernetes, Reference, Tokens, user_name};
+use super::{Claims, ISSUER, PrivateClaims, Reference, Tokens, user_name};
 use crate::registry::Objects;
 use crate::resources::{self, Resource};
 use crate::status_errors::{FieldError, bad_request, conflict, internal, invalid, not_found};
@@ -16,13 +16,13 @@ use crate::status_errors::{FieldError, bad_request, conflict, internal, invalid,
 const DEFAULT_SECONDS: i64 = 3600;
 const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 1 << 32;
-/// The lifetime the API server itself asks for on behalf of pods: such tokens really live for
-/// [`EXTENDED_SECONDS`], for clients that never reload them.
+/// The lifetime that admission requests for the tokens of pods. These tokens live for [`EXTENDED_SECONDS`], for
+/// clients that never reload them; upstream's `WarnOnlyBoundTokenExpirationSeconds`.
 const POD_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 
 /// Answers a `TokenRequest` with a token for the account.
-pub async fn create_token(
+pub(crate) async fn create_token(
     tokens: &Tokens,
     objects: &dyn Objects,
     namespace: &str,
@@ -38,10 +38,10 @@ pub async fn create_token(
         _ => tokens.audiences().to_vec(),
     };
     let reference = request.pointer("/spec/boundObjectRef").filter(|reference| !reference.is_null());
-    let mut kubernetes = Kubernetes {
+    let mut kubernetes = PrivateClaims {
         namespace: namespace.to_owned(),
         serviceaccount: Reference::to(&account),
-        ..Kubernetes::default()
+        ..PrivateClaims::default()
     };
     if let Some(reference) = reference {
         bind(&mut kubernetes, reference, objects, namespace, name).await?;
@@ -91,9 +91,9 @@ fn check_seconds(seconds: i64) -> Result<(), Status> {
     Err(invalid("authentication.k8s.io", "TokenRequest", "", &[error]))
 }
 
-/// Ties the token to the life of another object.
+/// Binds the token to another object.
 async fn bind(
-    claims: &mut Kubernetes,
+    claims: &mut PrivateClaims,
     reference: &Value,
     objects: &dyn Objects,
     namespace: &str,
@@ -101,7 +101,7 @@ async fn bind(
 ) -> Result<(), Status> {
     let text = |key: &str| reference[key].as_str().unwrap_or_default();
     let (kind, name, uid) = (text("kind"), text("name"), text("uid"));
-    let (plural, place) = match (text("apiVersion"), kind) {
+    let (plural, object_namespace) = match (text("apiVersion"), kind) {
         ("v1", "Pod") => ("pods", namespace),
         ("v1", "Secret") => ("secrets", namespace),
         ("v1", "Node") => ("nodes", ""),
@@ -110,7 +110,7 @@ async fn bind(
             return Err(bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={kind}")));
         }
     };
-    let object = fetch(objects, plural, place, name).await?;
+    let object = fetch(objects, plural, object_namespace, name).await?;
     let found = Reference::to(&object);
     if !uid.is_empty() && uid != found.uid {
         let why = format!(
@@ -124,7 +124,8 @@ async fn bind(
             let spec = &object["spec"];
             if spec["serviceAccountName"].as_str().unwrap_or_default() != account {
                 return Err(bad_request(format!(
-                    "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
+                    "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount \
+                     name."
                 )));
             }
             claims.node = node_of(objects, spec["nodeName"].as_str().unwrap_or_default()).await?;
@@ -136,7 +137,7 @@ async fn bind(
     Ok(())
 }
 
-/// The pod's node; a node that does not exist is named without a uid.
+/// The node of a pod; without a uid if it does not exist.
 async fn node_of(objects: &dyn Objects, name: &str) -> Result<Option<Reference>, Status> {
     if name.is_empty() {
         return Ok(None);
@@ -167,7 +168,10 @@ mod tests {
             ("serviceaccounts", json!({"metadata": {"name": "x", "namespace": "ns", "uid": "su"}})),
             (
                 "pods",
-                json!({"metadata": {"name": "p", "namespace": "ns", "uid": "pu"}, "spec": {"serviceAccountName": "x", "nodeName": "n"}}),
+                json!({
+                    "metadata": {"name": "p", "namespace": "ns", "uid": "pu"},
+                    "spec": {"serviceAccountName": "x", "nodeName": "n"},
+                }),
             ),
             ("pods", json!({"metadata": {"name": "q", "namespace": "ns", "uid": "qu"}, "spec": {}})),
         ])
@@ -178,12 +182,12 @@ mod tests {
         let answer = create_token(&tokens, &world(), "ns", "x", &json!({"spec": spec}), now)
             .await
             .map_err(|status| format!("{} {}", status.code, status.message))?;
-        let claims = tokens.read(answer["status"]["token"].as_str().unwrap(), now).unwrap();
+        let claims = tokens.verify(answer["status"]["token"].as_str().unwrap(), now).unwrap();
         Ok((answer, claims))
     }
 
     #[tokio::test]
-    async fn a_request_gets_a_token_with_its_lifetime() {
+    async fn a_request_gets_a_token_with_the_default_lifetime() {
         let (answer, claims) = ask(json!({})).await.unwrap();
         assert_eq!(answer["spec"], json!({"audiences": [ISSUER], "expirationSeconds": 3600}));
         assert_eq!(answer["status"]["expirationTimestamp"], "1970-01-12T14:46:40Z");
@@ -201,11 +205,13 @@ mod tests {
 
     #[tokio::test]
     async fn bad_requests_are_refused() {
-        let pod = |name: &str, uid: &str| json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid}});
+        let bound = |reference: Value| json!({"boundObjectRef": reference});
+        let pod = |name: &str, uid: &str| bound(json!({"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid}));
         for (spec, expected) in [
             (
                 json!({"expirationSeconds": 5}),
-                "422 TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 5: may not specify a duration less than 10 minutes",
+                "422 TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds: Invalid value: 5: may \
+                 not specify a duration less than 10 minutes",
             ),
             (pod("absent", ""), "404 pods \"absent\" not found"),
             (
@@ -213,7 +219,7 @@ mod tests {
                 "400 cannot bind token for serviceaccount \"x\" to pod running with different serviceaccount name.",
             ),
             (
-                json!({"boundObjectRef": {"kind": "Job", "apiVersion": "batch/v1"}}),
+                bound(json!({"kind": "Job", "apiVersion": "batch/v1"})),
                 "400 cannot bind token to object of type batch/v1, Kind=Job",
             ),
         ] {

@@ -1,15 +1,15 @@
-//! `pods/binding`: the only way `spec.nodeName` of a pending pod is ever written.
+//! `pods/binding`: the only write that sets `spec.nodeName` of an existing pod.
 
 use bayplan_model::status::{Details, Status, reason};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::admission::{AdmissionContext, Operation};
-use crate::registry::{Answer, Call, Registry, check_preconditions, metadata};
+use crate::registry::{Answer, Call, Registry, SystemWrite, check_preconditions, metadata};
 use crate::request::Preconditions;
 use crate::status_errors;
 
-/// Binds a pod to the node a Binding names.
+/// Binds a pod to the node that a Binding names.
 pub(crate) async fn bind(registry: &Registry, call: Call<'_>, mut binding: Value) -> Result<Answer, Status> {
     let name = metadata::text(&binding, "name").to_owned();
     let call = if call.name.is_empty() { Call { name: &name, ..call } } else { call };
@@ -46,7 +46,7 @@ pub(crate) async fn bind(registry: &Registry, call: Call<'_>, mut binding: Value
         check_preconditions(&call, &key, &preconditions, pod)?;
         assign(call.name, pod, &binding, now)
     };
-    registry.change(call, &mut assign).await?;
+    registry.guaranteed_update(SystemWrite::Binding, call, &mut assign).await?;
     Ok(Answer::status(201, status_errors::success(201, None)))
 }
 

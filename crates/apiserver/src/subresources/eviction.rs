@@ -1,15 +1,15 @@
-//! `pods/eviction`: a deletion that asks the disruption budgets first.
+//! `pods/eviction`: a deletion that respects the disruption budgets.
 
 use bayplan_model::label_selector::LabelSelector;
 use bayplan_model::status::{Cause, Details, Status, reason};
 use serde_json::{Value, json};
 
-use crate::registry::{Answer, Call, Objects, Registry, metadata};
+use crate::registry::{Answer, Call, Objects, Registry, SystemObjects, SystemWrite, metadata};
 use crate::request::DeleteOptions;
 use crate::resources;
 use crate::status_errors;
 
-/// A budget that tracks more evictions than this waits for its controller.
+/// The most unconfirmed evictions of a budget; more wait for the disruption controller.
 const DISRUPTED_PODS_MAX: usize = 2000;
 const RETRY_SECONDS: u32 = 10;
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -28,14 +28,14 @@ pub(crate) async fn evict(registry: &Registry, call: Call<'_>, eviction: &Value)
     let pod = Objects::get(registry, call.resource, call.namespace, call.name)
         .await?
         .ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
-    if !bypasses_budgets(&pod) {
+    if !ignores_budgets(&pod) {
         let budgets = matching_budgets(registry, call.namespace, &pod).await?;
         match budgets.as_slice() {
             [] => {}
-            [budget] if may_go_unready(&pod, budget) => {
+            [budget] if may_evict_unready(&pod, budget) => {
                 options.preconditions.resource_version = Some(metadata::text(&pod, "resourceVersion").to_owned());
             }
-            [budget] => spend(registry, call, budget).await?,
+            [budget] => take_disruption(registry, call, budget).await?,
             _ => {
                 return Err(status_errors::plain(
                     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
@@ -50,8 +50,8 @@ pub(crate) async fn evict(registry: &Registry, call: Call<'_>, eviction: &Value)
     Ok(Answer::status(201, status_errors::success(201, None)))
 }
 
-/// Pods that do no work cannot disrupt any.
-fn bypasses_budgets(pod: &Value) -> bool {
+/// Pods that do no work cause no disruption; upstream's `canIgnorePDB`.
+fn ignores_budgets(pod: &Value) -> bool {
     metadata::deleting(pod) || matches!(pod["status"]["phase"].as_str(), Some("Pending" | "Succeeded" | "Failed"))
 }
 
@@ -65,7 +65,7 @@ async fn matching_budgets(registry: &Registry, namespace: &str, pod: &Value) -> 
     for budget in Objects::list(registry, resource, namespace).await? {
         let selector: Option<LabelSelector> = serde_json::from_value(budget["spec"]["selector"].clone()).ok();
         let Some(selector) = selector else { continue };
-        // A selector that cannot be read selects nothing, as upstream's controllers have it.
+        // An invalid selector selects nothing, as in upstream's controllers.
         if selector.selector().is_ok_and(|selector| selector.matches(&labels)) {
             matching.push((*budget).clone());
         }
@@ -79,8 +79,8 @@ fn ready(pod: &Value) -> bool {
         .is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
 }
 
-/// An unready pod may go when the budget says so, or when enough others are healthy.
-fn may_go_unready(pod: &Value, budget: &Value) -> bool {
+/// An unready pod may be evicted if the budget's policy allows it, or if enough other pods are healthy.
+fn may_evict_unready(pod: &Value, budget: &Value) -> bool {
     if ready(pod) {
         return false;
     }
@@ -90,7 +90,7 @@ fn may_go_unready(pod: &Value, budget: &Value) -> bool {
 }
 
 /// Takes one disruption from the budget.
-async fn spend(registry: &Registry, call: Call<'_>, budget: &Value) -> Result<(), Status> {
+async fn take_disruption(registry: &Registry, call: Call<'_>, budget: &Value) -> Result<(), Status> {
     let resource = resources::find("policy", "v1", "poddisruptionbudgets").expect("a row of the table");
     let name = metadata::text(budget, "name").to_owned();
     let now = metadata::time(registry.now());
@@ -112,7 +112,7 @@ async fn spend(registry: &Registry, call: Call<'_>, budget: &Value) -> Result<()
     if call.dry_run {
         return take(&mut budget.clone());
     }
-    Objects::update(registry, resource, call.namespace, &name, &mut take).await.map(|_| ())
+    registry.update_unchecked(SystemWrite::Eviction, resource, call.namespace, &name, &mut take).await.map(|_| ())
 }
 
 fn set_disruption_allowed(status: &mut Value, now: &str, generation: Value) {
@@ -153,7 +153,7 @@ fn check(name: &str, budget: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Why the budget allows nothing.
+/// Why the budget allows no disruption.
 fn exhausted(name: &str, budget: &Value) -> String {
     let (healthy, desired) = (&budget["status"]["currentHealthy"], &budget["status"]["desiredHealthy"]);
     let (healthy, desired) = (healthy.as_i64().unwrap_or(0), desired.as_i64().unwrap_or(0));
@@ -171,7 +171,7 @@ fn refuse(cause: String, retry_after_seconds: u32) -> Status {
     })
 }
 
-/// Tells on the pod why it goes.
+/// Sets the condition `DisruptionTarget` on the pod.
 async fn mark_disrupted(registry: &Registry, call: Call<'_>, options: &mut DeleteOptions) -> Result<(), Status> {
     let preconditions = options.preconditions.clone();
     let now = metadata::time(registry.now());
@@ -190,7 +190,8 @@ async fn mark_disrupted(registry: &Registry, call: Call<'_>, options: &mut Delet
         }
         Ok(())
     };
-    let marked = Objects::update(registry, call.resource, call.namespace, call.name, &mut mark).await?;
+    let marked =
+        registry.update_unchecked(SystemWrite::Eviction, call.resource, call.namespace, call.name, &mut mark).await?;
     if options.preconditions.resource_version.is_some() {
         options.preconditions.resource_version = Some(metadata::text(&marked, "resourceVersion").to_owned());
     }

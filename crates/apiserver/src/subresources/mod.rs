@@ -1,4 +1,4 @@
-//! The subresources that are more than a part of their object: binding, eviction, scale.
+//! The subresources with a kind of their own: binding, eviction, scale.
 
 mod binding;
 mod eviction;

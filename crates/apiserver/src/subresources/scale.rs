@@ -5,8 +5,9 @@ use bayplan_model::status::Status;
 use serde_json::{Map, Value, json};
 
 use crate::codec::Kind;
-use crate::registry::patch::{Patch, redecode};
-use crate::registry::{Answer, Body, Call, Change, Objects, PatchKind, Registry, metadata};
+use crate::registry::decode::{self, Input};
+use crate::registry::patch::Patch;
+use crate::registry::{Answer, Body, Call, Objects, PatchKind, Registry, UpdatedObject, metadata};
 use crate::request::{FieldValidation, Preconditions};
 use crate::status_errors::{self, FieldError};
 
@@ -23,10 +24,10 @@ pub(crate) async fn get(registry: &Registry, call: Call<'_>) -> Result<Answer, S
 /// The scale of a workload.
 fn of(object: &Value) -> Value {
     let metadata = &object["metadata"];
-    let mut shown = Map::new();
+    let mut scale_metadata = Map::new();
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = metadata.get(key) {
-            shown.insert(key.to_owned(), value.clone());
+            scale_metadata.insert(key.to_owned(), value.clone());
         }
     }
     let mut spec = json!({});
@@ -38,10 +39,10 @@ fn of(object: &Value) -> Value {
     if !selector.is_empty() {
         status["selector"] = json!(selector);
     }
-    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": spec, "status": status})
+    json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": scale_metadata, "spec": spec, "status": status})
 }
 
-/// A selector as queries write it; replication controllers have a plain map.
+/// The selector in the syntax of queries; replication controllers have a plain map.
 fn selector(selector: &Value) -> String {
     let structured = selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
     let selector = if structured { selector.clone() } else { json!({"matchLabels": selector}) };
@@ -70,7 +71,7 @@ pub(crate) async fn patch(
     let mut warnings = Vec::new();
     let mut compute = |current: &Value| {
         let patched = patch.apply(SCALE, current)?;
-        let decoded = redecode(SCALE, patched, field_validation)?;
+        let decoded = decode::without_defaults(SCALE, Input::Patched(patched), field_validation)?;
         warnings = decoded.warnings;
         let mut scale = decoded.object;
         check_identity(call, &mut scale)?;
@@ -97,7 +98,7 @@ fn check_identity(call: Call<'_>, scale: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Writes the replica count of a computed scale into the workload, as an ordinary update of it.
+/// Writes the replicas of a computed scale into the workload, by an ordinary update.
 async fn write(
     registry: &Registry,
     call: Call<'_>,
@@ -123,11 +124,11 @@ async fn write(
         };
         Ok(changed)
     };
-    // The workload's own rules apply: generation, validation, admission.
+    // An update of the workload: its own admission, strategy and validation apply.
     let of_workload = Call { subresource: "", ..call };
-    let answer = registry.update(of_workload, Change::Compute(&mut change), preconditions).await?;
-    let Body::Object(_, shown) = answer.body else {
+    let answer = registry.update(of_workload, UpdatedObject::Compute(&mut change), preconditions).await?;
+    let Body::Object(_, updated) = answer.body else {
         return Err(status_errors::internal("an update answered without its object"));
     };
-    Ok(Answer::value(200, of(&shown.encoded.decode(shown.revision)?)))
+    Ok(Answer::value(200, of(&updated.encoded.decode(updated.revision)?)))
 }

@@ -1,11 +1,11 @@
-//! Watch streams: the state first if asked for, then every change, one JSON line each.
+//! Watch streams: the initial state if the client wants it, then every change, one JSON line each.
 //!
 //! ```text
-//!   initial state (store.range) ─▶ BOOKMARK initial-events-end ─▶ cache log (shared lines) ─▶ … ─▶ EOF at the timeout
-//!                                      a cursor behind the log's floor: store.watch ─▶ back to the log when caught up
+//!   initial state (store.range) ─▶ BOOKMARK initial-events-end ─▶ log of the watch cache ─▶ … ─▶ EOF at the timeout
+//!                                      cursor older than the log: store.watch ─▶ back to the log when caught up
 //! ```
 
-mod lines;
+mod encoder;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,44 +19,45 @@ use rand::RngExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cache::{Cache, Event, EventType, Item, Since, Subscription};
 use crate::negotiation::Transform;
 use crate::registry::{Registry, list};
 use crate::request::ListOptions;
 use crate::resources::Resource;
 use crate::selection::Selection;
 use crate::status_errors;
+use crate::watch_cache::{CacheEvent, CachedObject, EventType, EventsSince, Subscription, WatchCache};
 
-use lines::Lines;
+use encoder::EventEncoder;
 
-/// Upstream's range of lifetimes when the client names none: spread, so that clients do not come back all at once.
+/// The shortest lifetime of a watch without a timeout of its own; the longest is twice that. Upstream's values, spread
+/// so that clients do not reconnect all at once.
 const LIFETIME_MIN: Duration = Duration::from_secs(1800);
-/// Between bookmarks.
+/// The time between two bookmarks, as upstream.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// About how many bytes of the initial state go out at once.
+/// About how many bytes of the initial state are sent at once.
 const INITIAL_CHUNK: usize = 64 * 1024;
 
-/// Where a watcher's changes come from.
+/// Where a watcher reads its events.
 enum Source {
     /// The log of the watch cache.
     Cache,
-    /// The store's own history: the log did not reach back far enough.
+    /// The store's own history, because the cursor is older than the log.
     Store(Box<dyn bayplan_store::Watch>),
 }
 
 struct Watcher {
     registry: Arc<Registry>,
-    cache: Arc<Cache>,
+    cache: Arc<WatchCache>,
     resource: &'static Resource,
     prefix: String,
     end: String,
     selection: Selection,
-    lines: Lines,
+    encoder: EventEncoder,
     source: Source,
-    /// Everything up to here has been told.
+    /// The stream has carried every event up to this revision.
     cursor: Revision,
     initial: std::vec::IntoIter<Entry>,
-    /// The bookmark behind the initial state is still to be sent.
+    /// The bookmark after the initial state has not been sent yet.
     initial_bookmark: bool,
     bookmarks: bool,
     next_bookmark: Instant,
@@ -64,15 +65,14 @@ struct Watcher {
     pending: VecDeque<Bytes>,
     changed: watch::Receiver<Revision>,
     /// The mailbox of a watcher of one value of one field.
-    narrow: Option<Subscription>,
-    /// The mailbox has everything after the cursor.
+    subscription: Option<Subscription>,
+    /// The mailbox has every event after the cursor.
     caught_up: bool,
     shutdown: watch::Receiver<bool>,
     finished: bool,
 }
 
-/// Opens a watch. Failures of the options and of the first read are answered at once; what fails later is an `ERROR`
-/// line.
+/// Opens a watch. Bad options and a failed first read are answered with a `Status`; a later failure is an `ERROR` line.
 pub(crate) async fn open(
     registry: Arc<Registry>,
     resource: &'static Resource,
@@ -82,17 +82,17 @@ pub(crate) async fn open(
     shutdown: watch::Receiver<bool>,
 ) -> Result<impl Stream<Item = Bytes> + Send + use<>, Status> {
     let selection = Selection::parse(resource, &options.label_selector, &options.field_selector)?;
-    let with_state = list::watch_options(options)?;
+    let with_initial_state = list::watch_options(options)?;
     let version = match options.resource_version.as_str() {
         "" | "0" => None,
         text => Some(list::parse_version(text)?),
     };
     let cache = registry.cache(resource).clone();
     let (prefix, end) = Registry::bounds(resource, namespace);
-    // Subscribed before the state is read: no change in between goes unnoticed.
+    // Subscribe before the state is read, so that no change in between is missed.
     let changed = cache.subscribe();
-    let narrow = selection.narrow().map(|(field, value)| cache.subscribe_narrow(field, value));
-    let (initial, cursor) = if with_state {
+    let subscription = selection.required_value().map(|(field, value)| cache.subscribe_to_value(field, value));
+    let (initial, cursor) = if with_initial_state {
         if let Some(version) = version {
             registry.wait_for(version).await?;
         }
@@ -111,7 +111,7 @@ pub(crate) async fn open(
         _ => LIFETIME_MIN.mul_f64(1.0 + rand::rng().random_range(0.0..1.0)),
     };
     let watcher = Watcher {
-        lines: Lines::new(resource, transform),
+        encoder: EventEncoder::new(resource, transform),
         registry,
         cache,
         resource,
@@ -121,13 +121,13 @@ pub(crate) async fn open(
         source: Source::Cache,
         cursor,
         initial: initial.into_iter(),
-        initial_bookmark: with_state && options.send_initial_events == Some(true) && options.allow_bookmarks,
+        initial_bookmark: with_initial_state && options.send_initial_events == Some(true) && options.allow_bookmarks,
         bookmarks: options.allow_bookmarks,
         next_bookmark: now + BOOKMARK_INTERVAL,
         deadline: now + lifetime,
         pending: VecDeque::new(),
         changed,
-        narrow,
+        subscription,
         caught_up: false,
         shutdown,
         finished: false,
@@ -148,33 +148,33 @@ impl Watcher {
                 return None;
             }
             if self.initial.len() > 0 {
-                self.tell_state();
+                self.queue_initial_state();
                 continue;
             }
             if self.initial_bookmark {
                 self.initial_bookmark = false;
-                return Some(self.lines.bookmark(self.cursor, true));
+                return Some(self.encoder.bookmark(self.cursor, true));
             }
             if let Err(status) = self.advance().await {
                 self.finished = true;
-                return Some(lines::error(&status));
+                return Some(encoder::error(&status));
             }
         }
     }
 
     /// Queues a part of the initial state.
-    fn tell_state(&mut self) {
+    fn queue_initial_state(&mut self) {
         let mut chunk = Vec::with_capacity(INITIAL_CHUNK);
         for entry in self.initial.by_ref() {
-            let told = self.cache.item(&entry).and_then(|item| {
-                if !self.selection.matches(&item) {
+            let encoded = self.cache.object(&entry).and_then(|object| {
+                if !self.selection.matches(&object) {
                     return Ok(());
                 }
-                let item = self.registry.converted(self.resource, &item)?;
-                self.lines.state(&item, self.registry.now(), &mut chunk)
+                let object = self.registry.converted(self.resource, &object)?;
+                self.encoder.initial(&object, self.registry.now(), &mut chunk)
             });
-            if let Err(status) = told {
-                tracing::error!(key = %entry.key, %status, "a stored object is left out");
+            if let Err(status) = encoded {
+                tracing::error!(key = %entry.key, %status, "a stored object cannot be read and is left out");
             }
             if chunk.len() >= INITIAL_CHUNK {
                 break;
@@ -185,58 +185,58 @@ impl Watcher {
         }
     }
 
-    /// Queues what happened since, or waits until something does.
+    /// Queues the events after the cursor, or waits for one.
     async fn advance(&mut self) -> Result<(), Status> {
         if let Source::Cache = self.source {
-            // Mark the wake-up seen before looking, so that a change after the look wakes again.
+            // Mark the wake-up as seen before reading, so that a later change wakes the watcher again.
             self.changed.borrow_and_update();
-            if let Some(floor) = self.look()? {
-                return self.go_to_store(floor).await;
+            if let Some(floor) = self.read_cache()? {
+                return self.switch_to_store(floor).await;
             }
             if !self.pending.is_empty() {
                 return Ok(());
             }
         }
-        let wake = self.wake();
-        let Watcher { source, changed, narrow, shutdown, .. } = self;
+        let wake_at = self.wake_at();
+        let Watcher { source, changed, subscription, shutdown, .. } = self;
         let waited = async {
-            match (source, narrow) {
-                (Source::Cache, None) => changed.changed().await.map(|()| None).map_err(|_| Ended::Feed),
+            match (source, subscription) {
+                (Source::Cache, None) => changed.changed().await.map(|()| None).map_err(|_| FeedError::Closed),
                 (Source::Cache, Some(mailbox)) => {
                     mailbox.filled().await;
                     Ok(None)
                 }
-                (Source::Store(feed), _) => feed.next().await.map(Some).map_err(Ended::Read),
+                (Source::Store(feed), _) => feed.next().await.map(Some).map_err(FeedError::Read),
             }
         };
-        let woken = tokio::select! {
-            waited = waited => Woken::Feed(waited),
-            () = tokio::time::sleep_until(wake) => Woken::Time,
-            () = stopped(shutdown) => Woken::Stop,
+        let wakeup = tokio::select! {
+            waited = waited => Wakeup::Feed(waited),
+            () = tokio::time::sleep_until(wake_at) => Wakeup::Timer,
+            () = stopped(shutdown) => Wakeup::Shutdown,
         };
-        match woken {
-            Woken::Feed(Ok(None)) => {}
-            Woken::Feed(Ok(Some(changes))) => return self.tell_changes(changes),
-            Woken::Feed(Err(Ended::Read(error))) => return Err(self.too_old(error)),
-            Woken::Time => {
-                if let (Source::Cache, Some(_)) = (&self.source, &self.narrow) {
-                    // Nothing woke it since its last event, however much happened elsewhere: a bookmark may say so.
-                    self.look()?;
+        match wakeup {
+            Wakeup::Feed(Ok(None)) => {}
+            Wakeup::Feed(Ok(Some(changes))) => return self.queue_changes(changes),
+            Wakeup::Feed(Err(FeedError::Read(error))) => return Err(self.too_old(error)),
+            Wakeup::Timer => {
+                if let (Source::Cache, Some(_)) = (&self.source, &self.subscription) {
+                    // Events of other values do not wake this watcher: advance the cursor for the bookmark.
+                    self.read_cache()?;
                 }
-                self.on_time();
+                self.on_timer();
             }
-            Woken::Feed(Err(Ended::Feed)) | Woken::Stop => self.finished = true,
+            Wakeup::Feed(Err(FeedError::Closed)) | Wakeup::Shutdown => self.finished = true,
         }
         Ok(())
     }
 
-    /// Queues what the cache has after the cursor; the log's floor when the cursor is behind it.
-    fn look(&mut self) -> Result<Option<Revision>, Status> {
-        match self.news() {
-            Since::TooOld(floor) => Ok(Some(floor)),
-            Since::Events(events, cursor) => {
+    /// Queues the cached events after the cursor; answers the start of the log if the cursor is older.
+    fn read_cache(&mut self) -> Result<Option<Revision>, Status> {
+        match self.events_after_cursor() {
+            EventsSince::TooOld(floor) => Ok(Some(floor)),
+            EventsSince::Events(events, cursor) => {
                 for event in events {
-                    self.tell(&event)?;
+                    self.queue_event(&event)?;
                 }
                 self.cursor = cursor;
                 Ok(None)
@@ -244,38 +244,38 @@ impl Watcher {
         }
     }
 
-    /// What the cache has after the cursor: from the mailbox, once the log was read up to where the mailbox begins.
-    fn news(&mut self) -> Since {
-        let Some(mailbox) = &self.narrow else { return self.cache.since(self.cursor) };
-        // Asked before the mailbox is emptied: what was applied by now is in it.
+    /// The cached events after the cursor: from the mailbox, once the log was read up to where the mailbox starts.
+    fn events_after_cursor(&mut self) -> EventsSince {
+        let Some(mailbox) = &self.subscription else { return self.cache.events_since(self.cursor) };
+        // Read before the mailbox is emptied: the mailbox then has every event up to this revision.
         let applied = self.cache.applied();
         match mailbox.take() {
             Some(mut events) if self.caught_up => {
                 events.retain(|event| event.revision() > self.cursor);
-                Since::Events(events, applied.max(self.cursor))
+                EventsSince::Events(events, applied.max(self.cursor))
             }
             _ => {
-                let since = self.cache.since(self.cursor);
-                self.caught_up = matches!(since, Since::Events(..));
-                since
+                let events = self.cache.events_since(self.cursor);
+                self.caught_up = matches!(events, EventsSince::Events(..));
+                events
             }
         }
     }
 
-    fn wake(&self) -> Instant {
+    fn wake_at(&self) -> Instant {
         if self.bookmarks { self.deadline.min(self.next_bookmark) } else { self.deadline }
     }
 
-    fn on_time(&mut self) {
+    fn on_timer(&mut self) {
         let now = Instant::now();
         if self.bookmarks {
-            self.pending.push_back(self.lines.bookmark(self.cursor, false));
+            self.pending.push_back(self.encoder.bookmark(self.cursor, false));
             self.next_bookmark = now + BOOKMARK_INTERVAL;
         }
         self.finished = now >= self.deadline;
     }
 
-    async fn go_to_store(&mut self, floor: Revision) -> Result<(), Status> {
+    async fn switch_to_store(&mut self, floor: Revision) -> Result<(), Status> {
         match self.registry.store().watch(&self.prefix, &self.end, self.cursor).await {
             Ok(feed) => {
                 self.source = Source::Store(feed);
@@ -298,59 +298,62 @@ impl Watcher {
         }
     }
 
-    /// Tells changes from the store's history; once the log reaches back far enough, the log takes over.
-    fn tell_changes(&mut self, changes: Vec<Change>) -> Result<(), Status> {
+    /// Queues changes from the store's history; once the log has every later event, the watcher reads the log again.
+    fn queue_changes(&mut self, changes: Vec<Change>) -> Result<(), Status> {
         for change in changes {
-            let current = change.current.map(|e| self.cache.item(&e)).transpose()?;
-            let previous = change.previous.map(|e| self.cache.item(&e)).transpose()?;
-            let event = Event::new(change.revision, change.key, current, previous);
-            self.tell(&event)?;
+            let current = change.current.map(|e| self.cache.object(&e)).transpose()?;
+            let previous = change.previous.map(|e| self.cache.object(&e)).transpose()?;
+            let event = CacheEvent::new(change.revision, change.key, current, previous);
+            self.queue_event(&event)?;
             self.cursor = change.revision;
         }
-        if matches!(self.cache.since(self.cursor), Since::Events(..)) {
+        if matches!(self.cache.events_since(self.cursor), EventsSince::Events(..)) {
             self.source = Source::Cache;
         }
         Ok(())
     }
 
-    fn tell(&mut self, event: &Event) -> Result<(), Status> {
+    /// Queues the line of an event if the watcher selects its object.
+    fn queue_event(&mut self, event: &CacheEvent) -> Result<(), Status> {
         if !event.key().starts_with(&self.prefix) {
             return Ok(());
         }
-        let matched = event.previous().is_some_and(|item| self.selection.matches(item));
-        let matches = event.current().is_some_and(|item| self.selection.matches(item));
+        let matched = event.previous().is_some_and(|object| self.selection.matches(object));
+        let matches = event.current().is_some_and(|object| self.selection.matches(object));
         let Some(event_type) = EventType::of(matched, matches) else { return Ok(()) };
         let converted;
         let event = if std::ptr::eq(self.resource, self.resource.storage()) {
             event
         } else {
-            let convert = |item: &Arc<Item>| self.registry.converted(self.resource, item);
+            let convert = |object: &Arc<CachedObject>| self.registry.converted(self.resource, object);
             let current = event.current().map(convert).transpose()?;
             let previous = event.previous().map(convert).transpose()?;
-            converted = Event::new(event.revision(), event.key().into(), current, previous);
+            converted = CacheEvent::new(event.revision(), event.key().into(), current, previous);
             &converted
         };
-        if let Some(line) = self.lines.event(event, event_type, self.registry.now())? {
+        if let Some(line) = self.encoder.event(event, event_type, self.registry.now())? {
             self.pending.push_back(line);
         }
         Ok(())
     }
 }
 
-/// Why a waiting watcher goes on.
-enum Woken {
-    Feed(Result<Option<Vec<Change>>, Ended>),
-    Time,
-    Stop,
+/// What ended a watcher's wait.
+enum Wakeup {
+    /// Changes of the store's history, or `None` for new events in the cache.
+    Feed(Result<Option<Vec<Change>>, FeedError>),
+    /// A bookmark is due, or the watch has reached its deadline.
+    Timer,
+    Shutdown,
 }
 
 async fn stopped(shutdown: &mut watch::Receiver<bool>) {
-    // A server that is gone has stopped too.
+    // A dropped sender means that the server is gone.
     let _ = shutdown.wait_for(|stop| *stop).await;
 }
 
-/// Why a feed gives no more.
-enum Ended {
-    Feed,
+/// Why a feed ended.
+enum FeedError {
+    Closed,
     Read(ReadError),
 }

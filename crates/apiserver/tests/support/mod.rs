@@ -3,11 +3,8 @@
 
 use std::sync::Arc;
 
-use bayplan_apiserver::admission::Plugins;
 use bayplan_apiserver::certificates::{Names, Pki};
-use bayplan_apiserver::server::ResponseBody;
-use bayplan_apiserver::user::User;
-use bayplan_apiserver::{ApiServer, Config, InProcess};
+use bayplan_apiserver::{AdmissionPlugins, ApiServer, Config, InProcess, ResponseBody, User};
 use bayplan_store::{LogStore, Store};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -34,7 +31,7 @@ pub async fn over(store: Arc<dyn Store>) -> Cluster {
     let names = Names::standard(None, "10.0.0.1".parse().unwrap());
     let pki = Pki::in_memory(&names, jiff::Timestamp::now()).unwrap();
     let mut config = Config::new(pki.service_account_key.clone(), "127.0.0.1:6443".parse().unwrap());
-    config.plugins = Plugins { service_account: false, ..Plugins::default() };
+    config.plugins = AdmissionPlugins { service_account: false, ..AdmissionPlugins::default() };
     let server = ApiServer::new(config, store.clone()).await.unwrap();
     let admin = Client(server.service(User::new("admin", ["system:masters"])));
     Cluster { server, store, admin }

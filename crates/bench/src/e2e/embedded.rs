@@ -4,9 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bayplan_apiserver::certificates::{Names, Pki};
-use bayplan_apiserver::registry::ServiceRange;
-use bayplan_apiserver::server::{self, ApiServer, Config};
-use bayplan_apiserver::user::User;
+use bayplan_apiserver::{ApiServer, Config, ServiceRange, StartError, User};
 use bayplan_client::Client;
 use bayplan_store::LogStore;
 use jiff::Timestamp;
@@ -28,7 +26,7 @@ pub enum Error {
     Keys(String),
     /// The API server does not start.
     #[error(transparent)]
-    Server(#[from] server::Error),
+    Server(#[from] StartError),
 }
 
 /// An embedded cluster. Dropping it removes its folder.

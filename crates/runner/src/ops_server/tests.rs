@@ -1,8 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bayplan_apiserver::certificates::{Identity as Pair, Names, Pki};
-use bayplan_apiserver::server::{ApiServer, Config};
-use bayplan_apiserver::user::User;
+use bayplan_apiserver::{ApiServer, Config, User};
 use bayplan_client::Client;
 use bayplan_metrics::Counter;
 use bayplan_model::api::{Api, Request as ApiRequest, Resource, Verb, encode};

@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bayplan_apiserver::admission::Plugins;
 use bayplan_apiserver::certificates::{Names as Hosts, Pki};
-use bayplan_apiserver::user::User;
-use bayplan_apiserver::{ApiServer, Config};
+use bayplan_apiserver::{AdmissionPlugins, ApiServer, Config, User};
 use bayplan_client::Client;
 use bayplan_client::recorder::CoreEvents;
 use bayplan_controllers::cache::{Cache, Kind};
@@ -102,7 +100,7 @@ impl Cluster {
         let first = store.revision().await.map_err(|error| error.to_string())?;
         let changes = store.watch("/registry/", "/registry0", first).await.map_err(|error| error.to_string())?;
         let mut config = Config::new(service_account_key()?, ([127, 0, 0, 1], 6443).into());
-        config.plugins = Plugins { service_account: false, ..config.plugins };
+        config.plugins = AdmissionPlugins { service_account: false, ..config.plugins };
         let now = clock.clone();
         config.clock = Arc::new(move || now.now());
         let server = ApiServer::new(config, store).await.map_err(|error| error.to_string())?;

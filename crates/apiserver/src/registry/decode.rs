@@ -1,0 +1,56 @@
+//! The one place where input becomes an object: decoded, checked for unknown fields, defaulted.
+//!
+//! ```text
+//!   create, update   body (JSON, YAML, protobuf) ─┐
+//!   patch            the patched object ──────────┴─▶ canonical object + warnings ─▶ defaults
+//! ```
+
+use bayplan_model::status::Status;
+use serde_json::Value;
+
+use crate::codec::{self, Decoded, Kind};
+use crate::defaults;
+use crate::request::FieldValidation;
+use crate::resources::Resource;
+use crate::status_errors::{self, FieldError};
+
+/// What an object is decoded from.
+pub(crate) enum Input<'a> {
+    /// The body of a request.
+    Body { content_type: Option<&'a str>, bytes: &'a [u8] },
+    /// A stored object after a patch.
+    Patched(Value),
+}
+
+/// Decodes and defaults an object of a resource.
+pub(crate) fn object(
+    resource: &'static Resource,
+    input: Input<'_>,
+    field_validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    let mut decoded = without_defaults(Kind::of(resource), input, field_validation)?;
+    defaults::apply(resource, &mut decoded.object);
+    Ok(decoded)
+}
+
+/// Decodes an object of a kind that has no defaults: a scale, a binding, a review.
+pub(crate) fn without_defaults(
+    kind: Kind<'_>,
+    input: Input<'_>,
+    field_validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    match input {
+        Input::Body { content_type, bytes } => codec::decode_kind(kind, content_type, bytes, field_validation),
+        Input::Patched(patched) => codec::canonical(kind, patched.clone(), field_validation)
+            .map_err(|status| if status.code == 400 { invalid_patch(kind, &patched, &status) } else { status }),
+    }
+}
+
+/// A patch that makes an object unreadable is a 422, where the same body of an update is a 400.
+fn invalid_patch(kind: Kind<'_>, patched: &Value, status: &Status) -> Status {
+    let why = status.message.split_once(&format!("cannot be handled as a {}: ", kind.kind));
+    let why = why.map_or(status.message.as_str(), |(_, why)| why);
+    let value = Value::String(patched.to_string());
+    // Upstream names neither the kind nor the object here.
+    status_errors::invalid("", "", "", &[FieldError::invalid("patch", value, why)])
+}

@@ -1,0 +1,103 @@
+//! What a request does, in Kubernetes' words.
+
+use std::fmt;
+
+/// The verb of a request, as authorization and discovery name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Reads one object.
+    Get,
+    /// Reads a collection.
+    List,
+    /// Streams the changes of a collection.
+    Watch,
+    /// Stores a new object.
+    Create,
+    /// Replaces an object.
+    Update,
+    /// Changes a part of an object.
+    Patch,
+    /// Deletes one object.
+    Delete,
+    /// Deletes a collection.
+    DeleteCollection,
+    /// Acts as another user.
+    Impersonate,
+    /// Grants rights that the user does not hold, in a role.
+    Escalate,
+    /// Grants a role whose rights the user does not hold, in a binding.
+    Bind,
+    /// The lower-case method of a request to a non-resource path, or whatever an access review names.
+    Other(Box<str>),
+}
+
+impl Verb {
+    /// The verb in rules, messages and discovery.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+            Verb::Impersonate => "impersonate",
+            Verb::Escalate => "escalate",
+            Verb::Bind => "bind",
+            Verb::Other(other) => other,
+        }
+    }
+
+    /// The verb of a method on an object. Methods that no resource has get an empty verb, which nothing allows.
+    pub(super) fn of_method(method: &http::Method) -> Verb {
+        match method.as_str() {
+            "POST" => Verb::Create,
+            "GET" | "HEAD" => Verb::Get,
+            "PUT" => Verb::Update,
+            "PATCH" => Verb::Patch,
+            "DELETE" => Verb::Delete,
+            _ => Verb::Other("".into()),
+        }
+    }
+}
+
+impl From<&str> for Verb {
+    fn from(text: &str) -> Verb {
+        const NAMED: [Verb; 11] = [
+            Verb::Get,
+            Verb::List,
+            Verb::Watch,
+            Verb::Create,
+            Verb::Update,
+            Verb::Patch,
+            Verb::Delete,
+            Verb::DeleteCollection,
+            Verb::Impersonate,
+            Verb::Escalate,
+            Verb::Bind,
+        ];
+        NAMED.into_iter().find(|verb| verb.as_str() == text).unwrap_or_else(|| Verb::Other(text.into()))
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verb_reads_back_as_it_is_written() {
+        for text in ["get", "deletecollection", "impersonate", "escalate", "bind", "use", "post", "*", ""] {
+            assert_eq!(Verb::from(text).to_string(), text);
+        }
+        assert_eq!(Verb::from("watch"), Verb::Watch);
+        assert_eq!(Verb::from("Watch"), Verb::Other("Watch".into()));
+    }
+}
