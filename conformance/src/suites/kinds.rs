@@ -1,7 +1,7 @@
 //! Per-kind answers of the API server: defaulting, table rows, validation.
 
-use bayplan_apiserver::codec::{self, Decoded, FieldValidation, Kind};
-use bayplan_apiserver::{defaults, resources, strategy, tables, validation};
+use bayplan_kinds::codec::{self, Decoded, Encoding, FieldValidation};
+use bayplan_kinds::{Kind, Scheme};
 use bayplan_model::status::Status;
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{Mismatch, Outcome};
 use crate::difference::compare;
 
 /// The kind a case is about; recordings carry it in the object.
-fn kind_of(case: &Value) -> Result<Kind<'_>, Mismatch> {
+fn kind_of(case: &Value) -> Result<&'static Kind, Mismatch> {
     let text =
         |value: &'static str, found: &Value| found.as_str().is_none().then(|| Mismatch::Unreadable(value.into()));
     let (kind, api_version) = (&case["kind"], &case["object"]["apiVersion"]);
@@ -18,14 +18,16 @@ fn kind_of(case: &Value) -> Result<Kind<'_>, Mismatch> {
     }
     let (kind, api_version) = (kind.as_str().unwrap_or(""), api_version.as_str().unwrap_or(""));
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    Ok(Kind { group, version, kind })
+    let found = Scheme::built_in().by_kind(group, version, kind);
+    found.ok_or_else(|| Mismatch::Unreadable(format!("no kind {kind} in {api_version}")))
 }
 
 /// Decodes and defaults, the way a request body is.
-fn read(kind: Kind<'_>, object: &Value) -> Result<Value, Status> {
+fn read(kind: &Kind, object: &Value) -> Result<Value, Status> {
     let body = object.to_string();
-    let Decoded { mut object, .. } = codec::decode_kind(kind, None, body.as_bytes(), FieldValidation::Ignore)?;
-    defaults::apply_kind(kind, &mut object);
+    let Decoded { mut object, .. } =
+        codec::decode(kind.group_version_kind(), Encoding::Json, body.as_bytes(), FieldValidation::Ignore)?;
+    kind.default(&mut object);
     Ok(object)
 }
 
@@ -45,12 +47,12 @@ pub(super) fn table(case: &Value) -> Outcome {
     let kind = kind_of(case)?;
     let now = serde_json::from_value(case["now"].clone())?;
     let object = read(kind, &case["object"]).map_err(|status| Mismatch::Unreadable(status.message))?;
-    let row = tables::row_of(kind, &object, now);
+    let row = kind.row(&object, now);
     let mut cells = json!({ "cells": row.cells });
     if !row.conditions.is_null() {
         cells["conditions"] = row.conditions;
     }
-    let columns: Vec<Value> = tables::columns_of(kind)
+    let columns: Vec<Value> = kind.columns()
         .iter()
         .map(|column| {
             json!({ "name": column.name, "type": column.column_type, "format": column.format, "priority": column.priority })
@@ -75,18 +77,15 @@ pub(super) fn validate(case: &Value) -> Outcome {
             return Ok(compare(&expected["decodeError"], &json!(actual))?);
         }
     };
-    let strategy = strategy::of_kind(kind);
-    let namespaced =
-        resources::find_kind(kind.group, kind.version, kind.kind).is_some_and(resources::Resource::namespaced);
     let found = match case["verb"].as_str() {
         Some("create") => {
             let metadata = &mut object["metadata"];
-            if namespaced && metadata.get("namespace").is_none() {
+            if kind.namespaced() && metadata.get("namespace").is_none() {
                 metadata["namespace"] = "default".into();
             }
             metadata["uid"] = "11111111-1111-1111-1111-111111111111".into();
-            strategy.prepare_for_create(&mut object, now);
-            validation::create_kind(kind, namespaced, &object)
+            kind.prepare_for_create(&mut object, now);
+            kind.validate_create(&object)
         }
         Some(verb) => {
             let old = read(kind, &case["old"]).map_err(|status| Mismatch::Unreadable(status.message))?;
@@ -96,8 +95,8 @@ pub(super) fn validate(case: &Value) -> Outcome {
                 }
             }
             let subresource = if verb == "status" { "status" } else { "" };
-            strategy.prepare_for_update(&mut object, &old, subresource, now);
-            validation::update_kind(kind, subresource, &object, &old)
+            kind.prepare_for_update(&mut object, &old, subresource, now);
+            kind.validate_update(subresource, &object, &old)
         }
         None => return Err(Mismatch::Unreadable("no verb".into())),
     };

@@ -8,7 +8,8 @@
 //!         ◀─ negotiation (object, list, Table, PartialObjectMetadata) ◀─ encode; watch ◀─ watch_cache
 //! ```
 //!
-//! The table of [`resources`] drives all of it. Every failure is a `metav1.Status` (`status_errors`).
+//! The table of `bayplan-kinds` drives all of it: a new kind is one file there and one line of the table. Every failure
+//! is a `metav1.Status` (`status_errors`).
 
 mod admission;
 mod authn;
@@ -31,12 +32,18 @@ mod user;
 mod watch;
 mod watch_cache;
 
+use bayplan_kinds::codec;
+
 pub use admission::AdmissionPlugins;
 pub use authn::{StaticTokens, StaticTokensError};
-pub use bayplan_kinds::{codec, defaults, resources, strategy, tables, validation};
 pub use bootstrap::BootstrapOptions;
 pub use registry::{Clock, ServiceRange, ServiceRangeError};
 pub use request::Verb;
 pub use server::{ApiServer, Config, InProcess, ResponseBody, StartError};
 pub use serviceaccounts::KeyError;
 pub use user::User;
+
+/// The kinds by the names that requests use.
+mod resources {
+    pub(crate) use bayplan_kinds::{Kind as Resource, Scope, Subresource, find, served};
+}

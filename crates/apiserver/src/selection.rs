@@ -6,7 +6,6 @@ use bayplan_model::status::Status;
 
 use crate::resources::Resource;
 use crate::status_errors::bad_request;
-use crate::strategy;
 use crate::watch_cache::CachedObject;
 
 /// Parsed selectors; they read objects in their storage version. Upstream's `SelectionPredicate`.
@@ -25,7 +24,7 @@ impl Selection {
         let fields = FieldSelector::parse(fields).map_err(|e| bad_request(e.to_string()))?;
         let mut aliases = Vec::new();
         for requirement in fields.requirements() {
-            let name = strategy::check_field_label(resource, &requirement.field).map_err(bad_request)?;
+            let name = resource.field_label(&requirement.field).map_err(bad_request)?;
             if name != requirement.field {
                 aliases.push((requirement.field.clone(), name.to_owned()));
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use bayplan_model::status::{Cause, Details, Outcome, Status, StatusKind, StatusMeta, V1, reason};
 use bayplan_store::{ReadError, Revision, WriteError};
 
-pub(crate) use bayplan_kinds::field_error::FieldError;
+pub(crate) use bayplan_kinds::FieldError;
 
 use crate::resources::Resource;
 
@@ -137,6 +137,16 @@ pub(crate) fn not_acceptable() -> Status {
         reason::NOT_ACCEPTABLE,
         "only the following media types are accepted: application/json, application/yaml, \
          application/vnd.kubernetes.protobuf",
+    )
+}
+
+/// 415 for the body of an object.
+pub(crate) fn unsupported_media_type() -> Status {
+    Status::failure(
+        415,
+        reason::UNSUPPORTED_MEDIA_TYPE,
+        "the body of the request was in an unknown format - accepted media types include: application/json, \
+         application/yaml, application/vnd.kubernetes.protobuf",
     )
 }
 

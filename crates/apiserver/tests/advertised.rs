@@ -3,7 +3,7 @@
 
 mod support;
 
-use bayplan_apiserver::resources::{RESOURCES, Resource};
+use bayplan_kinds::{Kind, served};
 use serde_json::{Value, json};
 use support::{Client, Cluster, Watch, cluster};
 
@@ -73,7 +73,7 @@ fn minimal(kind: &str, group: &str) -> Value {
     }
 }
 
-fn object(resource: &Resource, name: &str) -> Value {
+fn object(resource: &Kind, name: &str) -> Value {
     let mut object = minimal(resource.kind, resource.group);
     object["apiVersion"] = resource.api_version().into();
     object["kind"] = resource.kind.into();
@@ -81,7 +81,7 @@ fn object(resource: &Resource, name: &str) -> Value {
     object
 }
 
-fn collection(resource: &Resource) -> String {
+fn collection(resource: &Kind) -> String {
     let root = if resource.group.is_empty() { "/api/v1".into() } else { format!("/apis/{}", resource.api_version()) };
     let namespace = if resource.namespaced() { "/namespaces/default" } else { "" };
     format!("{root}{namespace}/{}", resource.plural)
@@ -90,7 +90,7 @@ fn collection(resource: &Resource) -> String {
 /// A row under test, with the verbs that were tried.
 struct Trial<'a> {
     admin: &'a Client,
-    resource: &'static Resource,
+    resource: &'static Kind,
     at: String,
     tried: Vec<&'static str>,
 }
@@ -232,7 +232,7 @@ impl Trial<'_> {
 }
 
 async fn rows(cluster: &Cluster) {
-    for resource in RESOURCES.iter().filter(|r| r.stored()) {
+    for resource in served().filter(|r| r.stored()) {
         let mut trial = Trial { admin: &cluster.admin, resource, at: collection(resource), tried: Vec::new() };
         trial.standard().await;
         trial.tried.retain(|verb| !verb.is_empty());
@@ -252,7 +252,7 @@ async fn every_resource_without_objects_answers() {
     let cluster = cluster().await;
     cluster.admin.create("/api/v1/namespaces/default/pods", support::pod("p", "")).await;
     let attributes = json!({"verb": "get", "resource": "pods", "namespace": "default"});
-    for resource in RESOURCES.iter().filter(|r| !r.stored()) {
+    for resource in served().filter(|r| !r.stored()) {
         assert_eq!(resource.verbs, ["create"], "{}", resource.plural);
         let body = match resource.kind {
             "Binding" => json!({"metadata": {"name": "p"}, "target": {"name": "n"}}),

@@ -1,16 +1,55 @@
-//! The API's kinds: what each is called, how it is read, defaulted, checked, prepared for storage and shown as a table row.
+//! The API's kinds: what each is called, how it is read, filled in, checked, prepared for storage and printed.
 //!
 //! ```text
-//!   bytes ─▶ codec (JSON, YAML, protobuf → canonical object) ─▶ defaults ─▶ strategy ─▶ validation ─▶ stored by the caller
-//!                                                                    object ─▶ tables (columns and cells)
+//!   Scheme::built_in() ─by resource or kind─▶ &Kind
+//!   bytes ─codec─▶ object ─default─▶ ─prepare_for_create─▶ ─validate_create─▶ stored by the caller
+//!                                                           object ─columns, row─▶ what kubectl prints
 //! ```
+//!
+//! A kind is one file, `<group>/<kind>.rs`, and one line in `table`. The modules beside the groups are what kinds share: pod
+//! specs, workloads, metadata, selectors, names, printing.
 //!
 //! Invariant: nothing here does IO, reads a clock or knows HTTP, so files and stores can be read without a server.
 
+mod apps;
+mod authentication;
+mod authorization;
+mod autoscaling;
+mod batch;
 pub mod codec;
-pub mod defaults;
-pub mod field_error;
-pub mod resources;
-pub mod strategy;
-pub mod tables;
-pub mod validation;
+mod coordination;
+mod core;
+mod defaulting;
+mod discovery;
+mod events;
+mod field;
+mod group_version_kind;
+mod int_or_percent;
+mod kind;
+mod label_selector;
+mod metadata;
+mod names;
+mod networking;
+mod node;
+mod object;
+mod pod_spec;
+mod policy;
+mod printing;
+mod rbac;
+mod resource;
+mod scheduling;
+mod scheme;
+mod selectable_fields;
+mod storage;
+mod strategy;
+mod table;
+mod validation;
+mod workload;
+
+pub use field::FieldError;
+pub use group_version_kind::GroupVersionKind;
+pub use kind::{Kind, STANDARD_VERBS, Scope, Subresource};
+pub use printing::{Column, Row};
+pub use scheme::{Scheme, find, served};
+pub use strategy::Strategy;
+pub use validation::update_metadata;

@@ -8,7 +8,7 @@ use http::header::ACCEPT;
 use http::{HeaderMap, Response};
 use serde_json::{Map, Value, json};
 
-use crate::resources::{RESOURCES, Resource, Scope, Subresource};
+use crate::resources::{Resource, Scope, Subresource, served};
 
 mod document;
 
@@ -78,7 +78,7 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
 /// The groups in the order of the table, each with its versions in the order of the table.
 fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for resource in RESOURCES {
+    for resource in served() {
         match groups.iter_mut().find(|(group, _)| *group == resource.group) {
             Some((_, versions)) if versions.contains(&resource.version) => {}
             Some((_, versions)) => versions.push(resource.version),
@@ -90,7 +90,7 @@ fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
 
 /// The resources of a group version, by name.
 fn resources_of(group: &str, version: &str) -> Vec<&'static Resource> {
-    let mut rows: Vec<_> = RESOURCES.iter().filter(|row| row.group == group && row.version == version).collect();
+    let mut rows: Vec<_> = served().filter(|row| row.group == group && row.version == version).collect();
     rows.sort_by_key(|row| row.plural);
     rows
 }

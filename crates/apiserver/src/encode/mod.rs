@@ -18,7 +18,7 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
-use crate::resources::{RESOURCES, Resource};
+use crate::resources::{Resource, served};
 use crate::status_errors;
 
 /// An object encoded as it is stored.
@@ -33,8 +33,7 @@ const METADATA: &str = "\"metadata\":{";
 const PARTIAL_HEAD: &str = "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{";
 
 static HEADS: LazyLock<FxHashMap<usize, String>> = LazyLock::new(|| {
-    RESOURCES
-        .iter()
+    served()
         .map(|r| {
             let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",{METADATA}", r.kind, r.api_version());
             (std::ptr::from_ref(r) as usize, head)

@@ -11,7 +11,7 @@ use super::{Format, Media, Transform};
 use crate::registry::{Answer, Body, List, VersionedObject};
 use crate::request::IncludeObject;
 use crate::resources::Resource;
-use crate::{status_errors, tables};
+use crate::status_errors;
 
 /// Renders an answer in the negotiated form.
 pub(crate) fn render(answer: Answer, format: Format, now: Timestamp) -> Result<Response<Bytes>, Status> {
@@ -198,7 +198,7 @@ pub(crate) fn table(
     let mut rows = Vec::with_capacity(items.len());
     for item in items {
         let mut object = item.encoded.decode(item.revision)?;
-        let row = tables::row(resource, &object, now);
+        let row = resource.row(&object, now);
         let mut value = json!({"cells": row.cells});
         if !row.conditions.is_null() {
             value["conditions"] = row.conditions;
@@ -223,7 +223,7 @@ pub(crate) fn table(
     if let Some(remaining) = meta.remaining {
         metadata["remainingItemCount"] = json!(remaining);
     }
-    let columns = if meta.without_columns { Value::Null } else { json!(tables::columns(resource)) };
+    let columns = if meta.without_columns { Value::Null } else { json!(resource.columns()) };
     Ok(json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": columns, "rows": rows,

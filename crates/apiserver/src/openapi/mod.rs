@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::discovery::Document;
-use crate::resources::RESOURCES;
+use crate::resources::served;
 
 mod operations;
 mod protobuf;
@@ -40,7 +40,7 @@ static V2_PROTO: LazyLock<Document> =
 /// By path below [`V3_PATH`]: `api/v1`, `apis/apps/v1`.
 static V3: LazyLock<BTreeMap<String, Document>> = LazyLock::new(|| {
     let mut documents = BTreeMap::new();
-    for row in RESOURCES {
+    for row in served() {
         let path = if row.group.is_empty() {
             format!("api/{}", row.version)
         } else {

@@ -6,11 +6,11 @@ use bayplan_model::schema::Schema;
 use serde_json::{Map, Value, json};
 
 use super::operations::{self, Operation};
-use crate::resources::RESOURCES;
+use crate::resources::served;
 
 /// The whole document.
 pub(super) fn document() -> Value {
-    let operations: Vec<Operation> = RESOURCES.iter().flat_map(operations::of).collect();
+    let operations: Vec<Operation> = served().flat_map(operations::of).collect();
     let mut paths: Map<String, Value> = Map::new();
     for operation in &operations {
         let path = paths.entry(operation.path.clone()).or_insert_with(|| json!({}));

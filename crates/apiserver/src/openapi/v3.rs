@@ -5,14 +5,14 @@ use serde_json::{Map, Value, json};
 
 use super::operations::{self, Operation};
 use super::v2::reachable;
-use crate::resources::RESOURCES;
+use crate::resources::served;
 
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
 /// The document of one group version.
 pub(super) fn document(group: &str, version: &str) -> Value {
-    let rows = RESOURCES.iter().filter(|row| row.group == group && row.version == version);
+    let rows = served().filter(|row| row.group == group && row.version == version);
     let operations: Vec<Operation> = rows.flat_map(operations::of).collect();
     let mut paths: Map<String, Value> = Map::new();
     for operation in &operations {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
 use crate::resources::Resource;
-use crate::{status_errors, strategy, validation};
+use crate::status_errors;
 
 /// Upstream gives up on a generated name after eight collisions.
 const GENERATE_ATTEMPTS: usize = 8;
@@ -52,17 +52,16 @@ impl Registry {
     }
 
     async fn create_named(&self, call: Call<'_>, mut object: Value, code: u16) -> Result<Answer, Status> {
-        let strategy = strategy::of(call.resource);
         let now = self.now();
         metadata::fill_system_fields(&mut object, now);
         metadata::of(&mut object).remove("generation");
-        strategy.prepare_for_create(&mut object, now);
+        call.resource.prepare_for_create(&mut object, now);
         let name = metadata::text(&object, "name").to_owned();
-        let errors = validation::create(call.resource, &object);
+        let errors = call.resource.validate_create(&object);
         if !errors.is_empty() {
             return Err(status_errors::invalid_object(call.resource, &name, &errors));
         }
-        let warnings = strategy.warnings(&object, None);
+        let warnings = call.resource.warnings(&object, None);
         self.plugins.validate(&self.admission(call, Operation::Create, &name), &object, None).await?;
         if metadata::resource_version(&object).is_some() {
             return Err(status_errors::plain("resourceVersion should not be set on objects to be created"));

@@ -5,11 +5,11 @@
 //!   patch            the patched object ──────────┴─▶ canonical object + warnings ─▶ defaults
 //! ```
 
+use bayplan_kinds::GroupVersionKind;
 use bayplan_model::status::Status;
 use serde_json::Value;
 
-use crate::codec::{self, Decoded, Kind};
-use crate::defaults;
+use crate::codec::{self, Decoded, Encoding};
 use crate::request::FieldValidation;
 use crate::resources::Resource;
 use crate::status_errors::{self, FieldError};
@@ -28,26 +28,31 @@ pub(crate) fn object(
     input: Input<'_>,
     field_validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let mut decoded = without_defaults(Kind::of(resource), input, field_validation)?;
-    defaults::apply(resource, &mut decoded.object);
+    let mut decoded = without_defaults(resource.group_version_kind(), input, field_validation)?;
+    resource.default(&mut decoded.object);
     Ok(decoded)
 }
 
 /// Decodes an object of a kind that has no defaults: a scale, a binding, a review.
 pub(crate) fn without_defaults(
-    kind: Kind<'_>,
+    kind: GroupVersionKind<'_>,
     input: Input<'_>,
     field_validation: FieldValidation,
 ) -> Result<Decoded, Status> {
     match input {
-        Input::Body { content_type, bytes } => codec::decode_kind(kind, content_type, bytes, field_validation),
+        Input::Body { content_type, bytes } => codec::decode(kind, encoding(content_type)?, bytes, field_validation),
         Input::Patched(patched) => codec::canonical(kind, patched.clone(), field_validation)
             .map_err(|status| if status.code == 400 { invalid_patch(kind, &patched, &status) } else { status }),
     }
 }
 
+/// The encoding of a request body; a 415 for any other media type.
+pub(crate) fn encoding(content_type: Option<&str>) -> Result<Encoding, Status> {
+    Encoding::of_media_type(content_type).ok_or_else(status_errors::unsupported_media_type)
+}
+
 /// A patch that makes an object unreadable is a 422, where the same body of an update is a 400.
-fn invalid_patch(kind: Kind<'_>, patched: &Value, status: &Status) -> Status {
+fn invalid_patch(kind: GroupVersionKind<'_>, patched: &Value, status: &Status) -> Status {
     let why = status.message.split_once(&format!("cannot be handled as a {}: ", kind.kind));
     let why = why.map_or(status.message.as_str(), |(_, why)| why);
     let value = Value::String(patched.to_string());

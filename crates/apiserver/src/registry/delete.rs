@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
 use crate::request::{DeleteOptions, ListOptions, Preconditions};
-use crate::strategy::{self, Strategy};
 use crate::{selection::Selection, status_errors};
+use bayplan_kinds::Strategy;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -29,7 +29,7 @@ impl Registry {
     pub(crate) async fn delete(&self, call: Call<'_>, options: &DeleteOptions) -> Result<Answer, Status> {
         let call = Call { dry_run: call.dry_run || options.dry_run, ..call };
         let key = Self::key(call.resource, call.namespace, call.name);
-        let strategy = strategy::of(call.resource);
+        let strategy = &call.resource.strategy;
         loop {
             let entry = self.entry(&key).await?.ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
             let old = self.decoded(call.resource, &entry)?;
@@ -109,7 +109,7 @@ impl Registry {
                 Err(error) => return Err(status_errors::write(error)),
             }
         }
-        if strategy::of(call.resource).returns_object_on_delete() {
+        if call.resource.strategy.returns_object_on_delete {
             let encoded = super::conversion::view(call.resource, encoded)?;
             return Ok(Some(Answer::object(200, call.resource, encoded, Some(revision))));
         }
@@ -203,10 +203,10 @@ fn namespace_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty) && metadata::deleting(namespace)
 }
 
-fn next_step(strategy: &dyn Strategy, old: &Value, options: &DeleteOptions, now: Timestamp) -> DeletionStep {
+fn next_step(strategy: &Strategy, old: &Value, options: &DeleteOptions, now: Timestamp) -> DeletionStep {
     let mut marked = old.clone();
     let mut period = None;
-    if strategy.graceful_deletion() {
+    if strategy.graceful_deletion {
         match grace(old, options, now, &mut marked) {
             Grace::Pending => return DeletionStep::Leave,
             Grace::None => {}

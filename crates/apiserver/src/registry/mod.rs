@@ -39,7 +39,7 @@ pub(crate) use update::UpdatedObject;
 use crate::admission::{AdmissionContext, AdmissionPlugins, Operation};
 use crate::encode::Encoded;
 use crate::request::Preconditions;
-use crate::resources::{RESOURCES, Resource};
+use crate::resources::{Resource, served};
 use crate::status_errors;
 use crate::user::User;
 use crate::watch_cache::{WatchCache, prefix_end};
@@ -88,8 +88,7 @@ impl Registry {
         plugins: AdmissionPlugins,
         service_range: ServiceRange,
     ) -> Registry {
-        let caches = RESOURCES
-            .iter()
+        let caches = served()
             .filter(|r| r.stored() && std::ptr::eq(*r, r.storage()))
             .map(|r| (r.storage_prefix, Arc::new(WatchCache::new(r))))
             .collect();

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::{Registry, metadata};
 use crate::resources::Resource;
+use crate::status_errors;
 use crate::watch_cache::labels_of;
-use crate::{status_errors, strategy};
 
 /// Reads without authorization: what the server itself needs to know.
 pub(crate) trait Objects: Send + Sync {
@@ -133,7 +133,7 @@ impl SystemObjects for Registry {
                 metadata::of(&mut object).insert("namespace".to_owned(), Value::String(namespace.to_owned()));
             }
             metadata::fill_system_fields(&mut object, self.now());
-            strategy::of(resource).prepare_for_create(&mut object, self.now());
+            resource.prepare_for_create(&mut object, self.now());
             let name = metadata::text(&object, "name").to_owned();
             let encoded = self.encode(resource, &object);
             let key = Self::key(resource, namespace, &name);

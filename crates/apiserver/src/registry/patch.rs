@@ -1,5 +1,6 @@
 //! Patch: applied to the stored object, and again whenever another writer was faster.
 
+use bayplan_kinds::GroupVersionKind;
 use bayplan_model::schema::Schema;
 use bayplan_model::status::{Details, Status, reason};
 use bayplan_patch::{Fault, body, json_patch, merge_patch, strategic};
@@ -8,7 +9,6 @@ use serde_json::Value;
 
 use super::decode::{self, Input};
 use super::{Answer, Call, Registry, UpdatedObject};
-use crate::codec::Kind;
 use crate::request::{FieldValidation, Preconditions};
 use crate::status_errors;
 
@@ -58,7 +58,7 @@ impl Patch {
     }
 
     /// Applies the patch to an object of a kind.
-    pub(crate) fn apply(&self, kind: Kind<'_>, object: &Value) -> Result<Value, Status> {
+    pub(crate) fn apply(&self, kind: GroupVersionKind<'_>, object: &Value) -> Result<Value, Status> {
         let object = object.clone();
         match self.kind {
             PatchKind::Json => json_patch::apply(object, &self.body).map_err(|e| failed(e.fault(), &e)),
@@ -100,7 +100,7 @@ impl Registry {
         let patch = Patch::parse(kind, body)?;
         let mut warnings = Vec::new();
         let mut compute = |old: &Value| {
-            let patched = patch.apply(Kind::of(call.resource), old)?;
+            let patched = patch.apply(call.resource.group_version_kind(), old)?;
             let decoded = decode::object(call.resource, Input::Patched(patched), field_validation)?;
             warnings = decoded.warnings;
             Ok(decoded.object)

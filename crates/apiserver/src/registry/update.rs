@@ -9,7 +9,6 @@ use super::{Answer, Call, Registry, SystemWrite, check_preconditions, metadata};
 use crate::admission::Operation;
 use crate::request::Preconditions;
 use crate::status_errors::{self, FieldError};
-use crate::{strategy, validation};
 
 /// The new object of an update; upstream's `rest.UpdatedObjectInfo`.
 pub(crate) enum UpdatedObject<'a> {
@@ -66,7 +65,7 @@ impl Registry {
         let UpdatedObject::Replace(mut object) = updated else {
             return Err(status_errors::not_found(call.resource, call.name));
         };
-        if !call.subresource.is_empty() || !strategy::of(call.resource).allow_create_on_update() {
+        if !call.subresource.is_empty() || !call.resource.strategy.allow_create_on_update {
             return Err(status_errors::not_found(call.resource, call.name));
         }
         if preconditions.uid.is_some() || metadata::resource_version(&object).is_some() {
@@ -87,9 +86,9 @@ impl Registry {
         new: &mut Value,
         replaces: bool,
     ) -> Result<Option<Answer>, Status> {
-        let strategy = strategy::of(call.resource);
+        let strategy = &call.resource.strategy;
         match metadata::resource_version(new) {
-            None if replaces && !strategy.allow_unconditional_update() => {
+            None if replaces && !strategy.allow_unconditional_update => {
                 // The only 422 that names the resource instead of the kind.
                 return Err(status_errors::invalid(
                     call.resource.group,
@@ -111,13 +110,13 @@ impl Registry {
         warnings.extend(metadata::deduplicate_owners(new));
         self.plugins.admit(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
         metadata::restore_system_fields(new, old);
-        strategy.prepare_for_update(new, old, call.subresource, self.now());
-        let mut errors = validation::update_metadata(new, old);
-        errors.extend(validation::update(call.resource, call.subresource, new, old));
+        call.resource.prepare_for_update(new, old, call.subresource, self.now());
+        let mut errors = bayplan_kinds::update_metadata(new, old);
+        errors.extend(call.resource.validate_update(call.subresource, new, old));
         if !errors.is_empty() {
             return Err(status_errors::invalid_object(call.resource, call.name, &errors));
         }
-        warnings.extend(strategy.warnings(new, Some(old)));
+        warnings.extend(call.resource.warnings(new, Some(old)));
         self.plugins.validate(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
         let _allocated = self.allocate_service(&call, new).await?;
         Ok(self

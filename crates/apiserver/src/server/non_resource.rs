@@ -41,7 +41,7 @@ pub(super) fn not_found(path: &str) -> Result<Response<ResponseBody>, Status> {
     let mut parts = path.trim_matches('/').split('/');
     let served = match (parts.next(), parts.next(), parts.next()) {
         (Some("api"), Some(_), _) => true,
-        (Some("apis"), Some(group), Some(_)) => resources::RESOURCES.iter().any(|r| r.group == group),
+        (Some("apis"), Some(group), Some(_)) => resources::served().any(|r| r.group == group),
         _ => false,
     };
     if served { Err(status_errors::path_not_found()) } else { Ok(text(404, "404 page not found\n")) }

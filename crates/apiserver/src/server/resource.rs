@@ -14,7 +14,7 @@ use super::ResponseBody;
 use super::handler::RequestContext;
 use super::non_resource::not_found;
 use super::response::full;
-use crate::codec::{self, Decoded, Kind};
+use crate::codec::{self, Decoded};
 use crate::negotiation::{self, Format};
 use crate::registry::decode::{self, Input};
 use crate::registry::{Answer, Body, Call, PatchKind, UpdatedObject, VersionedObject, metadata};
@@ -173,7 +173,7 @@ impl ResourceRequest<'_> {
     }
 
     fn delete_options(&self) -> Result<DeleteOptions, Status> {
-        match codec::decode_delete_options(self.context.content_type(), &self.context.body)? {
+        match codec::decode_delete_options(decode::encoding(self.context.content_type())?, &self.context.body)? {
             Some(body) => DeleteOptions::from_body(&body),
             None => DeleteOptions::from_query(self.context.query),
         }
@@ -255,8 +255,8 @@ impl ResourceRequest<'_> {
     fn decode_unstored(&self, field_validation: FieldValidation) -> Result<Decoded, Status> {
         let resource = self.call.resource;
         let kind = match resource.subresource(self.call.subresource) {
-            Some(subresource) => Kind::of_subresource(resource, subresource),
-            None => Kind::of(resource),
+            Some(subresource) => resource.subresource_kind(subresource),
+            None => resource.group_version_kind(),
         };
         decode::without_defaults(kind, self.body(), field_validation)
     }

@@ -1,17 +1,17 @@
 //! `scale`: the replica count of a workload as an `autoscaling/v1` Scale.
 
+use bayplan_kinds::GroupVersionKind;
 use bayplan_model::label_selector::{LabelSelector, Selector};
 use bayplan_model::status::Status;
 use serde_json::{Map, Value, json};
 
-use crate::codec::Kind;
 use crate::registry::decode::{self, Input};
 use crate::registry::patch::Patch;
 use crate::registry::{Answer, Body, Call, Objects, PatchKind, Registry, UpdatedObject, metadata};
 use crate::request::{FieldValidation, Preconditions};
 use crate::status_errors::{self, FieldError};
 
-const SCALE: Kind<'static> = Kind { group: "autoscaling", version: "v1", kind: "Scale" };
+const SCALE: GroupVersionKind<'static> = GroupVersionKind { group: "autoscaling", version: "v1", kind: "Scale" };
 
 /// Reads the scale.
 pub(crate) async fn get(registry: &Registry, call: Call<'_>) -> Result<Answer, Status> {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::codec::{self, Kind};
+use crate::codec;
 use crate::negotiation::{TableMeta, Transform, table};
 use crate::registry::VersionedObject;
 use crate::request::{FieldValidation, IncludeObject};
@@ -103,10 +103,11 @@ impl EventEncoder {
         let object = json!({
             "kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata,
         });
-        let mut object = match codec::canonical(Kind::of(self.resource), object.clone(), FieldValidation::Ignore) {
-            Ok(decoded) => decoded.object,
-            Err(_) => object,
-        };
+        let mut object =
+            match codec::canonical(self.resource.group_version_kind(), object.clone(), FieldValidation::Ignore) {
+                Ok(decoded) => decoded.object,
+                Err(_) => object,
+            };
         // Upstream's internal types have a plain number here, so even its empty objects have replicas.
         if matches!(self.resource.kind, "Deployment" | "ReplicaSet" | "StatefulSet") && object["spec"].is_object() {
             object["spec"]["replicas"] = json!(0);

@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::encode::Encoded;
 use crate::resources::Resource;
-use crate::strategy;
 
 /// A stored object with its labels and selectable fields parsed; upstream's `storeElement`.
 #[derive(Debug)]
@@ -30,15 +29,14 @@ impl CachedObject {
     /// Parses a stored object.
     pub(crate) fn new(resource: &'static Resource, entry: &Entry) -> Result<CachedObject, Status> {
         let encoded = Encoded::from_store(resource, entry.value.clone())?;
-        let strategy = strategy::of(resource);
-        let selectable = strategy.selectable_fields();
+        let selectable = resource.selectable_fields();
         let (metadata, fields) = if selectable.is_empty() {
             (encoded.decode_metadata()?, Vec::new())
         } else {
             let mut object = encoded.decode_shallow()?;
             let fields = selectable
                 .iter()
-                .map(|field| (*field, strategy.field_value(&object, field).unwrap_or_default()))
+                .map(|field| (*field, resource.field_value(&object, field).unwrap_or_default()))
                 .collect();
             (object["metadata"].take(), fields)
         };

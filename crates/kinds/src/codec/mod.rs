@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use json::Findings;
 use types::{StructId, table};
 
-use crate::resources::{Resource, Subresource};
+use crate::group_version_kind::GroupVersionKind;
 
 /// Names of the scheme in upstream's messages; clients show them, nobody parses them.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
@@ -44,40 +44,6 @@ pub enum FieldValidation {
     Strict,
 }
 
-/// The kind a request is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind<'a> {
-    /// API group, empty for core.
-    pub group: &'a str,
-    /// API version.
-    pub version: &'a str,
-    /// Kind.
-    pub kind: &'a str,
-}
-
-impl Kind<'static> {
-    /// The kind of a resource.
-    pub fn of(resource: &'static Resource) -> Self {
-        Kind { group: resource.group, version: resource.version, kind: resource.kind }
-    }
-
-    /// The kind a subresource speaks.
-    pub fn of_subresource(resource: &'static Resource, subresource: &'static Subresource) -> Self {
-        if subresource.version.is_empty() {
-            Kind { group: resource.group, version: resource.version, kind: subresource.kind }
-        } else {
-            Kind { group: subresource.group, version: subresource.version, kind: subresource.kind }
-        }
-    }
-}
-
-impl Kind<'_> {
-    /// `v1` or `apps/v1`.
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
-    }
-}
-
 /// A decoded body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
@@ -90,7 +56,7 @@ pub struct Decoded {
 /// The encoding of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// `application/json`, also when no type is given.
+    /// `application/json`.
     Json,
     /// `application/yaml`.
     Yaml,
@@ -99,43 +65,28 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Reads a `Content-Type`; anything else than the three is a 415.
-    pub fn of(content_type: Option<&str>) -> Result<Encoding, Status> {
-        let Some(content_type) = content_type.filter(|given| !given.is_empty()) else { return Ok(Encoding::Json) };
-        match content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase().as_str() {
-            "application/json" => Ok(Encoding::Json),
-            "application/yaml" => Ok(Encoding::Yaml),
-            "application/vnd.kubernetes.protobuf" => Ok(Encoding::Protobuf),
-            _ => Err(Status::failure(
-                415,
-                reason::UNSUPPORTED_MEDIA_TYPE,
-                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-            )),
+    /// The encoding of a media type, JSON when none is given; `None` for any other.
+    pub fn of_media_type(media_type: Option<&str>) -> Option<Encoding> {
+        let Some(media_type) = media_type.filter(|given| !given.is_empty()) else { return Some(Encoding::Json) };
+        match media_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase().as_str() {
+            "application/json" => Some(Encoding::Json),
+            "application/yaml" => Some(Encoding::Yaml),
+            "application/vnd.kubernetes.protobuf" => Some(Encoding::Protobuf),
+            _ => None,
         }
     }
-}
-
-/// Decodes the body of a create or update of `resource`; see [`decode_kind`].
-pub fn decode(
-    resource: &'static Resource,
-    content_type: Option<&str>,
-    body: &[u8],
-    validation: FieldValidation,
-) -> Result<Decoded, Status> {
-    decode_kind(Kind::of(resource), content_type, body, validation)
 }
 
 /// Decodes the body of a create or update of an object of a kind.
 ///
 /// `apiVersion` and `kind` may be missing from the body and are then taken from `expected`; when present they must agree
 /// with it.
-pub fn decode_kind(
-    expected: Kind<'_>,
-    content_type: Option<&str>,
+pub fn decode(
+    expected: GroupVersionKind<'_>,
+    encoding: Encoding,
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let encoding = Encoding::of(content_type)?;
     let id = struct_of(expected)?;
     let strict = validation != FieldValidation::Ignore;
     let read = match encoding {
@@ -148,7 +99,11 @@ pub fn decode_kind(
 }
 
 /// Gives an object that is already in memory (the result of a patch, or bytes from the store) its canonical form.
-pub fn canonical(expected: Kind<'_>, object: Value, validation: FieldValidation) -> Result<Decoded, Status> {
+pub fn canonical(
+    expected: GroupVersionKind<'_>,
+    object: Value,
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
     let id = struct_of(expected)?;
     let mut findings = Findings::new(validation != FieldValidation::Ignore);
     let object = table().canonical(id, object, &mut findings);
@@ -156,12 +111,11 @@ pub fn canonical(expected: Kind<'_>, object: Value, validation: FieldValidation)
 }
 
 /// Decodes the body of a delete; an empty body is `None`. Options of any group version are accepted.
-pub fn decode_delete_options(content_type: Option<&str>, body: &[u8]) -> Result<Option<Value>, Status> {
+pub fn decode_delete_options(encoding: Encoding, body: &[u8]) -> Result<Option<Value>, Status> {
     if body.is_empty() {
         return Ok(None);
     }
-    let expected = Kind { group: "", version: "v1", kind: "DeleteOptions" };
-    let encoding = Encoding::of(content_type)?;
+    let expected = GroupVersionKind { group: "", version: "v1", kind: "DeleteOptions" };
     let id = struct_of(expected)?;
     let read = match encoding {
         Encoding::Json => read_json(body, id, false),
@@ -217,7 +171,7 @@ fn read_yaml(body: &[u8], id: StructId, strict: bool) -> Read {
 }
 
 /// Protobuf bodies name their kind outside the message, so a wrong kind is found before anything is read.
-fn read_protobuf(expected: Kind<'_>, body: &[u8], id: StructId) -> Result<Read, Status> {
+fn read_protobuf(expected: GroupVersionKind<'_>, body: &[u8], id: StructId) -> Result<Read, Status> {
     let Some(envelope) = body.strip_prefix(protobuf::MAGIC) else {
         return Ok(
             Err("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".into()),
@@ -239,7 +193,7 @@ fn read_protobuf(expected: Kind<'_>, body: &[u8], id: StructId) -> Result<Read, 
 }
 
 fn conclude(
-    expected: Kind<'_>,
+    expected: GroupVersionKind<'_>,
     mut object: Map<String, Value>,
     findings: Findings,
     validation: FieldValidation,
@@ -261,7 +215,7 @@ fn conclude(
 /// Kinds whose older version reads the same and is still taken: clients before 1.22 evict with policy/v1beta1.
 const OLDER_TWINS: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
 
-fn check_kind(expected: Kind<'_>, api_version: &str, kind: &str) -> Result<(), Status> {
+fn check_kind(expected: GroupVersionKind<'_>, api_version: &str, kind: &str) -> Result<(), Status> {
     let expected_version = expected.api_version();
     let api_version = if api_version.is_empty() { expected_version.as_str() } else { api_version };
     let kind = if kind.is_empty() { expected.kind } else { kind };
@@ -279,7 +233,7 @@ fn check_kind(expected: Kind<'_>, api_version: &str, kind: &str) -> Result<(), S
             expected.kind
         )));
     }
-    let given = Kind { group, version, kind };
+    let given = GroupVersionKind { group, version, kind };
     let Some(id) = table().kind(&format!("{group}/{version}"), kind) else {
         let error = format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}");
         return Err(cannot_be_handled(expected, given, &error));
@@ -295,21 +249,21 @@ fn check_kind(expected: Kind<'_>, api_version: &str, kind: &str) -> Result<(), S
     Err(cannot_be_handled(expected, given, &error))
 }
 
-fn struct_of(expected: Kind<'_>) -> Result<StructId, Status> {
+fn struct_of(expected: GroupVersionKind<'_>) -> Result<StructId, Status> {
     let group_version = format!("{}/{}", expected.group, expected.version);
     table().kind(&group_version, expected.kind).ok_or_else(|| {
         Status::failure(500, reason::INTERNAL_ERROR, format!("Internal error occurred: no type for {}", expected.kind))
     })
 }
 
-fn cannot_be_handled(expected: Kind<'_>, given: Kind<'_>, error: &str) -> Status {
+fn cannot_be_handled(expected: GroupVersionKind<'_>, given: GroupVersionKind<'_>, error: &str) -> Status {
     bad_request(format!(
         "{} in version {:?} cannot be handled as a {}: {error}",
         given.kind, given.version, expected.kind
     ))
 }
 
-fn unrecognized(expected: Kind<'_>, error: &str, body: &[u8]) -> Status {
+fn unrecognized(expected: GroupVersionKind<'_>, error: &str, body: &[u8]) -> Status {
     bad_request(format!(
         "the object provided is unrecognized (must be of type {}): {error} ({})",
         expected.kind,
@@ -331,7 +285,7 @@ fn summary(body: &[u8]) -> String {
 }
 
 /// What a kind's `status` shows when nothing is known yet, `Null` for kinds without one.
-pub(crate) fn empty_status(kind: Kind<'_>) -> Value {
+pub(crate) fn empty_status(kind: GroupVersionKind<'_>) -> Value {
     let group_version = format!("{}/{}", kind.group, kind.version);
     let Some(id) = table().kind(&group_version, kind.kind) else { return Value::Null };
     let shape = &table().structs[id];

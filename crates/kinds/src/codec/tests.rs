@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const POD: Kind<'static> = Kind { group: "", version: "v1", kind: "Pod" };
-const DEPLOYMENT: Kind<'static> = Kind { group: "apps", version: "v1", kind: "Deployment" };
+const POD: GroupVersionKind<'static> = GroupVersionKind { group: "", version: "v1", kind: "Pod" };
+const DEPLOYMENT: GroupVersionKind<'static> = GroupVersionKind { group: "apps", version: "v1", kind: "Deployment" };
 
-fn decode_text(kind: Kind<'_>, body: &str, validation: FieldValidation) -> Result<Decoded, String> {
-    decode_kind(kind, None, body.as_bytes(), validation).map_err(|status| status.message)
+fn decode_text(kind: GroupVersionKind<'_>, body: &str, validation: FieldValidation) -> Result<Decoded, String> {
+    decode(kind, Encoding::Json, body.as_bytes(), validation).map_err(|status| status.message)
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn unknown_and_duplicate_fields_are_warnings_or_one_error() {
 
 #[test]
 fn bodies_that_cannot_be_read_are_refused_in_upstreams_words() {
-    let cases: &[(Kind<'_>, &str, &str)] = &[
+    let cases: &[(GroupVersionKind<'_>, &str, &str)] = &[
         (
             POD,
             r#"{"apiVersion":"#,
@@ -145,22 +145,29 @@ fn hostile_nesting_cannot_overflow_the_stack() {
     const DEPTH: usize = 100_000;
     let skipped = format!("{}1{}", r#"{"metadata":"#.repeat(DEPTH), "}".repeat(DEPTH));
     assert!(decode_text(POD, &skipped, FieldValidation::Warn).is_ok(), "unknown fields are skipped, however deep");
-    let revision = Kind { group: "apps", version: "v1", kind: "ControllerRevision" };
+    let revision = GroupVersionKind { group: "apps", version: "v1", kind: "ControllerRevision" };
     let kept = format!(r#"{{"data":{}1{}}}"#, "[".repeat(DEPTH), "]".repeat(DEPTH));
     assert!(decode_text(revision, &kept, FieldValidation::Warn).is_err());
 }
 
 #[test]
-fn unknown_media_types_are_415() {
-    let status = decode_kind(POD, Some("text/plain"), b"{}", FieldValidation::Warn).expect_err("no such format");
-    assert_eq!(status.code, 415);
-    assert!(decode_kind(POD, Some("application/json; charset=utf-8"), b"{}", FieldValidation::Warn).is_ok());
+fn media_types_name_the_encoding() {
+    for (media_type, encoding) in [
+        (None, Some(Encoding::Json)),
+        (Some(""), Some(Encoding::Json)),
+        (Some("application/json; charset=utf-8"), Some(Encoding::Json)),
+        (Some("application/yaml"), Some(Encoding::Yaml)),
+        (Some("application/vnd.kubernetes.protobuf"), Some(Encoding::Protobuf)),
+        (Some("text/plain"), None),
+    ] {
+        assert_eq!(Encoding::of_media_type(media_type), encoding, "{media_type:?}");
+    }
 }
 
 #[test]
 fn yaml_bodies_decode_like_json() {
     let body = b"kind: Pod\nmetadata:\n  name: a\n  typo: 1\nspec:\n  containers:\n  - name: c\n    image: nginx\n";
-    let decoded = decode_kind(POD, Some("application/yaml"), body, FieldValidation::Warn).expect("it decodes");
+    let decoded = decode(POD, Encoding::Yaml, body, FieldValidation::Warn).expect("it decodes");
     assert_eq!(decoded.object["spec"]["containers"][0]["image"], "nginx");
     assert_eq!(decoded.warnings, [r#"unknown field "metadata.typo""#]);
 }
@@ -209,7 +216,7 @@ fn envelope(api_version: &str, kind: &str, raw: Message) -> Vec<u8> {
     [protobuf::MAGIC, &unknown.0].concat()
 }
 
-const PROTOBUF: Option<&str> = Some("application/vnd.kubernetes.protobuf");
+const PROTOBUF: Encoding = Encoding::Protobuf;
 
 #[test]
 fn protobuf_bodies_take_the_same_canonical_form() {
@@ -238,7 +245,7 @@ fn protobuf_bodies_take_the_same_canonical_form() {
         .number(9, -1);
     let raw = Message::default().message(1, metadata).message(2, spec).message(3, Message::default().number(1, 0));
     let body = envelope("apps/v1", "Deployment", raw);
-    let decoded = decode_kind(DEPLOYMENT, PROTOBUF, &body, FieldValidation::Strict).expect("it decodes");
+    let decoded = decode(DEPLOYMENT, PROTOBUF, &body, FieldValidation::Strict).expect("it decodes");
     let container = json!({ "name": "nginx", "image": "nginx:1.25", "resources": { "requests": { "cpu": "500m" } } });
     assert_eq!(
         decoded.object,
@@ -267,7 +274,7 @@ fn inlined_messages_and_times_come_out_flat() {
     let spec = Message::default().message(1, volume).message(2, container);
     let metadata = Message::default().message(8, Message::default().number(1, 1_700_000_000));
     let body = envelope("v1", "Pod", Message::default().message(1, metadata).message(2, spec));
-    let object = decode_kind(POD, PROTOBUF, &body, FieldValidation::Warn).expect("it decodes").object;
+    let object = decode(POD, PROTOBUF, &body, FieldValidation::Warn).expect("it decodes").object;
     assert_eq!(object["metadata"]["creationTimestamp"], "2023-11-14T22:13:20Z");
     assert_eq!(object["spec"]["volumes"], json!([{ "name": "v", "secret": { "secretName": "s" } }]));
     let probe = &object["spec"]["containers"][0]["livenessProbe"];
@@ -276,7 +283,7 @@ fn inlined_messages_and_times_come_out_flat() {
 
 #[test]
 fn broken_protobuf_is_an_error_whatever_the_bytes() {
-    let status = decode_kind(POD, PROTOBUF, b"zzz", FieldValidation::Warn).expect_err("no magic");
+    let status = decode(POD, PROTOBUF, b"zzz", FieldValidation::Warn).expect_err("no magic");
     assert_eq!(
         status.message,
         "the object provided is unrecognized (must be of type Pod): provided data does not appear to be a protobuf \
@@ -284,10 +291,10 @@ fn broken_protobuf_is_an_error_whatever_the_bytes() {
     );
     let whole = envelope("v1", "Pod", Message::default().message(1, Message::default().text(1, "a")));
     for end in protobuf::MAGIC.len()..whole.len() {
-        let _ = decode_kind(POD, PROTOBUF, &whole[..end], FieldValidation::Warn);
+        let _ = decode(POD, PROTOBUF, &whole[..end], FieldValidation::Warn);
     }
     let wrong = envelope("v1", "Node", Message::default());
-    let status = decode_kind(POD, PROTOBUF, &wrong, FieldValidation::Warn).expect_err("another kind");
+    let status = decode(POD, PROTOBUF, &wrong, FieldValidation::Warn).expect_err("another kind");
     assert_eq!(status.code, 400);
 }
 
@@ -297,17 +304,18 @@ fn delete_options_of_any_group_version_are_accepted() {
     let options = decode_delete_options(PROTOBUF, &body).expect("it decodes").expect("it is not empty");
     assert_eq!(options["gracePeriodSeconds"], 5);
     assert_eq!(options["propagationPolicy"], "Background");
-    let plain = decode_delete_options(None, br#"{"propagationPolicy":"Background"}"#).expect("kubectl's own form");
+    let plain =
+        decode_delete_options(Encoding::Json, br#"{"propagationPolicy":"Background"}"#).expect("kubectl's own form");
     assert_eq!(plain.expect("it is not empty")["propagationPolicy"], Value::from("Background"));
-    assert!(decode_delete_options(None, b"").expect("no body is fine").is_none());
+    assert!(decode_delete_options(Encoding::Json, b"").expect("no body is fine").is_none());
 }
 
 #[test]
 fn old_clients_evict_with_policy_v1beta1() {
-    let eviction = Kind { group: "policy", version: "v1", kind: "Eviction" };
+    let eviction = GroupVersionKind { group: "policy", version: "v1", kind: "Eviction" };
     let body = br#"{"apiVersion":"policy/v1beta1","kind":"Eviction","metadata":{"name":"p"}}"#;
-    let decoded = decode_kind(eviction, None, body, FieldValidation::Strict).unwrap();
+    let decoded = decode(eviction, Encoding::Json, body, FieldValidation::Strict).unwrap();
     assert_eq!(decoded.object["apiVersion"], "policy/v1");
     let body = br#"{"apiVersion":"policy/v1beta2","kind":"Eviction"}"#;
-    assert!(decode_kind(eviction, None, body, FieldValidation::Strict).is_err());
+    assert!(decode(eviction, Encoding::Json, body, FieldValidation::Strict).is_err());
 }

@@ -1,0 +1,38 @@
+//! ControllerRevisions.
+
+use serde_json::Value;
+
+use crate::kind::{Kind, STANDARD_VERBS, Scope};
+use crate::object::{list, number, text};
+use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
+
+pub(crate) static KIND: Kind = Kind {
+    group: "apps",
+    kind: "ControllerRevision",
+    plural: "controllerrevisions",
+    singular: "controllerrevision",
+    scope: Scope::Namespaced,
+    verbs: STANDARD_VERBS,
+    storage_prefix: "controllerrevisions",
+    printer: Printer {
+        columns: &[NAME, string("Controller"), string("Revision"), AGE],
+        cells: |object, now| {
+            let controller = controller(&object["metadata"]).into();
+            vec![name_of(object), controller, number(object, "revision").into(), age_of(object, now)]
+        },
+        ..Printer::PLAIN
+    },
+    ..Kind::PLAIN
+};
+
+/// `kind.group/name` of the owner that controls the object.
+fn controller(metadata: &Value) -> String {
+    let Some(owner) = list(metadata, "ownerReferences").iter().find(|owner| owner["controller"] == true) else {
+        return "<none>".to_owned();
+    };
+    let kind = text(owner, "kind").to_lowercase();
+    match text(owner, "apiVersion").split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{}", text(owner, "name")),
+        None => format!("{kind}/{}", text(owner, "name")),
+    }
+}

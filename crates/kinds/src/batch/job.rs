@@ -1,0 +1,234 @@
+//! Jobs.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::defaulting::{child, child_or_new, children, default};
+use crate::field::{ErrorList, Path};
+use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
+use crate::object::{Object, given, list, number, text};
+use crate::printing::{AGE, NAME, Printer, age, age_of, containers, name_of, shown_selector, string, wide};
+use crate::selectable_fields::{SelectableFields, text_at};
+use crate::strategy::{Generation, StatusRule, Strategy};
+use crate::validation::Validation;
+use crate::{label_selector, pod_spec, workload};
+
+pub(crate) static KIND: Kind = Kind {
+    group: "batch",
+    kind: "Job",
+    plural: "jobs",
+    singular: "job",
+    scope: Scope::Namespaced,
+    categories: &["all"],
+    verbs: STANDARD_VERBS,
+    subresources: &[Subresource::status("Job")],
+    storage_prefix: "jobs",
+    defaults,
+    strategy: Strategy {
+        status: StatusRule::Owned,
+        generation: Generation::Spec,
+        selectable: SelectableFields { names: &["status.successful"], value, ..SelectableFields::NONE },
+        on_create,
+        ..Strategy::PLAIN
+    },
+    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    printer: Printer {
+        columns: &[
+            NAME,
+            string("Status"),
+            string("Completions"),
+            string("Duration"),
+            AGE,
+            wide("Containers"),
+            wide("Images"),
+            wide("Selector"),
+        ],
+        cells,
+        ..Printer::PLAIN
+    },
+    ..Kind::PLAIN
+};
+
+fn value(job: &Value, field: &str) -> String {
+    match field {
+        "status.successful" => number(&job["status"], "succeeded").to_string(),
+        _ => text_at(job, field),
+    }
+}
+
+fn defaults(object: &mut Object) {
+    let Some(spec) = child(object, "spec") else { return };
+    spec_defaults(spec);
+    if let Some(labels) = workload::template_labels(spec) {
+        workload::label_like_template(object, labels);
+    }
+}
+
+/// A job's own fields; a CronJob's template gets only the pod template's.
+fn spec_defaults(spec: &mut Object) {
+    if !given(spec, "completions") && !given(spec, "parallelism") {
+        spec.insert("completions".into(), 1.into());
+    }
+    default(spec, "parallelism", 1);
+    let backoff_limit = if given(spec, "backoffLimitPerIndex") { i64::from(i32::MAX) } else { 6 };
+    default(spec, "backoffLimit", backoff_limit);
+    default(spec, "completionMode", "NonIndexed");
+    default(spec, "suspend", false);
+    let replacement = if given(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+    default(spec, "podReplacementPolicy", replacement);
+    default(spec, "manualSelector", false);
+    template_spec_defaults(spec);
+}
+
+pub(super) fn template_spec_defaults(spec: &mut Object) {
+    if let Some(policy) = child(spec, "podFailurePolicy") {
+        for rule in children(policy, "rules") {
+            children(rule, "onPodConditions").for_each(|pattern| default(pattern, "status", "True"));
+        }
+    }
+    pod_spec::template_defaults(spec.get_mut("template"));
+}
+
+const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+
+/// Labels the template and selects by the job's UID, unless the user manages the selector.
+fn on_create(object: &mut Object, _now: Timestamp) {
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let name = metadata["name"].clone();
+    let uid = metadata["uid"].clone();
+    let Some(Value::Object(spec)) = object.get_mut("spec") else { return };
+    if spec.get("manualSelector").and_then(Value::as_bool) == Some(true) {
+        return;
+    }
+    if let Some(labels) = spec.get_mut("template").and_then(|template| template_labels(template)) {
+        for label in ["job-name", "batch.kubernetes.io/job-name"] {
+            labels.entry(label).or_insert_with(|| name.clone());
+        }
+        for label in ["controller-uid", CONTROLLER_UID] {
+            labels.entry(label).or_insert_with(|| uid.clone());
+        }
+    }
+    let labels = spec["template"]["metadata"]["labels"].clone();
+    let selector = spec.entry("selector").or_insert(Value::Null);
+    if selector.is_null() {
+        *selector = Value::Object(Map::new());
+    }
+    if let Value::Object(selector) = selector {
+        let labels = selector.entry("matchLabels").or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(labels) = labels {
+            labels.entry(CONTROLLER_UID).or_insert(uid);
+        }
+    }
+    // A job without labels has those of its template.
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata")
+        && metadata.get("labels").and_then(Value::as_object).is_none_or(Map::is_empty)
+    {
+        metadata.insert("labels".to_owned(), labels);
+    }
+}
+
+/// The labels of a template, made when missing.
+fn template_labels(template: &mut Value) -> Option<&mut Object> {
+    child_or_new(child_or_new(template.as_object_mut()?, "metadata")?, "labels")
+}
+
+fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
+    let path = Path::root("spec");
+    let spec = &object["spec"];
+    workload::non_negative(
+        errors,
+        path,
+        spec,
+        &[
+            "parallelism",
+            "completions",
+            "backoffLimit",
+            "activeDeadlineSeconds",
+            "ttlSecondsAfterFinished",
+            "backoffLimitPerIndex",
+            "maxFailedIndexes",
+        ],
+    );
+    if !given(spec, "selector") {
+        errors.required(path.child("selector"), "");
+    } else {
+        label_selector::rules(errors, path.child("selector"), &spec["selector"]);
+    }
+    workload::selected_template_rules(errors, path, spec);
+    let template_path = path.child("template");
+    pod_spec::template_rules(errors, template_path, &spec["template"]);
+    let template_spec = template_path.child("spec");
+    let policy = text(&spec["template"]["spec"], "restartPolicy");
+    if !matches!(policy, "Never" | "OnFailure") {
+        errors.required(template_spec.child("restartPolicy"), "valid values: \"OnFailure\", \"Never\"");
+    }
+    let mode = text(spec, "completionMode");
+    if !matches!(mode, "NonIndexed" | "Indexed") {
+        errors.not_supported(path.child("completionMode"), mode, &["NonIndexed", "Indexed"]);
+    }
+    if mode == "Indexed" && !given(spec, "completions") {
+        errors.required(path.child("completions"), "when completion mode is Indexed");
+    }
+}
+
+/// What may not change in a job that exists; a suspended job that never started may get another template.
+fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
+    let path = Path::root("spec");
+    let (spec, before) = (&new["spec"], &old["spec"]);
+    // The completions of an indexed job follow its parallelism.
+    let elastic = before["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
+    let suspended = before["suspend"] == true && old["status"]["startTime"].is_null();
+    for field in [
+        "completions",
+        "selector",
+        "template",
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        if (field == "completions" && elastic) || (field == "template" && suspended) {
+            continue;
+        }
+        errors.immutable(path.child(field), &spec[field], &before[field]);
+    }
+}
+
+fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let succeeded = number(status, "succeeded");
+    let completions = match (spec["completions"].as_i64(), number(spec, "parallelism")) {
+        (Some(wanted), _) => format!("{succeeded}/{wanted}"),
+        (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+        (None, _) => format!("{succeeded}/1"),
+    };
+    let duration = match age::parse(&status["startTime"]) {
+        Some(start) => age::human(age::parse(&status["completionTime"]).unwrap_or(now), start),
+        None => String::new(),
+    };
+    let holds = |kind: &str| {
+        let condition = list(status, "conditions").iter().find(|condition| text(condition, "type") == kind);
+        condition.is_some_and(|condition| text(condition, "status") == "True")
+    };
+    let state = if holds("Complete") {
+        "Complete"
+    } else if holds("Failed") {
+        "Failed"
+    } else if given(&object["metadata"], "deletionTimestamp") {
+        "Terminating"
+    } else {
+        ["Suspended", "FailureTarget", "SuccessCriteriaMet"].into_iter().find(|kind| holds(kind)).unwrap_or("Running")
+    };
+    let (names, images) = containers(&spec["template"]["spec"]);
+    vec![
+        name_of(object),
+        state.into(),
+        completions.into(),
+        duration.into(),
+        age_of(object, now),
+        names,
+        images,
+        shown_selector(&spec["selector"]),
+    ]
+}

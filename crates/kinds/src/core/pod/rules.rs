@@ -1,0 +1,136 @@
+//! What new pods must satisfy, and what may change in pods that exist.
+
+use serde_json::Value;
+
+use super::gated_update;
+use crate::field::{ErrorList, Path};
+use crate::names;
+use crate::object::{Object, list, number, put, text};
+use crate::pod_spec::{NOT_AN_ADDRESS, SECONDS_MAX, is_address, toleration_rules};
+
+/// What only new pods must satisfy.
+pub(super) fn create(errors: &mut ErrorList, pod: &Value) {
+    let path = Path::root("spec");
+    let spec = &pod["spec"];
+    if !list(spec, "ephemeralContainers").is_empty() {
+        errors.forbidden(path.child("ephemeralContainers"), "cannot be set on create");
+    }
+    if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
+        errors.forbidden(path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
+    }
+}
+
+const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
+    `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
+    `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// What may change in a pod that exists.
+pub(super) fn change(errors: &mut ErrorList, new: &Value, old: &Value) {
+    let path = Path::root("spec");
+    let (new, old) = (&new["spec"], &old["spec"]);
+    for containers in ["containers", "initContainers"] {
+        if list(new, containers).len() != list(old, containers).len() {
+            errors.forbidden(path.child(containers), "pod updates may not add or remove containers");
+            return;
+        }
+    }
+    for containers in ["containers", "initContainers"] {
+        let list_path = path.child(containers);
+        for (index, container) in list(new, containers).iter().enumerate() {
+            let image = text(container, "image");
+            if image.trim() != image {
+                let container_path = list_path.index(index);
+                errors.invalid(container_path.child("image"), image, "must not have leading or trailing whitespace");
+            }
+        }
+    }
+    let deadline = path.child("activeDeadlineSeconds");
+    match (new["activeDeadlineSeconds"].as_i64(), old["activeDeadlineSeconds"].as_i64()) {
+        (Some(seconds), _) if !(0..=SECONDS_MAX).contains(&seconds) => {
+            errors.invalid(deadline, seconds, "must be between 0 and 2147483647, inclusive");
+            return;
+        }
+        (Some(seconds), Some(before)) if before < seconds => {
+            errors.invalid(deadline, seconds, "must be less than or equal to previous value");
+            return;
+        }
+        (None, Some(_)) => {
+            errors.invalid(deadline, &Value::Null, "must not update from a positive integer to nil value");
+        }
+        _ => {}
+    }
+    tolerations_only_added(errors, path.child("tolerations"), new, old);
+    let gates = path.child("schedulingGates");
+    for (index, gate) in list(new, "schedulingGates").iter().enumerate() {
+        if !list(old, "schedulingGates").iter().any(|known| known["name"] == gate["name"]) {
+            let gate_path = gates.index(index);
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "name"));
+            errors.forbidden(gate_path.child("name"), &detail);
+        }
+    }
+    if new == old {
+        return;
+    }
+    let mut rest = new.as_object().cloned().unwrap_or_default();
+    forgive(&mut rest, old);
+    if !list(old, "schedulingGates").is_empty() {
+        gated_update::rules(errors, path, &mut rest, old);
+    }
+    if Some(&rest) != old.as_object() {
+        errors.forbidden(path, UPDATABLE);
+    }
+}
+
+/// Takes back what may change, so that what is left must be equal.
+fn forgive(rest: &mut Object, old: &Value) {
+    for containers in ["containers", "initContainers"] {
+        let Some(Value::Array(given)) = rest.get_mut(containers) else { continue };
+        for (container, before) in given.iter_mut().zip(list(old, containers)) {
+            if let Value::Object(container) = container {
+                put(container, "image", before.get("image"));
+            }
+        }
+    }
+    for field in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        put(rest, field, old.get(field));
+    }
+    let grace = "terminationGracePeriodSeconds";
+    if number(old, grace) < 0 && rest.get(grace).and_then(Value::as_i64) == Some(1) {
+        put(rest, grace, old.get(grace));
+    }
+}
+
+fn tolerations_only_added(errors: &mut ErrorList, path: Path<'_>, new: &Value, old: &Value) {
+    let without_seconds = |toleration: &Value| {
+        let mut toleration = toleration.as_object().cloned().unwrap_or_default();
+        toleration.remove("tolerationSeconds");
+        toleration
+    };
+    for toleration in list(old, "tolerations") {
+        let wanted = without_seconds(toleration);
+        if !list(new, "tolerations").iter().any(|other| without_seconds(other) == wanted) {
+            errors.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
+            return;
+        }
+    }
+    toleration_rules(errors, path, list(new, "tolerations"));
+}
+
+/// What the status endpoint may write.
+pub(super) fn status(errors: &mut ErrorList, new: &Value, old: &Value) {
+    let path = Path::root("status");
+    let (status, before) = (&new["status"], &old["status"]);
+    let nominated = text(status, "nominatedNodeName");
+    if !nominated.is_empty() {
+        errors.all_invalid(path.child("nominatedNodeName"), nominated, names::dns_subdomain(nominated));
+    }
+    if text(status, "qosClass") != text(before, "qosClass") {
+        errors.invalid(path.child("qosClass"), text(status, "qosClass"), "field is immutable");
+    }
+    let ips = path.child("podIPs");
+    for (index, entry) in list(status, "podIPs").iter().enumerate() {
+        if !is_address(text(entry, "ip")) {
+            errors.invalid(ips.index(index), text(entry, "ip"), NOT_AN_ADDRESS);
+        }
+    }
+}

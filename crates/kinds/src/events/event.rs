@@ -1,0 +1,108 @@
+//! Events as `events.k8s.io` names their fields; they are stored as core events.
+
+use serde_json::Value;
+
+use crate::core::event;
+use crate::field::{ErrorList, Path};
+use crate::kind::{Kind, STANDARD_VERBS, Scope};
+use crate::names;
+use crate::object::text;
+use crate::selectable_fields::SelectableFields;
+use crate::strategy::Strategy;
+use crate::validation::Validation;
+
+pub(crate) static KIND: Kind = Kind {
+    group: "events.k8s.io",
+    kind: "Event",
+    plural: "events",
+    singular: "event",
+    scope: Scope::Namespaced,
+    short_names: &["ev"],
+    verbs: STANDARD_VERBS,
+    storage_prefix: "events",
+    strategy: Strategy {
+        allow_create_on_update: true,
+        selectable: SelectableFields {
+            names: event::SELECTABLE,
+            canonical,
+            value: event::value,
+            ..SelectableFields::NONE
+        },
+        ..Strategy::PLAIN
+    },
+    validation: Validation { create_rules, change_rules, ..Validation::PLAIN },
+    printer: event::PRINTER,
+    ..Kind::PLAIN
+};
+
+/// The core event's name of a field; nothing for the core names themselves.
+fn canonical(label: &str) -> &str {
+    match label {
+        "regarding.kind" => "involvedObject.kind",
+        "regarding.namespace" => "involvedObject.namespace",
+        "regarding.name" => "involvedObject.name",
+        "regarding.uid" => "involvedObject.uid",
+        "regarding.apiVersion" => "involvedObject.apiVersion",
+        "regarding.resourceVersion" => "involvedObject.resourceVersion",
+        "regarding.fieldPath" => "involvedObject.fieldPath",
+        "reportingController" => "reportingComponent",
+        "reason" | "type" => label,
+        _ => "",
+    }
+}
+
+/// The longest action, reason and reporting instance, in bytes.
+const WORD_MAX: usize = 128;
+
+/// The longest note, in bytes.
+const NOTE_MAX: usize = 1024;
+
+/// Fields that never change, as both versions call them; errors use the second, the older name. Upstream looks at the
+/// reason twice, and says so twice.
+const IMMUTABLE: [(&str, &str); 9] = [
+    ("regarding", "involvedObject"),
+    ("reason", "reason"),
+    ("reason", "reason"),
+    ("note", "message"),
+    ("type", "type"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingController", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+];
+
+/// A new event of `events.k8s.io`.
+fn create_rules(errors: &mut ErrorList, object: &Value) {
+    event::namespace_rule(errors, object, "regarding");
+    if object["eventTime"].is_null() {
+        errors.required(Path::root("eventTime"), "");
+    }
+    let controller = text(object, "reportingController");
+    if controller.is_empty() {
+        errors.required(Path::root("reportingController"), "");
+    }
+    errors.all_invalid(Path::root("reportingController"), controller, names::qualified_name(controller));
+    for field in ["reportingInstance", "action", "reason"] {
+        let value = text(object, field);
+        if value.is_empty() {
+            errors.required(Path::root(field), "");
+        }
+        if value.len() > WORD_MAX {
+            errors.invalid(Path::root(field), "", &format!("can have at most {WORD_MAX} characters"));
+        }
+    }
+    if text(object, "note").len() > NOTE_MAX {
+        errors.invalid(Path::root("message"), "", &format!("can have at most {NOTE_MAX} characters"));
+    }
+    let kind = text(object, "type");
+    if !matches!(kind, "Normal" | "Warning") {
+        errors.invalid(Path::root("type"), "", &format!("has invalid value: {kind}"));
+    }
+}
+
+/// Of an event of `events.k8s.io` only the series changes.
+fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
+    for (field, shown) in IMMUTABLE {
+        errors.immutable(Path::root(shown), &new[field], &old[field]);
+    }
+}

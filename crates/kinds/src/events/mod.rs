@@ -1,0 +1,3 @@
+//! `events.k8s.io`.
+
+pub(crate) mod event;

@@ -1,0 +1,235 @@
+//! A kind as data: what it is called, where it is served, and the functions that fill in, check, prepare and print it.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::field::FieldError;
+use crate::group_version_kind::GroupVersionKind;
+use crate::object::Object;
+use crate::printing::{Column, Printer, Row};
+use crate::scheme::Scheme;
+use crate::strategy::Strategy;
+use crate::validation::Validation;
+
+/// Every verb of an ordinary stored kind.
+pub const STANDARD_VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// The verbs of a status, and of every other subresource that is a view of the object.
+pub(crate) const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
+pub(crate) const CREATE_ONLY: &[&str] = &["create"];
+
+/// Where objects of a kind live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In the cluster as a whole.
+    Cluster,
+    /// In a namespace.
+    Namespaced,
+}
+
+/// One kind of the API.
+///
+/// Kinds are compared by identity: a [`Scheme`] holds exactly one for each group, version and name.
+#[derive(Debug)]
+pub struct Kind {
+    /// API group, empty for core.
+    pub group: &'static str,
+    /// API version.
+    pub version: &'static str,
+    /// `Pod`: the name objects carry in their `kind`.
+    pub kind: &'static str,
+    /// `pods`: the name in URLs; empty for kinds that have no URL of their own.
+    pub plural: &'static str,
+    /// `pod`: the name that discovery tells kubectl for single objects.
+    pub singular: &'static str,
+    /// Cluster-wide or namespaced.
+    pub scope: Scope,
+    /// What kubectl users type.
+    pub short_names: &'static [&'static str],
+    /// Sets of kinds that kubectl knows by one name, `all` for example.
+    pub categories: &'static [&'static str],
+    /// Supported verbs, sorted; empty for kinds that are read but not served.
+    pub verbs: &'static [&'static str],
+    /// Subresources, sorted by name.
+    pub subresources: &'static [Subresource],
+    /// The storage folder under `/registry/`; empty for kinds that are never stored.
+    pub storage_prefix: &'static str,
+    /// Fills in what upstream fills in on decoding.
+    pub(crate) defaults: fn(&mut Object),
+    /// What happens to an object before it is stored.
+    pub strategy: Strategy,
+    /// The rules an object must keep.
+    pub(crate) validation: Validation,
+    /// What `kubectl get` prints.
+    pub(crate) printer: Printer,
+}
+
+/// One subresource of a [`Kind`].
+#[derive(Debug)]
+pub struct Subresource {
+    /// `status`, `scale`, `binding`, …
+    pub name: &'static str,
+    /// Group of the kind it speaks, empty for the parent's own group version.
+    pub group: &'static str,
+    /// Version of the kind it speaks, empty for the parent's own group version.
+    pub version: &'static str,
+    /// The kind it speaks.
+    pub kind: &'static str,
+    /// Supported verbs, sorted.
+    pub verbs: &'static [&'static str],
+}
+
+/// The `scale` of workloads.
+pub(crate) const SCALE: Subresource =
+    Subresource { name: "scale", group: "autoscaling", version: "v1", kind: "Scale", verbs: STATUS_VERBS };
+
+impl Subresource {
+    /// The `status` of a kind.
+    pub(crate) const fn status(kind: &'static str) -> Subresource {
+        Subresource { name: "status", group: "", version: "", kind, verbs: STATUS_VERBS }
+    }
+}
+
+impl Kind {
+    /// A kind of which nothing is known but its names; other kinds start from it.
+    pub(crate) const PLAIN: Kind = Kind {
+        group: "",
+        version: "v1",
+        kind: "",
+        plural: "",
+        singular: "",
+        scope: Scope::Cluster,
+        short_names: &[],
+        categories: &[],
+        verbs: &[],
+        subresources: &[],
+        storage_prefix: "",
+        defaults: |_| {},
+        strategy: Strategy::PLAIN,
+        validation: Validation::PLAIN,
+        printer: Printer::PLAIN,
+    };
+
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        self.group_version_kind().api_version()
+    }
+
+    /// `pods` or `deployments.apps`: how messages name the resource.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// Group, version and name.
+    pub fn group_version_kind(&self) -> GroupVersionKind<'static> {
+        GroupVersionKind { group: self.group, version: self.version, kind: self.kind }
+    }
+
+    /// True for kinds whose objects live in namespaces.
+    pub fn namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    /// True for kinds with objects in the store; reviews and bindings have none.
+    pub fn stored(&self) -> bool {
+        !self.storage_prefix.is_empty()
+    }
+
+    /// The kind in whose version the objects are stored: another one only for second views, as `events.k8s.io` is of
+    /// core events.
+    pub fn storage(&'static self) -> &'static Kind {
+        Scheme::built_in().storage_version(self)
+    }
+
+    /// The subresource of that name.
+    pub fn subresource(&'static self, name: &str) -> Option<&'static Subresource> {
+        self.subresources.iter().find(|s| s.name == name)
+    }
+
+    /// The kind a subresource speaks.
+    pub fn subresource_kind(&self, subresource: &'static Subresource) -> GroupVersionKind<'static> {
+        let Subresource { group, version, kind, .. } = *subresource;
+        if version.is_empty() {
+            GroupVersionKind { group: self.group, version: self.version, kind }
+        } else {
+            GroupVersionKind { group, version, kind }
+        }
+    }
+
+    /// The kind of a collection, `PodList`.
+    pub fn list_kind(&self) -> String {
+        format!("{}List", self.kind)
+    }
+
+    /// Fills in the defaults of a decoded object.
+    ///
+    /// Defaulting includes what upstream's conversions do on the way (mirrored and merged fields), because clients cannot
+    /// tell the two apart. It expects the canonical form that [`crate::codec`] gives, and applying it twice changes nothing.
+    pub fn default(&self, object: &mut Value) {
+        if let Value::Object(object) = object {
+            (self.defaults)(object);
+        }
+    }
+
+    /// What is wrong with a new object, which is defaulted and prepared for its create.
+    pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        self.validation.create(self.namespaced(), object)
+    }
+
+    /// What is wrong with a changed object; `subresource` is empty for the object itself.
+    pub fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
+        self.validation.update(self.namespaced(), subresource, object, old)
+    }
+
+    /// Resets what a create may not set and fills what the server owns.
+    pub fn prepare_for_create(&self, object: &mut Value, now: Timestamp) {
+        if let Value::Object(object) = object {
+            self.strategy.create(self.group_version_kind(), object, now);
+        }
+    }
+
+    /// Restores what an update through the object (`subresource` empty) or a subresource may not set; bumps the generation.
+    pub fn prepare_for_update(&self, object: &mut Value, old: &Value, subresource: &str, now: Timestamp) {
+        if let Value::Object(object) = object {
+            self.strategy.update(object, old, subresource, now);
+        }
+    }
+
+    /// What to warn the client of.
+    pub fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        (self.strategy.warnings)(object, old)
+    }
+
+    /// The fields that field selectors may name, beyond `metadata.name` and `metadata.namespace`.
+    pub fn selectable_fields(&self) -> &'static [&'static str] {
+        self.strategy.selectable.names
+    }
+
+    /// The value of a selectable field, empty when unset; `None` for fields that cannot be selected.
+    pub fn field_value(&self, object: &Value, field: &str) -> Option<String> {
+        self.strategy.selectable.value_of(object, field)
+    }
+
+    /// The selectable field that a field label stands for, or why it cannot be selected by.
+    pub fn field_label<'l>(&self, label: &'l str) -> Result<&'l str, String> {
+        self.strategy.selectable.of_label(label)
+    }
+
+    /// The columns that `kubectl get` prints.
+    pub fn columns(&self) -> &'static [Column] {
+        self.printer.columns
+    }
+
+    /// An object's row of cells.
+    pub fn row(&self, object: &Value, now: Timestamp) -> Row {
+        Row { cells: (self.printer.cells)(object, now), conditions: (self.printer.conditions)(object) }
+    }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Kind {}

@@ -1,0 +1,178 @@
+//! The rules of affinity and of spreading over topology.
+
+use serde_json::Value;
+
+use crate::field::{ErrorList, Path};
+use crate::object::{given, list, number, text};
+use crate::{label_selector, names};
+
+pub(crate) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+pub(super) fn affinity(errors: &mut ErrorList, path: Path<'_>, affinity: &Value) {
+    if !affinity.is_object() {
+        return;
+    }
+    let node_path = path.child("nodeAffinity");
+    let node = &affinity["nodeAffinity"];
+    if given(node, REQUIRED) {
+        let required = node_path.child(REQUIRED);
+        let terms_path = required.child("nodeSelectorTerms");
+        let terms = list(&node[REQUIRED], "nodeSelectorTerms");
+        if terms.is_empty() {
+            errors.required(terms_path, "must have at least one node selector term");
+        }
+        for (index, term) in terms.iter().enumerate() {
+            node_term(errors, terms_path.index(index), term);
+        }
+    }
+    let preferred = node_path.child(PREFERRED);
+    for (index, entry) in list(node, PREFERRED).iter().enumerate() {
+        let path = preferred.index(index);
+        weight(errors, path, entry);
+        node_term(errors, path.child("preference"), &entry["preference"]);
+    }
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let kind_path = path.child(kind);
+        let required = kind_path.child(REQUIRED);
+        for (index, term) in list(&affinity[kind], REQUIRED).iter().enumerate() {
+            pod_term(errors, required.index(index), term);
+        }
+        let preferred = kind_path.child(PREFERRED);
+        for (index, entry) in list(&affinity[kind], PREFERRED).iter().enumerate() {
+            let path = preferred.index(index);
+            weight(errors, path, entry);
+            pod_term(errors, path.child("podAffinityTerm"), &entry["podAffinityTerm"]);
+        }
+    }
+}
+
+fn weight(errors: &mut ErrorList, path: Path<'_>, entry: &Value) {
+    let weight = number(entry, "weight");
+    if !(1..=100).contains(&weight) {
+        errors.invalid(path.child("weight"), weight, "must be in the range 1-100");
+    }
+}
+
+fn node_term(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
+    let expressions = path.child("matchExpressions");
+    for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
+        let path = expressions.index(index);
+        let values = list(expression, "values");
+        match text(expression, "operator") {
+            "In" | "NotIn" if values.is_empty() => {
+                errors.required(path.child("values"), "must be specified when `operator` is 'In' or 'NotIn'");
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => errors
+                .forbidden(path.child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"),
+            "Gt" | "Lt" if values.len() != 1 => {
+                errors.required(path.child("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+            other => errors.invalid(path.child("operator"), other, "not a valid selector operator"),
+        }
+        let key = text(expression, "key");
+        errors.all_invalid(path.child("key"), key, names::qualified_name(key));
+        label_selector::values(errors, path.child("values"), values);
+    }
+    let fields = path.child("matchFields");
+    for (index, field) in list(term, "matchFields").iter().enumerate() {
+        let path = fields.index(index);
+        let values = list(field, "values");
+        match text(field, "operator") {
+            "In" | "NotIn" if values.len() != 1 => errors.required(
+                path.child("values"),
+                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+            ),
+            "In" | "NotIn" => {}
+            other => errors.invalid(path.child("operator"), other, "not a valid selector operator"),
+        }
+        if text(field, "key") == "metadata.name" {
+            let values_path = path.child("values");
+            for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
+                errors.all_invalid(values_path.index(index), value, names::dns_subdomain(value));
+            }
+        } else {
+            errors.invalid(path.child("key"), text(field, "key"), "not a valid field selector key");
+        }
+    }
+}
+
+fn pod_term(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
+    label_selector::rules(errors, path.child("labelSelector"), &term["labelSelector"]);
+    label_selector::rules(errors, path.child("namespaceSelector"), &term["namespaceSelector"]);
+    for namespace in list(term, "namespaces").iter().filter_map(Value::as_str) {
+        errors.all_invalid(path.child("namespace"), namespace, names::dns_label(namespace));
+    }
+    label_keys(errors, path, term);
+    let key = text(term, "topologyKey");
+    if key.is_empty() {
+        errors.required(path.child("topologyKey"), "can not be empty");
+    }
+    errors.all_invalid(path.child("topologyKey"), key, names::qualified_name(key));
+}
+
+/// Label keys need a selector to be merged into, and may not say two things.
+fn label_keys(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
+    let mismatch = list(term, "mismatchLabelKeys");
+    for field in ["matchLabelKeys", "mismatchLabelKeys"] {
+        let keys = list(term, field);
+        if keys.is_empty() {
+            continue;
+        }
+        let keys_path = path.child(field);
+        if !given(term, "labelSelector") {
+            errors.forbidden(keys_path, "must not be specified when labelSelector is not set");
+        }
+        for (index, key) in keys.iter().filter_map(Value::as_str).enumerate() {
+            errors.all_invalid(keys_path.index(index), key, names::qualified_name(key));
+            if field == "matchLabelKeys" && mismatch.iter().any(|other| other == key) {
+                errors.invalid(keys_path.index(index), key, "exists in both matchLabelKeys and mismatchLabelKeys");
+            }
+        }
+    }
+}
+
+pub(super) fn spread(errors: &mut ErrorList, path: Path<'_>, constraints: &[Value]) {
+    for (index, constraint) in constraints.iter().enumerate() {
+        let path = path.index(index);
+        let skew = number(constraint, "maxSkew");
+        if skew <= 0 {
+            errors.invalid(path.child("maxSkew"), skew, "must be greater than zero");
+        }
+        let (key, policy) = (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"));
+        if key.is_empty() {
+            errors.required(path.child("topologyKey"), "can not be empty");
+        } else {
+            errors.all_invalid(path.child("topologyKey"), key, names::qualified_name(key));
+        }
+        if !matches!(policy, "DoNotSchedule" | "ScheduleAnyway") {
+            errors.not_supported(path.child("whenUnsatisfiable"), policy, &["DoNotSchedule", "ScheduleAnyway"]);
+        }
+        let repeated = constraints[index + 1..]
+            .iter()
+            .any(|other| text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == policy);
+        if repeated {
+            let shown = format!("{{{key}, {policy}}}");
+            errors.duplicate(path.child("{topologyKey, whenUnsatisfiable}"), shown.as_str());
+        }
+        if let Some(domains) = constraint["minDomains"].as_i64() {
+            if domains <= 0 {
+                errors.invalid(path.child("minDomains"), domains, "must be greater than zero");
+            }
+            if policy != "DoNotSchedule" {
+                let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {policy}");
+                errors.invalid(path.child("minDomains"), domains, &detail);
+            }
+        }
+        for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+            let value = text(constraint, field);
+            if given(constraint, field) && !matches!(value, "Ignore" | "Honor") {
+                errors.not_supported(path.child(field), value, &["Honor", "Ignore"]);
+            }
+        }
+        label_keys(errors, path, constraint);
+        label_selector::rules(errors, path.child("labelSelector"), &constraint["labelSelector"]);
+    }
+}

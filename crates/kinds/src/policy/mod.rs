@@ -1,0 +1,3 @@
+//! `policy`: how much may be disrupted.
+
+pub(crate) mod pod_disruption_budget;

@@ -1,0 +1,102 @@
+//! The rules of a kind, and the order in which they are asked.
+//!
+//! Rules report into an [`ErrorList`] under the [`crate::field::Path`] of the field they are about. Objects arrive in
+//! canonical form, defaulted, and prepared by their strategy.
+
+use serde_json::Value;
+
+use crate::field::{ErrorList, FieldError};
+use crate::metadata::{self, NameRule};
+use crate::names;
+
+/// When a kind's own validation looks at the metadata of new objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MetadataCheck {
+    /// First of all, with this rule for names.
+    First(NameRule),
+    /// Only when all else is well, with the rule that any name must keep.
+    Last,
+    /// Not at all.
+    Never,
+}
+
+/// What holds for every version of an object: (errors, new object, the old one on updates).
+pub(crate) type Rules = fn(&mut ErrorList, &Value, Option<&Value>);
+/// What holds between two versions: (errors, new object, old object).
+pub(crate) type ChangeRules = fn(&mut ErrorList, &Value, &Value);
+
+/// The rules of one kind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Validation {
+    pub(crate) metadata: MetadataCheck,
+    /// Whether finalizers need no domain in front of their name.
+    pub(crate) any_finalizer: bool,
+    /// Whether updates look at the whole of the new metadata again.
+    pub(crate) rechecks_metadata: bool,
+    pub(crate) rules: Rules,
+    /// What only new objects must satisfy.
+    pub(crate) create_rules: fn(&mut ErrorList, &Value),
+    /// What may not change through the object itself.
+    pub(crate) change_rules: ChangeRules,
+    /// The rules of the status endpoint, which does not ask the others.
+    pub(crate) status_rules: ChangeRules,
+    /// What may change through other subresources, in place of `change_rules`.
+    pub(crate) subresource_rules: &'static [(&'static str, ChangeRules)],
+}
+
+impl Validation {
+    pub(crate) const PLAIN: Validation = Validation {
+        metadata: MetadataCheck::First(names::dns_subdomain),
+        any_finalizer: false,
+        rechecks_metadata: false,
+        rules: |_, _, _| {},
+        create_rules: |_, _| {},
+        change_rules: |_, _, _| {},
+        status_rules: |_, _, _| {},
+        subresource_rules: &[],
+    };
+
+    pub(crate) fn create(&self, namespaced: bool, object: &Value) -> Vec<FieldError> {
+        let mut errors = ErrorList::default();
+        let check = if self.any_finalizer { metadata::create_with_any_finalizer } else { metadata::create };
+        if let MetadataCheck::First(rule) = self.metadata {
+            check(&mut errors, &object["metadata"], namespaced, rule);
+        }
+        (self.rules)(&mut errors, object, None);
+        (self.create_rules)(&mut errors, object);
+        if matches!(self.metadata, MetadataCheck::Last) && errors.is_empty() {
+            check(&mut errors, &object["metadata"], namespaced, names::path_segment);
+        }
+        errors.into_vec()
+    }
+
+    pub(crate) fn update(&self, namespaced: bool, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = ErrorList::default();
+        metadata::update(&mut errors, &object["metadata"], &old["metadata"]);
+        let special = self.subresource_rules.iter().find(|(name, _)| *name == subresource);
+        match (subresource, special) {
+            ("status", _) => (self.status_rules)(&mut errors, object, old),
+            (_, Some((_, change_rules))) => {
+                (self.rules)(&mut errors, object, Some(old));
+                change_rules(&mut errors, object, old);
+            }
+            _ => {
+                if let (true, MetadataCheck::First(rule)) = (self.rechecks_metadata, self.metadata) {
+                    metadata::create(&mut errors, &object["metadata"], namespaced, rule);
+                    errors.drop_repeated();
+                }
+                (self.rules)(&mut errors, object, Some(old));
+                (self.change_rules)(&mut errors, object, old);
+            }
+        }
+        errors.into_vec()
+    }
+}
+
+/// What is wrong with the metadata of a changed object of any kind: upstream looks at it before the kind does, which looks
+/// again.
+pub fn update_metadata(object: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = ErrorList::default();
+    metadata::update(&mut errors, &object["metadata"], &old["metadata"]);
+    errors.into_vec()
+}

@@ -1,0 +1,131 @@
+//! What the kinds that make pods have in common: selectors, templates and replica counts.
+
+use bayplan_model::label_selector::Selector;
+use serde_json::{Map, Value, json};
+
+use crate::defaulting::child_or_new;
+use crate::field::{ErrorList, Path};
+use crate::label_selector::{is_empty_selector, selector_of, selects};
+use crate::object::{Object, given, number, text};
+use crate::{label_selector, pod_spec};
+
+/// How many old revisions are kept unless another number is given.
+pub(crate) const REVISION_HISTORY_LIMIT: i64 = 10;
+
+/// The labels of the pod template, if it has any.
+pub(crate) fn template_labels(spec: &Object) -> Option<Value> {
+    let labels = spec.get("template")?.get("metadata")?.get("labels")?;
+    labels.as_object().filter(|labels| !labels.is_empty()).map(|labels| json!(labels))
+}
+
+/// An object without labels gets those of its template.
+pub(crate) fn label_like_template(object: &mut Object, labels: Value) {
+    let Some(metadata) = child_or_new(object, "metadata") else { return };
+    if metadata.get("labels").and_then(Value::as_object).is_none_or(Map::is_empty) {
+        metadata.insert("labels".into(), labels);
+    }
+}
+
+/// A selector that must be there and select something.
+pub(crate) fn selector_rules(errors: &mut ErrorList, spec_path: Path<'_>, spec: &Value, kind: &str) {
+    let path = spec_path.child("selector");
+    if !given(spec, "selector") {
+        errors.required(path, "");
+        return;
+    }
+    label_selector::rules(errors, path, &spec["selector"]);
+    if is_empty_selector(&spec["selector"]) {
+        errors.invalid(path, &spec["selector"], &format!("empty selector is invalid for {kind}"));
+    }
+}
+
+/// A selector that must be there and find the pods of the template, which restart for ever.
+pub(crate) fn selector_and_template_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
+    // Upstream validates the spec of either kind as the other's, and names it so.
+    selector_rules(errors, path, spec, "deployment");
+    match selector_of(&spec["selector"]) {
+        Some(selector) => template_rules(errors, path, spec, &selector, "ReplicaSet"),
+        None => errors.invalid(path.child("selector"), &spec["selector"], "invalid label selector"),
+    }
+}
+
+/// A template whose pods the selector must find and which must restart for ever.
+pub(crate) fn template_rules(
+    errors: &mut ErrorList,
+    spec_path: Path<'_>,
+    spec: &Value,
+    selector: &Selector,
+    kind: &str,
+) {
+    let path = spec_path.child("template");
+    let template = &spec["template"];
+    if !selector.is_everything() && !selects(selector, &template["metadata"]["labels"]) {
+        let metadata = path.child("metadata");
+        errors.invalid(
+            metadata.child("labels"),
+            &template["metadata"]["labels"],
+            "`selector` does not match template `labels`",
+        );
+    }
+    pod_spec::template_rules(errors, path, template);
+    runs_for_ever(errors, path, template, kind);
+}
+
+/// The selector must find the pods of the template.
+pub(crate) fn selected_template_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
+    let template_path = path.child("template");
+    if let Some(selector) = selector_of(&spec["selector"]) {
+        let labels = &spec["template"]["metadata"]["labels"];
+        if !selects(&selector, labels) {
+            let metadata = template_path.child("metadata");
+            errors.invalid(metadata.child("labels"), labels, "`selector` does not match template `labels`");
+        }
+    }
+}
+
+pub(crate) fn runs_for_ever(errors: &mut ErrorList, path: Path<'_>, template: &Value, kind: &str) {
+    let path = path.child("spec");
+    let policy = text(&template["spec"], "restartPolicy");
+    if policy != "Always" {
+        errors.not_supported(path.child("restartPolicy"), policy, &["Always"]);
+    }
+    if given(&template["spec"], "activeDeadlineSeconds") {
+        errors.forbidden(
+            path.child("activeDeadlineSeconds"),
+            &format!("activeDeadlineSeconds in {kind} is not Supported"),
+        );
+    }
+}
+
+pub(crate) fn non_negative(errors: &mut ErrorList, path: Path<'_>, object: &Value, fields: &[&str]) {
+    for field in fields {
+        errors.non_negative(path.child(field), number(object, field));
+    }
+}
+
+/// A rolling update as upstream's messages show it.
+pub(crate) fn shown_rolling_update(rolling: &Value, fields: [(&str, &str); 2]) -> String {
+    if rolling.is_null() {
+        return "null".to_owned();
+    }
+    let [(first, a), (second, b)] = fields;
+    format!("{{\"{first}\":{},\"{second}\":{}}}", rolling[a], rolling[b])
+}
+
+pub(crate) fn status_counts(errors: &mut ErrorList, path: Path<'_>, status: &Value, parts: &[&str]) {
+    for part in parts {
+        if number(status, part) > number(status, "replicas") {
+            errors.invalid(path.child(part), number(status, part), "cannot be greater than status.replicas");
+        }
+    }
+    let available = number(status, "availableReplicas");
+    if available > number(status, "readyReplicas") {
+        errors.invalid(path.child("availableReplicas"), available, "cannot be greater than readyReplicas");
+    }
+}
+
+/// The selector of a workload never changes.
+pub(crate) fn selector_is_immutable(errors: &mut ErrorList, new: &Value, old: &Value) {
+    let path = Path::root("spec");
+    errors.immutable(path.child("selector"), &new["spec"]["selector"], &old["spec"]["selector"]);
+}
