@@ -8,7 +8,7 @@ use bayplan_runner::controllers::manager::run_controller_manager;
 use bayplan_runner::controllers::{ControllersConfig, known, names, running};
 use bayplan_runner::metrics::process_registry;
 use bayplan_runner::ops_server::Endpoints;
-use bayplan_runner::ops_server::health::{Asked, Health};
+use bayplan_runner::ops_server::health::{CheckedBy, Health};
 use bayplan_runner::telemetry::{Probe, telemetry};
 use bayplan_scheduler::config::GoDuration;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn log_start(client: &Client, config: &ControllersConfig, election: Option<&lead
 
 fn config(args: &ControllerManager) -> Result<ControllersConfig> {
     let flags = &args.controllers;
-    let choice = names::choose(&flags.controllers, &known()).map_err(|why| anyhow::anyhow!("--controllers: {why}"))?;
+    let choice = names::select(&flags.controllers, &known()).map_err(|why| anyhow::anyhow!("--controllers: {why}"))?;
     for name in &choice.absent {
         tracing::warn!("--controllers: Bayplan has no {name}");
     }
@@ -167,7 +167,7 @@ fn endpoints(
     }
     for name in running(config) {
         // A loop retries what fails and survives what panics: as long as the process answers, it runs.
-        health = health.check(name, Asked::HEALTHZ, || Ok(()));
+        health = health.check(name, CheckedBy::HEALTHZ, || Ok(()));
     }
     Endpoints {
         health,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use bayplan_client::Client;
 use bayplan_runner::metrics::process_registry;
 use bayplan_runner::ops_server::Endpoints;
-use bayplan_runner::ops_server::health::{Asked, Health};
+use bayplan_runner::ops_server::health::{CheckedBy, Health};
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
 use bayplan_runner::telemetry::{Probe, telemetry};
 use bayplan_scheduler::config::{self, API_VERSION, Configuration};
@@ -83,11 +83,11 @@ fn endpoints(probe: &Probe, config: &SchedulerConfig, stopping: watch::Receiver<
     }
     let synced = probe.clone();
     let health = health
-        .check("shutdown", Asked::READYZ, move || match *stopping.borrow() {
+        .check("shutdown", CheckedBy::READYZ, move || match *stopping.borrow() {
             true => Err("process is shutting down".into()),
             false => Ok(()),
         })
-        .check("sched-handler-sync", Asked::READYZ, move || match synced.is_synced() {
+        .check("sched-handler-sync", CheckedBy::READYZ, move || match synced.is_synced() {
             true => Ok(()),
             false => Err("handlers are not fully synchronized".into()),
         });

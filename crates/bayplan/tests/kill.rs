@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bayplan_client::client::Client;
+use bayplan_client::Client;
 use bayplan_client::informer::{Informer, Scope};
 use bayplan_model::api::{Api, DeleteOptions, ListOptions, Request, Resource, Verb};
 use bayplan_model::meta::PartialObjectMetadata;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bayplan_client::client::Client;
+use bayplan_client::Client;
 use bayplan_model::api::{Api, Request, Resource, Verb};
 use bayplan_testkit::free_ports;
 use serde_json::{Value, json};

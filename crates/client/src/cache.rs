@@ -8,10 +8,10 @@ use bayplan_model::delta::Delta;
 use bayplan_model::meta::HasMeta;
 use rustc_hash::FxHashMap;
 
-/// Says under which values of an index an object is found.
-pub type IndexFn<V> = fn(&V) -> Vec<String>;
+/// The values of an index under which an object is found.
+pub(crate) type IndexFn<V> = fn(&V) -> Vec<String>;
 
-/// The cache; clones share one state. Readers see each change before any subscriber hears of it.
+/// The cache; clones share one state. Readers see each change before subscribers are called.
 pub struct Cache<V>(Arc<RwLock<Inner<V>>>);
 
 struct Inner<V> {

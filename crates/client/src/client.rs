@@ -1,4 +1,4 @@
-//! The client: the server of a kubeconfig or any service, spoken to in [`api::Request`]s.
+//! The client: sends [`api::Request`]s to the server of a kubeconfig, or to a service in this process.
 //!
 //! [`api::Request`]: bayplan_model::api::Request
 
@@ -22,10 +22,10 @@ use crate::metrics::RequestMetrics;
 use crate::request::{self, Parts};
 use crate::transport::{self, Answer, Transport};
 
-/// Servers give up on a request after 60 s; a client that waits a little longer hears them say so.
+/// Servers give up on a request after 60 s; a client that waits a little longer receives that answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// Why no client could be made.
+/// Why no client could be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig does not exist, does not parse, or names things it does not contain.
@@ -48,7 +48,7 @@ pub enum Error {
     /// The kubeconfig wants requests to go through a proxy.
     #[error("the kubeconfig names the proxy {0}; connections through a proxy are not supported")]
     Proxy(String),
-    /// The server's address is none.
+    /// The server's address is invalid.
     #[error("not the address of an API server: {0:?}")]
     Master(String),
     /// The value cannot be sent as an HTTP header.
@@ -64,7 +64,7 @@ pub struct Client {
     authorization: Option<HeaderValue>,
     limiter: Option<Arc<Limiter>>,
     timeout: Option<Duration>,
-    /// Whom we talk to, as metrics name it.
+    /// The server's address, as metrics name it.
     host: Arc<str>,
     metrics: Option<RequestMetrics>,
 }
@@ -147,7 +147,7 @@ impl Client {
         Ok(self)
     }
 
-    /// The same connection as a lane with its own budget; without one, nothing is throttled.
+    /// The same connection with a rate limit of its own; without one, nothing is throttled.
     #[must_use]
     pub fn with_limit(mut self, requests_per_second: f64, burst: u32) -> Self {
         self.limiter = Some(Arc::new(Limiter::new(requests_per_second, burst)));
@@ -161,7 +161,7 @@ impl Client {
         self
     }
 
-    /// The same connection, telling of its requests.
+    /// The same connection, with metrics of its requests.
     #[must_use]
     pub fn with_metrics(mut self, metrics: &RequestMetrics) -> Self {
         self.metrics = Some(metrics.clone());

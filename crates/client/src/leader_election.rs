@@ -1,6 +1,6 @@
 //! Leader election on a Lease: at most one process leads, judged by each one's own clock and never by timestamps.
 //!
-//! [`Election`] is one candidate's memory and a single attempt, told the time by its caller; [`Elector`] drives it.
+//! [`Election`] is one candidate's memory and a single attempt, at the time its caller passes; [`Elector`] drives it.
 //! A lease is an optimisation, never a proof: whoever leads must stay safe when two believe they do.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,16 +22,16 @@ const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
 /// Waiting candidates try again after the retry period, stretched by up to this much of it.
 const ACQUIRE_JITTER: f64 = 1.2;
 
-/// Who stands for election, and by which rules.
+/// A candidate, and the rules of the election.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Who we are; unique among the candidates.
+    /// This candidate's identity; unique among the candidates.
     pub identity: String,
-    /// How long others wait before they take over from a leader that shows no life.
+    /// How long others wait before they take over from a leader that does not renew.
     pub lease_duration: Duration,
     /// How long a leader tries to renew before it stops leading.
     pub renew_deadline: Duration,
@@ -69,9 +69,9 @@ fn fresh_identity() -> String {
     format!("{host}_{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// What time it is: on a clock that never jumps, and on the wall.
+/// The time on two clocks: one that never jumps, and the wall clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Now {
+pub struct ClockReading {
     /// Since any fixed origin.
     pub steady: Duration,
     /// For the timestamps inside the Lease.
@@ -81,7 +81,7 @@ pub struct Now {
 /// Why an attempt did not make us leader.
 #[derive(Debug, thiserror::Error)]
 pub enum NotLeading {
-    /// Somebody else leads.
+    /// Another candidate leads.
     #[error("the lease is held by {0}")]
     Held(String),
     /// The API server refused or could not be reached.
@@ -89,7 +89,7 @@ pub enum NotLeading {
     Failed {
         /// Reading, creating or updating.
         step: &'static str,
-        /// What the server said.
+        /// The server's answer.
         status: Status,
     },
 }
@@ -129,7 +129,7 @@ impl Spec {
     }
 }
 
-/// The Lease as we last saw it change.
+/// The Lease at its last observed change.
 struct Observed {
     lease: Lease,
     at: Duration,
@@ -142,18 +142,22 @@ pub struct Election {
 }
 
 impl Election {
-    /// A candidate that has seen nothing yet.
+    /// A candidate that has not read the Lease yet.
     pub fn new(config: Config) -> Self {
         Election { config, observed: None }
     }
 
-    /// True when the last Lease we saw names us; whether it still does is for the API server to say.
+    /// True when the last Lease read names this candidate; only the API server knows whether it still does.
     pub fn is_leader(&self) -> bool {
         self.observed.as_ref().is_some_and(|o| o.lease.spec.holder() == self.config.identity)
     }
 
     /// Tries once to acquire or renew the Lease.
-    pub async fn attempt(&mut self, api: &dyn Api, clock: &(dyn Fn() -> Now + Sync)) -> Result<(), NotLeading> {
+    pub async fn attempt(
+        &mut self,
+        api: &dyn Api,
+        clock: &(dyn Fn() -> ClockReading + Sync),
+    ) -> Result<(), NotLeading> {
         if let Some(lease) = self.lease_to_renew(clock())
             && self.update(api, lease, clock).await.is_ok()
         {
@@ -169,8 +173,8 @@ impl Election {
         self.update(api, lease, clock).await
     }
 
-    /// Gives the Lease back, so that others need not wait for it to run out.
-    pub async fn release(&mut self, api: &dyn Api, now: Now) -> Result<(), Status> {
+    /// Releases the Lease, so that others need not wait for it to expire.
+    pub async fn release(&mut self, api: &dyn Api, now: ClockReading) -> Result<(), Status> {
         let Some(observed) = self.observed.take_if(|o| o.lease.spec.holder() == self.config.identity) else {
             return Ok(());
         };
@@ -183,15 +187,15 @@ impl Election {
         api.call(self.request(Verb::Update(encode(&lease)))).await.map(drop)
     }
 
-    /// The Lease with a new renew time, while we believe to hold it: it is written without reading it first.
-    fn lease_to_renew(&self, now: Now) -> Option<Lease> {
+    /// The Lease with a new renew time, while this candidate believes to hold it: it is written without a read first.
+    fn lease_to_renew(&self, now: ClockReading) -> Option<Lease> {
         let observed = self.observed.as_ref().filter(|_| self.is_leader())?;
         let valid = observed.at + self.config.lease_duration > now.steady;
         valid.then(|| self.claimed(observed.lease.clone(), now))
     }
 
-    /// An error while the holder, by our own clock, has shown life recently enough.
-    fn check_vacant(&self, spec: &Spec, now: Now) -> Result<(), NotLeading> {
+    /// An error while the Lease has not expired by our own clock.
+    fn check_vacant(&self, spec: &Spec, now: ClockReading) -> Result<(), NotLeading> {
         let duration = Duration::from_secs(spec.lease_duration_seconds.unwrap_or(0));
         let seen_at = self.observed.as_ref().map_or(now.steady, |o| o.at);
         let held = !spec.holder().is_empty() && spec.holder() != self.config.identity;
@@ -201,8 +205,8 @@ impl Election {
         Ok(())
     }
 
-    /// The Lease with us as its holder.
-    fn claimed(&self, mut lease: Lease, now: Now) -> Lease {
+    /// The Lease with this candidate as its holder.
+    fn claimed(&self, mut lease: Lease, now: ClockReading) -> Lease {
         let wall = timestamp::micros(now.wall);
         let spec = &mut lease.spec;
         if spec.holder() != self.config.identity {
@@ -223,7 +227,7 @@ impl Election {
         }
     }
 
-    async fn create(&mut self, api: &dyn Api, clock: &(dyn Fn() -> Now + Sync)) -> Result<(), NotLeading> {
+    async fn create(&mut self, api: &dyn Api, clock: &(dyn Fn() -> ClockReading + Sync)) -> Result<(), NotLeading> {
         let wall = timestamp::micros(clock().wall);
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
@@ -245,7 +249,7 @@ impl Election {
         &mut self,
         api: &dyn Api,
         lease: Lease,
-        clock: &(dyn Fn() -> Now + Sync),
+        clock: &(dyn Fn() -> ClockReading + Sync),
     ) -> Result<(), NotLeading> {
         self.write(api, self.request(Verb::Update(encode(&lease))), "updating", clock).await
     }
@@ -256,7 +260,7 @@ impl Election {
         api: &dyn Api,
         request: Request,
         step: &'static str,
-        clock: &(dyn Fn() -> Now + Sync),
+        clock: &(dyn Fn() -> ClockReading + Sync),
     ) -> Result<(), NotLeading> {
         let answer = api.call(request).await.and_then(|answer| decode(&answer));
         let lease = answer.map_err(|status| NotLeading::Failed { step, status })?;
@@ -268,7 +272,7 @@ impl Election {
         Request::object(&LEASES, &self.config.namespace, &self.config.name, verb)
     }
 
-    /// The event that tells of a change of leadership.
+    /// The event of a change of leadership.
     fn event(&self, what: &str) -> Event {
         let metadata = |field: &str| {
             let value = self.observed.as_ref().and_then(|o| o.lease.metadata.get(field)?.as_str());
@@ -291,20 +295,20 @@ impl Election {
     }
 }
 
-/// How an elector stands, for health checks to look at while it is at work.
+/// Whether an elector leads, shared with health checks.
 #[derive(Default)]
-pub struct Standing {
+pub struct Leadership {
     /// When the lease was last renewed, while we lead.
     renewed: Mutex<Option<Instant>>,
 }
 
-impl Standing {
-    /// Whether we believe to lead.
+impl Leadership {
+    /// Whether the elector believes to lead.
     pub fn is_leading(&self) -> bool {
         self.renewed().is_some()
     }
 
-    /// How long ago the lease was renewed, while we believe to lead.
+    /// How long ago the lease was renewed, while the elector believes to lead.
     pub fn unrenewed_for(&self) -> Option<Duration> {
         self.renewed().map(|at| at.elapsed())
     }
@@ -313,7 +317,7 @@ impl Standing {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// We lead, renewed just now; or we do not.
+    /// Records that the lease was acquired or renewed just now, or that it was lost.
     pub fn set_leading(&self, leading: bool) {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = leading.then(Instant::now);
     }
@@ -330,12 +334,12 @@ pub struct Elector {
     client: Client,
     recorder: Option<Arc<dyn Recorder>>,
     origin: Instant,
-    standing: Arc<Standing>,
+    leadership: Arc<Leadership>,
     metrics: Option<ElectionMetrics>,
 }
 
 impl Elector {
-    /// A candidate; its requests give the server half of the renew deadline.
+    /// A candidate; each of its requests may take half of the renew deadline.
     pub fn new(client: &Client, config: Config, recorder: Option<Arc<dyn Recorder>>) -> Self {
         let client = client.clone().with_timeout(config.renew_deadline / 2);
         Elector {
@@ -343,19 +347,19 @@ impl Elector {
             client,
             recorder,
             origin: Instant::now(),
-            standing: Arc::default(),
+            leadership: Arc::default(),
             metrics: None,
         }
     }
 
-    /// The same candidate, telling how it stands through a value that others share.
+    /// Reports whether it leads through this shared value.
     #[must_use]
-    pub fn with_standing(mut self, standing: Arc<Standing>) -> Self {
-        self.standing = standing;
+    pub fn with_leadership(mut self, leadership: Arc<Leadership>) -> Self {
+        self.leadership = leadership;
         self
     }
 
-    /// The same candidate, telling of itself.
+    /// Reports metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: ElectionMetrics) -> Self {
         metrics.set_leading(&self.election.config.name, false);
@@ -364,7 +368,7 @@ impl Elector {
     }
 
     fn stands(&self, leading: bool) {
-        self.standing.set_leading(leading);
+        self.leadership.set_leading(leading);
         if let Some(metrics) = &self.metrics {
             metrics.set_leading(&self.election.config.name, leading);
         }
@@ -379,24 +383,24 @@ impl Elector {
         }
         tracing::info!(lease = self.election.config.name, identity = self.election.config.identity, "leading");
         self.stands(true);
-        self.tell("became leader");
+        self.record_event("became leader");
     }
 
-    /// Renews for as long as that works; returns when we must no longer act as leader.
+    /// Renews for as long as that works; returns when this process must no longer act as leader.
     pub async fn hold(&mut self) {
         loop {
             tokio::time::sleep(self.election.config.retry_period).await;
             if tokio::time::timeout(self.election.config.renew_deadline, self.renew()).await.is_err() {
                 tracing::error!(lease = self.election.config.name, "the lease could not be renewed in time");
                 self.stands(false);
-                self.tell("stopped leading");
+                self.record_event("stopped leading");
                 return;
             }
             self.stands(true);
         }
     }
 
-    /// Gives the Lease back, if we hold it.
+    /// Releases the Lease, if this candidate holds it.
     pub async fn release(&mut self) {
         if !self.election.is_leader() {
             return;
@@ -406,7 +410,7 @@ impl Elector {
             tracing::warn!(lease = self.election.config.name, "the lease could not be released: {status}");
         }
         self.stands(false);
-        self.tell("stopped leading");
+        self.record_event("stopped leading");
     }
 
     async fn renew(&mut self) {
@@ -421,15 +425,15 @@ impl Elector {
         self.election.attempt(&self.client, &move || now(origin)).await
     }
 
-    fn tell(&self, what: &str) {
+    fn record_event(&self, what: &str) {
         if let Some(recorder) = &self.recorder {
             recorder.record(self.election.event(what));
         }
     }
 }
 
-fn now(origin: Instant) -> Now {
-    Now { steady: origin.elapsed(), wall: Timestamp::now() }
+fn now(origin: Instant) -> ClockReading {
+    ClockReading { steady: origin.elapsed(), wall: Timestamp::now() }
 }
 
 #[cfg(test)]

@@ -75,9 +75,9 @@ fn candidate(identity: &str) -> Election {
     Election::new(Config { identity: identity.into(), ..Config::new("kube-scheduler") })
 }
 
-fn at(seconds: u64) -> Now {
+fn at(seconds: u64) -> ClockReading {
     let wall = Timestamp::from_second(1_767_225_600 + i64::try_from(seconds).unwrap()).unwrap();
-    Now { steady: Duration::from_secs(seconds), wall }
+    ClockReading { steady: Duration::from_secs(seconds), wall }
 }
 
 fn attempt(election: &mut Election, server: &Server, seconds: u64) -> bool {

@@ -9,20 +9,20 @@
 //!
 //! Each of them is a pure state machine (fed lines, answers and the time) with a thin tokio driver around it.
 
-pub mod cache;
-pub mod client;
+mod cache;
+mod client;
 pub mod informer;
 pub mod leader_election;
 mod limiter;
 pub mod metrics;
-pub mod recorder;
+mod recorder;
 mod request;
 mod transport;
-pub mod work_queue;
+mod work_queue;
 
 pub use cache::Cache;
-pub use client::Client;
+pub use client::{Client, Error};
 pub use informer::{Informer, Scope};
 pub use leader_election::Elector;
-pub use recorder::EventRecorder;
+pub use recorder::{CoreEvents, EventRecorder};
 pub use work_queue::WorkQueue;

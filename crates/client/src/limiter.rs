@@ -1,4 +1,4 @@
-//! A lane's budget: requests per second with a burst, waited for in order.
+//! The rate limit of a client: requests per second with a burst, granted in order.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ impl Limiter {
         Limiter { bucket: Mutex::new(TokenBucket::new(requests_per_second, burst)), origin: Instant::now() }
     }
 
-    /// Waits until the lane may send one more request.
+    /// Waits until one more request may be sent.
     pub(crate) async fn admit(&self) {
         let wait = {
             let mut bucket = self.bucket.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

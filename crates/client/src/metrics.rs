@@ -1,4 +1,4 @@
-//! What a client, its work queues and its elections tell of themselves, in client-go's metrics.
+//! Metrics of clients, work queues and leader elections, under client-go's names.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -139,8 +139,8 @@ impl QueueMetrics {
     }
 
     /// The metrics of the queue of this name.
-    pub(crate) fn of<K>(&self, name: &str) -> OneQueue<K> {
-        OneQueue {
+    pub(crate) fn of<K>(&self, name: &str) -> QueueRecorder<K> {
+        QueueRecorder {
             depth: self.depth.get(&[name]),
             adds: self.adds.get(&[name]),
             waited: self.waited.get(&[name]),
@@ -154,8 +154,8 @@ impl QueueMetrics {
     }
 }
 
-/// One work queue, with what is needed to tell how long things take.
-pub(crate) struct OneQueue<K> {
+/// The metrics of one work queue, and the times they are measured from.
+pub(crate) struct QueueRecorder<K> {
     depth: Arc<Gauge>,
     adds: Arc<Counter>,
     waited: Arc<Histogram>,
@@ -167,8 +167,8 @@ pub(crate) struct OneQueue<K> {
     started: HashMap<K, Duration>,
 }
 
-impl<K: Clone + Eq + Hash> OneQueue<K> {
-    /// A key is to be processed; nothing new when that was known.
+impl<K: Clone + Eq + Hash> QueueRecorder<K> {
+    /// A key was added; one that is queued already is not counted again.
     pub(crate) fn added(&mut self, key: &K, now: Duration) {
         if !self.added.contains_key(key) {
             self.added.insert(key.clone(), now);
@@ -196,7 +196,7 @@ impl<K: Clone + Eq + Hash> OneQueue<K> {
         }
     }
 
-    /// Brings what is told as a state up to date.
+    /// Brings the gauges up to date.
     pub(crate) fn publish(&self, depth: usize, now: Duration) {
         let ages = || self.started.values().map(|since| now.saturating_sub(*since).as_secs_f64());
         self.depth.set(depth as f64);

@@ -1,9 +1,8 @@
 //! How requests reach a server: over connections of our own, or straight into a service of this process.
 //!
-//! kube reads kubeconfigs and knows identities and TLS. Its client is not used: it hands every request to a task of its
-//! own that hands it on, which was a fifth of the processor time of a pod that is created and bound in one process. And it
-//! speaks HTTP/1 only, with a connection for every request under way; over one connection of HTTP/2 the system is asked to
-//! send, to receive and to wait for many requests at once.
+//! kube reads kubeconfigs, identities and TLS settings. Its client is not used for two reasons: it passes every request
+//! through a task of its own, which took a fifth of the processor time from a pod's creation to its binding; and it
+//! speaks HTTP/1 only, with one connection for each request in flight, where one HTTP/2 connection serves many.
 
 use std::time::Duration;
 
@@ -28,10 +27,10 @@ pub(crate) type Transport = BoxCloneSyncService<Request<Body>, Answer, BoxError>
 /// What comes back, with a body still to be read.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// A peer that is silent this long is asked whether it is still there, as client-go does.
+/// A connection that is idle this long is pinged, as client-go does.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// A peer that does not say so this long is given up, as client-go does.
+/// A ping that is not answered this long ends the connection, as client-go does.
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(15);
 
 /// Connections to the server of a configuration, under its identity.
@@ -40,7 +39,7 @@ pub(crate) fn over_network(config: &kube::Config) -> Result<Transport, Error> {
     if let Some(proxy) = &config.proxy_url {
         return Err(Error::Proxy(proxy.to_string()));
     }
-    // Whoever was first has decided.
+    // Another thread may have installed the provider first.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);

@@ -1,4 +1,4 @@
-//! The work queue for tokio workers: [`bayplan_model::work_queue`] with a clock and a bell.
+//! The work queue for tokio workers: [`bayplan_model::work_queue`] with a clock and notifications.
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use bayplan_model::work_queue::{self, RetryLimits};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::metrics::{OneQueue, QueueMetrics};
+use crate::metrics::{QueueMetrics, QueueRecorder};
 
 /// A queue shared by any number of workers and producers; clones are the same queue.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ struct Shared<K> {
 struct State<K> {
     queue: work_queue::WorkQueue<K>,
     shut_down: bool,
-    metrics: Option<OneQueue<K>>,
+    metrics: Option<QueueRecorder<K>>,
 }
 
 impl<K: Clone + Eq + Hash> Default for WorkQueue<K> {
@@ -40,12 +40,12 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         WorkQueue(Arc::new(Shared { state: Mutex::new(state), bell: Notify::new(), origin: Instant::now() }))
     }
 
-    /// Has the queue tell of itself under this name.
-    pub fn tell(&self, name: &str, metrics: &QueueMetrics) {
+    /// Reports metrics under this name.
+    pub fn record_metrics(&self, name: &str, metrics: &QueueMetrics) {
         self.state().metrics = Some(metrics.of(name));
     }
 
-    /// Brings what it tells as a state (depth, unfinished work) up to date.
+    /// Brings the gauges (depth, unfinished work) up to date.
     pub fn publish(&self) {
         let state = self.state();
         if let Some(metrics) = &state.metrics {
@@ -120,7 +120,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
                     if let Some(metrics) = &mut state.metrics {
                         metrics.taken(&key, now);
                     }
-                    // Somebody else must look after what is left: this worker is busy now.
+                    // Wake another worker for what is left: this one is busy now.
                     if !state.queue.is_empty() || state.queue.next_deadline().is_some() {
                         self.0.bell.notify_one();
                     }
@@ -143,16 +143,16 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// The key has been processed.
     pub fn done(&self, key: &K) {
-        self.tell_done(key);
+        self.record_done(key);
         self.release(key);
     }
 
-    /// The key has been processed, and is not to be processed again before it has rested, whoever asks for it.
+    /// The key has been processed, and is not processed again before this rest is over, even if it is added.
     pub fn done_resting(&self, key: K, rest: Duration)
     where
         K: Send + 'static,
     {
-        self.tell_done(&key);
+        self.record_done(&key);
         let queue = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(rest).await;
@@ -160,7 +160,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         });
     }
 
-    fn tell_done(&self, key: &K) {
+    fn record_done(&self, key: &K) {
         let now = self.now();
         if let Some(metrics) = &mut self.state().metrics {
             metrics.done(key, now);

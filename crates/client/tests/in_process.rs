@@ -108,11 +108,11 @@ async fn an_informer_survives_a_lost_watch_and_a_forgetful_server() {
     let handle = informer.spawn();
     handle.synced().await;
 
-    let mut told = Vec::new();
-    while told.len() < 6 {
-        told.push(name(&changes.recv().await.unwrap()));
+    let mut seen = Vec::new();
+    while seen.len() < 6 {
+        seen.push(name(&changes.recv().await.unwrap()));
     }
-    assert_eq!(told, ["+a", "+b", "synced", "~a", "+c", "-b"]);
+    assert_eq!(seen, ["+a", "+b", "synced", "~a", "+c", "-b"]);
     assert_eq!(cache.list_namespace("shop").len(), 2);
     let stream = "GET /api/v1/pods?fieldSelector=spec.nodeName%21%3D&watch=true&allowWatchBookmarks=true\
                   &sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
@@ -142,13 +142,13 @@ async fn everything_is_told_again_at_the_period_that_was_asked_for() {
     let mut changes = informer.subscribe(16);
     let _handle = informer.spawn();
     let begin = tokio::time::Instant::now();
-    let mut told = Vec::new();
-    while told.len() < 8 {
+    let mut seen = Vec::new();
+    while seen.len() < 8 {
         let change = name(&changes.recv().await.unwrap());
-        told.push(format!("{}s {change}", begin.elapsed().as_secs()));
+        seen.push(format!("{}s {change}", begin.elapsed().as_secs()));
     }
     // The first watch lasts 450 s, and 15 more until it is given up.
-    assert_eq!(told, ["0s +b", "0s +a", "0s synced", "300s ~a", "300s ~b", "465s -b", "600s ~a", "900s ~a"]);
+    assert_eq!(seen, ["0s +b", "0s +a", "0s synced", "300s ~a", "300s ~b", "465s -b", "600s ~a", "900s ~a"]);
 }
 
 #[tokio::test(start_paused = true)]

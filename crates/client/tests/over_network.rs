@@ -101,14 +101,17 @@ async fn a_server_is_only_believed_under_its_name() {
 #[tokio::test]
 async fn what_cannot_be_connected_to_is_told_at_once() {
     let Server { config, .. } = Server::start(&[b"h2"]).await;
-    let told = |config: kube::Config| Client::from_config(config).map(|_| ()).unwrap_err().to_string();
+    let refusal = |config: kube::Config| Client::from_config(config).map(|_| ()).unwrap_err().to_string();
     let mut proxy = config.clone();
     proxy.proxy_url = Some("http://127.0.0.1:3128".parse().unwrap());
     assert_eq!(
-        told(proxy),
+        refusal(proxy),
         "the kubeconfig names the proxy http://127.0.0.1:3128/; connections through a proxy are not supported"
     );
     let mut unnamed = config;
     unnamed.tls_server_name = Some("not a name".into());
-    assert_eq!(told(unnamed), r#"the kubeconfig's tls-server-name "not a name" is neither a DNS name nor an address"#);
+    assert_eq!(
+        refusal(unnamed),
+        r#"the kubeconfig's tls-server-name "not a name" is neither a DNS name nor an address"#
+    );
 }

@@ -1,5 +1,5 @@
-//! Which objects a controller owns: claim what it owns and selects, release what it owns and no longer selects,
-//! adopt what nobody owns and it selects.
+//! Claims objects for a controller: keeps those it owns and selects, releases those it owns and no longer selects, and
+//! adopts those without an owner that it selects. Upstream's `ControllerRefManager`.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct Claimant<'a> {
     pub resource: Resource,
     /// Metadata of the controller.
     pub meta: &'a ObjectMeta,
-    /// Which objects it wants.
+    /// The labels of the objects it claims.
     pub selector: &'a Selector,
     /// Kind of the claimed objects.
     pub object_kind: &'static str,
@@ -30,60 +30,62 @@ pub struct Claimant<'a> {
     pub object_resource: Resource,
 }
 
-/// What came out of a round of claims.
+/// The result of claiming a list of objects.
 #[derive(Debug)]
 pub struct Claims<T> {
     /// The objects that belong to the controller now, in the order given.
     pub claimed: Vec<Arc<T>>,
     /// The metadata the server answered to each patch: the writes this controller made.
     pub written: Vec<ObjectMeta>,
-    /// What failed; the other objects were still looked at.
+    /// What failed; the other objects were claimed regardless.
     pub errors: Vec<Error>,
 }
 
 /// Whether an object belongs to a controller, and what has to be written to make it so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It does already.
+pub enum ClaimDecision {
+    /// The controller owns it.
     Claimed,
-    /// It does not, and nothing is to be done.
+    /// It is left alone.
     Ignored,
-    /// It does, but the selector no longer matches.
+    /// The controller owns it, but its selector no longer matches.
     Release,
-    /// It belongs to nobody and the selector matches.
+    /// It has no owner and the selector matches.
     Adopt,
 }
 
 impl Claimant<'_> {
     /// What to do with one object.
-    pub fn judge(&self, object: &ObjectMeta) -> Verdict {
+    pub fn decide(&self, object: &ObjectMeta) -> ClaimDecision {
         let deleting = self.meta.deletion_timestamp.is_some();
         let matches = self.selector.matches(&object.labels);
         match object.controller() {
-            Some(owner) if owner.uid != self.meta.uid => Verdict::Ignored,
-            Some(_) if matches => Verdict::Claimed,
-            Some(_) if deleting => Verdict::Ignored,
-            Some(_) => Verdict::Release,
-            None if deleting || !matches || object.deletion_timestamp.is_some() => Verdict::Ignored,
-            None if !self.meta.namespace.is_empty() && object.namespace != self.meta.namespace => Verdict::Ignored,
-            None => Verdict::Adopt,
+            Some(owner) if owner.uid != self.meta.uid => ClaimDecision::Ignored,
+            Some(_) if matches => ClaimDecision::Claimed,
+            Some(_) if deleting => ClaimDecision::Ignored,
+            Some(_) => ClaimDecision::Release,
+            None if deleting || !matches || object.deletion_timestamp.is_some() => ClaimDecision::Ignored,
+            None if !self.meta.namespace.is_empty() && object.namespace != self.meta.namespace => {
+                ClaimDecision::Ignored
+            }
+            None => ClaimDecision::Adopt,
         }
     }
 
     /// Claims, releases and adopts, object by object.
     pub async fn claim<T: HasMeta>(&self, api: &dyn Api, objects: impl IntoIterator<Item = Arc<T>>) -> Claims<T> {
         let mut claims = Claims { claimed: Vec::new(), written: Vec::new(), errors: Vec::new() };
-        // Asked once, before the first adoption: the cache may not know yet that the controller is gone.
+        // Checked once, before the first adoption: the cache may lag behind the controller's deletion.
         let mut may_adopt: Option<Result<(), String>> = None;
         for object in objects {
-            match self.judge(object.meta()) {
-                Verdict::Claimed => claims.claimed.push(object),
-                Verdict::Ignored => {}
-                Verdict::Release => match self.release(api, object.meta()).await {
+            match self.decide(object.meta()) {
+                ClaimDecision::Claimed => claims.claimed.push(object),
+                ClaimDecision::Ignored => {}
+                ClaimDecision::Release => match self.release(api, object.meta()).await {
                     Ok(written) => claims.written.extend(written),
                     Err(status) => claims.errors.push(status.into()),
                 },
-                Verdict::Adopt => {
+                ClaimDecision::Adopt => {
                     if may_adopt.is_none() {
                         may_adopt = Some(self.may_adopt(api).await);
                     }
@@ -105,7 +107,7 @@ impl Claimant<'_> {
         claims
     }
 
-    /// A live read: the controller must still be the same one, and not be going away.
+    /// Checks by a live read that the controller is still the same object and not being deleted.
     async fn may_adopt(&self, api: &dyn Api) -> Result<(), String> {
         let live: PartialObjectMetadata = requests::get(api, &self.resource, &self.meta.namespace, &self.meta.name)
             .await

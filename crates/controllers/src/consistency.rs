@@ -1,10 +1,10 @@
-//! Read-your-writes: a reconcile waits until the caches have seen what the controller itself wrote.
+//! Read-your-writes: a reconcile waits until the caches have what the controller itself wrote.
 
 use rustc_hash::FxHashMap;
 
 /// The highest versions written on behalf of each key.
 #[derive(Debug, Default)]
-pub struct Consistency {
+pub(crate) struct Consistency {
     by_key: FxHashMap<String, Written>,
 }
 
@@ -17,12 +17,12 @@ struct Written {
 
 impl Consistency {
     /// A pod was written.
-    pub fn wrote_pod(&mut self, key: &str, uid: &str, version: &str) {
+    pub(crate) fn wrote_pod(&mut self, key: &str, uid: &str, version: &str) {
         raise(&mut self.entry(key, uid).pods, version);
     }
 
     /// The owner itself was written.
-    pub fn wrote_owner(&mut self, key: &str, uid: &str, version: &str) {
+    pub(crate) fn wrote_owner(&mut self, key: &str, uid: &str, version: &str) {
         raise(&mut self.entry(key, uid).owner, version);
     }
 
@@ -34,15 +34,15 @@ impl Consistency {
         written
     }
 
-    /// The owner is gone; a record of another incarnation stays.
-    pub fn forget(&mut self, key: &str, uid: Option<&str>) {
+    /// The owner was deleted; the record of another object of the same name stays.
+    pub(crate) fn forget(&mut self, key: &str, uid: Option<&str>) {
         if self.by_key.get(key).is_some_and(|written| uid.is_none_or(|uid| uid == written.uid)) {
             self.by_key.remove(key);
         }
     }
 
     /// Whether both caches are as new as the writes; if not, which version is missing: `(read, written, is_pod)`.
-    pub fn check(&mut self, key: &str, pods: &str, owner: &str) -> Result<(), (String, String, bool)> {
+    pub(crate) fn check(&mut self, key: &str, pods: &str, owner: &str) -> Result<(), (String, String, bool)> {
         let Some(written) = self.by_key.get(key) else { return Ok(()) };
         if is_older(pods, &written.pods) {
             return Err((pods.into(), written.pods.clone(), true));

@@ -1,4 +1,4 @@
-//! What every control loop looks like to the shell that runs it.
+//! A control loop as the shell that runs it sees it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,24 +11,24 @@ use jiff::Timestamp;
 use crate::cache::{AnyDelta, Kind};
 use crate::error::Error;
 
-/// What one reconcile may use of the outside.
+/// What a reconcile may use: the time, the API server and the event recorder.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The time at which the reconcile runs.
     pub now: Timestamp,
-    /// The way to the API server.
+    /// The API server.
     pub api: &'a dyn Api,
     /// Where events go.
     pub recorder: &'a dyn Recorder,
 }
 
 impl Context<'_> {
-    /// Records news about an object.
+    /// Records an event of type `Normal`.
     pub fn normal(&self, regarding: ObjectReference, reason: &'static str, note: String) {
         self.event(regarding, EventType::Normal, reason, note);
     }
 
-    /// Records trouble with an object.
+    /// Records an event of type `Warning`.
     pub fn warning(&self, regarding: ObjectReference, reason: &'static str, note: String) {
         self.event(regarding, EventType::Warning, reason, note);
     }
@@ -53,32 +53,32 @@ pub struct Wakeup {
 }
 
 impl Wakeup {
-    /// Reconcile this key as soon as a worker is free.
+    /// A key to reconcile as soon as a worker is free.
     pub fn now(key: impl Into<String>) -> Self {
         Wakeup { key: key.into(), after: Duration::ZERO }
     }
 
-    /// Reconcile this key after a while.
+    /// A key to reconcile after this long.
     pub fn after(key: impl Into<String>, after: Duration) -> Self {
         Wakeup { key: key.into(), after }
     }
 }
 
-/// What a successful reconcile asks for next.
+/// When a key that was reconciled with success is reconciled again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Next {
-    /// Nothing until something changes.
+pub enum Requeue {
+    /// When something changes.
     #[default]
-    Wait,
-    /// The same key again after a while.
+    OnChange,
+    /// After this long.
     After(Duration),
-    /// The same key again, with the queue's back-off.
+    /// After the queue's back-off.
     RateLimited,
-    /// Other keys too, and the same key again with back-off when `again` is set.
-    Wake {
-        /// What else to reconcile.
+    /// After the queue's back-off when `again` is set, and other keys as well.
+    Keys {
+        /// The other keys.
         keys: Vec<Wakeup>,
-        /// Whether to come back to this key.
+        /// Whether to requeue this key.
         again: bool,
     },
 }
@@ -93,7 +93,7 @@ pub trait Controller: Send + Sync {
         self.name()
     }
 
-    /// The caches it reads and whose changes it wants to hear of.
+    /// The kinds whose objects it reads and whose deltas it observes.
     fn watches(&self) -> &'static [Kind];
 
     /// How many keys are reconciled at the same time.
@@ -106,7 +106,7 @@ pub trait Controller: Send + Sync {
         u32::MAX
     }
 
-    /// The keys to begin with: those of loops that run by the clock and not only when something changes.
+    /// The keys to start with, for loops that run periodically and not only on changes.
     fn start(&self) -> Vec<Wakeup> {
         Vec::new()
     }
@@ -116,11 +116,11 @@ pub trait Controller: Send + Sync {
         RetryLimits::default()
     }
 
-    /// Which keys a change concerns. The change is already in the cache.
+    /// The keys that a change concerns. The cache has the change already.
     fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup>;
 
     /// Brings one key closer to what its spec asks for.
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>>;
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>>;
 }
 
 /// Locks a mutex whose data is whole between any two statements, so a panicked holder leaves nothing half done.

@@ -1,4 +1,4 @@
-//! Which resources the API server serves, as the loops that care for every kind need to know it.
+//! The resources the API server serves, for the loops that handle objects of every kind.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,13 +8,13 @@ use serde::Deserialize;
 /// One resource in its preferred version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiResource {
-    /// How URLs name it.
+    /// Its group, version and plural name, as in URLs.
     pub resource: Resource,
-    /// How objects name it.
+    /// Its kind, as in objects.
     pub kind: String,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
-    /// What can be done with it.
+    /// The verbs it supports.
     pub verbs: Vec<String>,
 }
 
@@ -24,7 +24,7 @@ impl ApiResource {
         api_version(&self.resource)
     }
 
-    /// Whether it can do all of this.
+    /// Whether it supports all of these verbs.
     pub fn can(&self, verbs: &[&str]) -> bool {
         verbs.iter().all(|verb| self.verbs.iter().any(|known| known == verb))
     }
@@ -38,44 +38,44 @@ pub fn api_version(resource: &Resource) -> String {
     }
 }
 
-/// The resources known at present; clones share one state, which the shell refreshes.
+/// The resources found by the last discovery; clones share one state, which the shell refreshes.
 #[derive(Clone, Debug, Default)]
-pub struct Resources(Arc<RwLock<Known>>);
+pub struct Resources(Arc<RwLock<Served>>);
 
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct Served {
     resources: Arc<Vec<ApiResource>>,
     failures: Arc<Vec<Failure>>,
 }
 
-/// A group whose resources nobody could tell, because the server behind it is away.
+/// A group version whose resources are unknown because the server behind it does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {why}", .version.name())]
 pub struct Failure {
-    /// Of which version.
+    /// The group version.
     pub version: GroupVersion,
     /// What went wrong.
     pub why: String,
 }
 
 impl Resources {
-    /// All of them.
+    /// Every resource.
     pub fn all(&self) -> Arc<Vec<ApiResource>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).resources.clone()
     }
 
-    /// The groups of which not everything is known.
+    /// The group versions whose discovery failed.
     pub fn failures(&self) -> Arc<Vec<Failure>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).failures.clone()
     }
 
-    /// Replaces them by what was found; answers whether anything changed.
+    /// Replaces the resources; returns whether anything changed.
     pub fn replace(&self, resources: Vec<ApiResource>) -> bool {
         self.replace_partly(resources, Vec::new())
     }
 
-    /// Replaces them by what was found, except in the groups where that failed: what was known of those stays, because a
-    /// server that is away for a while has not lost its objects.
+    /// Replaces the resources except in group versions whose discovery failed: the resources known of those stay,
+    /// because a server that does not answer has not lost its objects.
     pub fn replace_partly(&self, mut resources: Vec<ApiResource>, failures: Vec<Failure>) -> bool {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for known in current.resources.iter() {
@@ -88,7 +88,7 @@ impl Resources {
             }
         }
         let changed = *current.resources != resources;
-        *current = Known { resources: Arc::new(resources), failures: Arc::new(failures) };
+        *current = Served { resources: Arc::new(resources), failures: Arc::new(failures) };
         changed
     }
 
@@ -127,21 +127,21 @@ impl GroupVersion {
     }
 }
 
-/// What a server says at `/api` or `/apis`.
+/// The answer of a server at `/api` or `/apis`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
     /// Aggregated discovery: the resources themselves.
     Resources {
-        /// Those that are served.
+        /// The resources that are served.
         found: Vec<ApiResource>,
-        /// The versions whose server is away.
+        /// The versions whose server does not answer.
         failures: Vec<Failure>,
     },
-    /// A server without it: the versions to ask one by one, those a group prefers first.
+    /// Discovery without aggregation: the versions to query one by one, each group's preferred one first.
     Versions(Vec<GroupVersion>),
 }
 
-/// Reads what a server says at `/api` or `/apis`: `APIGroupDiscoveryList`, `APIVersions` or `APIGroupList`.
+/// Decodes the answer of a server at `/api` or `/apis`: `APIGroupDiscoveryList`, `APIVersions` or `APIGroupList`.
 pub fn read_root(json: &[u8]) -> Result<Root, serde_json::Error> {
     let root: wire::Root = serde_json::from_slice(json)?;
     let group_version = |group: &str, version: String| GroupVersion { group: group.into(), version };

@@ -1,4 +1,4 @@
-//! Why a reconcile did not finish; the text is what conditions and events show.
+//! Why a reconcile failed; the text is what conditions and events show.
 
 use bayplan_model::status::{Status, reason};
 
@@ -17,16 +17,16 @@ pub enum Error {
         object: String,
         /// UID of the orphan.
         uid: String,
-        /// What stood in the way.
+        /// The obstacle.
         why: String,
     },
     /// A pod could not be deleted.
     #[error("unable to delete pods: {0}")]
     DeletePod(Status),
-    /// A pod template without labels would create pods nobody selects.
+    /// A pod template without labels would create pods that no selector matches.
     #[error("unable to create pods, no labels")]
     NoLabels,
-    /// The caches have not yet seen this controller's own writes.
+    /// The caches do not have this controller's own writes yet.
     #[error("read version: {read} is not as new as written version: {written} for group resource {resource}")]
     Stale {
         /// Last version the cache processed.
@@ -36,7 +36,7 @@ pub enum Error {
         /// Which cache.
         resource: &'static str,
     },
-    /// A field holds a value that nothing can be computed from.
+    /// A field has an invalid value.
     #[error("{0}")]
     Invalid(String),
     /// A number of pods is neither a number nor a percentage.
@@ -47,7 +47,7 @@ pub enum Error {
     Several(Vec<Error>),
 }
 
-/// Several errors read as one: a single one stands for itself, more are listed in brackets, repeats once.
+/// Several errors as one text: a single one as it is, more in brackets, repeated ones once; upstream's `Aggregate`.
 fn list(errors: &[Error]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for text in errors.iter().map(ToString::to_string) {
@@ -70,7 +70,7 @@ impl Error {
         }
     }
 
-    /// True when the namespace is going away, so trying again is pointless.
+    /// True when the namespace is terminating, so a retry is pointless.
     pub fn is_namespace_terminating(&self) -> bool {
         match self {
             Error::Api(status) | Error::DeletePod(status) => namespace_terminating(status),
@@ -79,12 +79,12 @@ impl Error {
     }
 }
 
-/// True when the server refuses to create because the namespace is going away.
-pub fn namespace_terminating(status: &Status) -> bool {
+/// True when the server refuses to create because the namespace is terminating.
+pub(crate) fn namespace_terminating(status: &Status) -> bool {
     status.has_cause("NamespaceTerminating")
 }
 
-/// True when the object is not there.
-pub fn not_found(status: &Status) -> bool {
+/// True when the object does not exist.
+pub(crate) fn not_found(status: &Status) -> bool {
     status.is(reason::NOT_FOUND)
 }

@@ -1,60 +1,60 @@
-//! Creations and deletions a controller has asked for and not yet seen: while some are open, its cache is behind and
-//! counting pods would count wrong.
+//! Creations and deletions that a controller requested and its cache does not have yet: while some are open, the cache
+//! lags and a count of pods would be wrong. Upstream's `ControllerExpectations`.
 
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// After this an unmet expectation is given up: the event may have been lost, and waiting for ever is worse than
-/// acting on an old count.
-pub const EXPECTATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
+/// After this an open expectation is given up: the event may be lost, and waiting for ever is worse than acting on an
+/// old count.
+pub(crate) const EXPECTATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Open expectations of all keys of one controller.
 #[derive(Debug, Default)]
-pub struct Expectations {
+pub(crate) struct Expectations {
     by_key: FxHashMap<String, Expected>,
 }
 
 #[derive(Debug)]
 struct Expected {
     creations: i64,
-    /// Keys of the pods whose deletion was asked for; each counts once, whether seen as terminating or as gone.
+    /// Keys of the pods whose deletion was requested; each counts once, whether observed as terminating or as deleted.
     deletions: FxHashSet<String>,
     since: Timestamp,
 }
 
 impl Expectations {
-    /// Replaces what is expected of a key by a number of creations.
-    pub fn expect_creations(&mut self, key: &str, count: usize, now: Timestamp) {
+    /// Replaces the expectations of a key by a number of creations.
+    pub(crate) fn expect_creations(&mut self, key: &str, count: usize, now: Timestamp) {
         let creations = i64::try_from(count).unwrap_or(i64::MAX);
         self.by_key.insert(key.into(), Expected { creations, deletions: FxHashSet::default(), since: now });
     }
 
-    /// Replaces what is expected of a key by the deletion of these pods.
-    pub fn expect_deletions(&mut self, key: &str, pods: impl IntoIterator<Item = String>, now: Timestamp) {
+    /// Replaces the expectations of a key by the deletion of these pods.
+    pub(crate) fn expect_deletions(&mut self, key: &str, pods: impl IntoIterator<Item = String>, now: Timestamp) {
         self.by_key.insert(key.into(), Expected { creations: 0, deletions: pods.into_iter().collect(), since: now });
     }
 
-    /// A creation was seen, or will not happen.
-    pub fn creation_observed(&mut self, key: &str) {
+    /// A creation was observed, or will not happen.
+    pub(crate) fn creation_observed(&mut self, key: &str) {
         if let Some(expected) = self.by_key.get_mut(key) {
             expected.creations -= 1;
         }
     }
 
-    /// A deletion was seen, or will not happen.
-    pub fn deletion_observed(&mut self, key: &str, pod: &str) {
+    /// A deletion was observed, or will not happen.
+    pub(crate) fn deletion_observed(&mut self, key: &str, pod: &str) {
         if let Some(expected) = self.by_key.get_mut(key) {
             expected.deletions.remove(pod);
         }
     }
 
-    /// The owner is gone.
-    pub fn forget(&mut self, key: &str) {
+    /// The owner was deleted.
+    pub(crate) fn forget(&mut self, key: &str) {
         self.by_key.remove(key);
     }
 
-    /// Nothing is open any more, or it has been open for too long.
-    pub fn satisfied(&self, key: &str, now: Timestamp) -> bool {
+    /// Whether no expectation is open, or the open ones have expired.
+    pub(crate) fn satisfied(&self, key: &str, now: Timestamp) -> bool {
         self.by_key.get(key).is_none_or(|expected| {
             (expected.creations <= 0 && expected.deletions.is_empty())
                 || now.duration_since(expected.since) > EXPECTATION_TIMEOUT

@@ -12,7 +12,7 @@ use crate::controller::Context;
 use crate::requests::{self, NODES};
 
 /// Where kubelets renew the leases by which they are known to live.
-pub const NODE_LEASES: &str = "kube-node-lease";
+pub(crate) const NODE_LEASES: &str = "kube-node-lease";
 
 /// How often a write that lost against another writer is tried on the newest state.
 const CONFLICTS_MAX: u32 = 5;

@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::resource_claim::ClaimTemplate;
 
-/// The part of a pod that decides something in a control loop.
+/// The fields of a pod that a control loop reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "wire::Pod")]
 pub struct Pod {
-    /// Metadata.
+    /// The pod's metadata.
     pub metadata: ObjectMeta,
     /// The node it is bound to; empty while unassigned.
     pub node_name: String,
-    /// Where it stands in its life.
+    /// `status.phase`.
     pub phase: Phase,
     /// Whether condition `Ready` is `True`.
     pub ready: bool,
@@ -28,39 +28,39 @@ pub struct Pod {
     pub restarts: i32,
     /// The highest restart count of its sidecars.
     pub sidecar_restarts: i32,
-    /// How long it may take to stop.
+    /// `spec.terminationGracePeriodSeconds`.
     pub termination_grace_period_seconds: i64,
-    /// Since when condition `DisruptionTarget` says that somebody is about to disrupt it. A kubelet may take as long as it
-    /// likes, so what it says is left out.
+    /// Since when condition `DisruptionTarget` is `True`. Absent when a kubelet set it: a kubelet's disruption never
+    /// becomes stale.
     pub disruption_since: Option<Timestamp>,
-    /// What it bears.
+    /// `spec.tolerations`.
     pub tolerations: Arc<[Toleration]>,
     /// Whether its kubelet evicted it.
     pub evicted: bool,
     /// The volume claims it names.
     pub volume_claims: Vec<String>,
-    /// The volumes for which claims are made with it.
+    /// Its ephemeral volumes, for which claims are created with it.
     pub ephemeral_volumes: Vec<EphemeralVolume>,
-    /// The device claims it asks for.
+    /// `spec.resourceClaims`.
     pub resource_claims: Vec<PodResourceClaim>,
-    /// The device claims that were made for it.
+    /// `status.resourceClaimStatuses`: the claims created for it from templates.
     pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
-    /// The device claim that stands for its extended resources.
+    /// The name of the claim that backs its extended resources, if there is one.
     pub extended_resource_claim: Option<String>,
 }
 
-/// A volume of a pod for which a claim is made.
+/// An ephemeral volume of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EphemeralVolume {
-    /// Its name in the pod.
+    /// The volume's name in the pod.
     pub name: String,
     /// The name of the claim.
     pub claim: String,
-    /// What the claim looks like.
+    /// `volumeClaimTemplate`.
     pub template: Arc<ClaimTemplate>,
 }
 
-/// The tolerations that nearly every pod gets at admission, kept once for all of them.
+/// The tolerations that admission gives to nearly every pod, shared by all of them.
 static ADMITTED: LazyLock<Arc<[Toleration]>> = LazyLock::new(|| {
     let toleration = |key: &str| Toleration {
         key: key.into(),
@@ -83,9 +83,9 @@ pub enum Phase {
     Pending,
     /// At least one container runs or is restarting.
     Running,
-    /// All containers ended well.
+    /// All containers ended with success.
     Succeeded,
-    /// All containers ended, at least one badly.
+    /// All containers ended, at least one with a failure.
     Failed,
     /// The node does not answer.
     Unknown,
@@ -101,7 +101,7 @@ impl Pod {
         !self.is_terminal() && self.metadata.deletion_timestamp.is_none()
     }
 
-    /// Ended, well or badly.
+    /// Succeeded or failed.
     pub fn is_terminal(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
@@ -111,7 +111,7 @@ impl Pod {
         !self.is_terminal() && self.metadata.deletion_timestamp.is_some()
     }
 
-    /// The volume claims it uses: those it names, and those that are made for it.
+    /// The volume claims it uses: those it names, and those created for its ephemeral volumes.
     pub fn claim_names(&self) -> impl Iterator<Item = &str> {
         let made = self.ephemeral_volumes.iter().map(|volume| volume.claim.as_str());
         self.volume_claims.iter().map(String::as_str).chain(made)
@@ -122,7 +122,7 @@ impl Pod {
         self.is_terminal() || (self.metadata.deletion_timestamp.is_some() && self.node_name.is_empty())
     }
 
-    /// When the pod has been ready for long enough; nothing while it is not ready or does not say since when.
+    /// The time from which the pod counts as available; none while it is not ready or its condition has no time.
     pub fn available_at(&self, min_ready_seconds: i32) -> Option<Timestamp> {
         let since = self.ready.then_some(self.ready_since).flatten()?;
         Timestamp::from_second(since.as_second().saturating_add(i64::from(min_ready_seconds))).ok()

@@ -1,4 +1,4 @@
-//! Creating and deleting pods for an owner, with the events that tell of it.
+//! Creates and deletes pods for an owner, and records the events; upstream's `RealPodControl`.
 
 use bayplan_model::api::{DeleteOptions, ObjectReference, Request, Verb, decode, encode};
 use bayplan_model::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
@@ -14,7 +14,7 @@ use crate::requests::{self, PODS};
 const POD_NAME_MAX: usize = 253;
 
 /// The JSON of the pods an owner creates: encoded once, sent as often as needed.
-pub fn pod_body(template: &Value, owner: &OwnerReference) -> Result<Bytes, Error> {
+pub(crate) fn pod_body(template: &Value, owner: &OwnerReference) -> Result<Bytes, Error> {
     let part = |pointer: &str| template.pointer(pointer).filter(|v| !is_empty(v)).cloned();
     let labels = part("/metadata/labels").ok_or(Error::NoLabels)?;
     let mut metadata = json!({
@@ -45,8 +45,8 @@ fn generate_name(owner: &str) -> String {
     if owner.len() < POD_NAME_MAX { format!("{owner}-") } else { owner.into() }
 }
 
-/// Creates one pod and tells of it; answers its metadata.
-pub async fn create_pod(
+/// Creates one pod and records an event; returns its metadata.
+pub(crate) async fn create_pod(
     context: Context<'_>,
     namespace: &str,
     body: Bytes,
@@ -67,8 +67,12 @@ pub async fn create_pod(
     }
 }
 
-/// Deletes one pod and tells of it. A pod that is gone already is nobody's news.
-pub async fn delete_pod(context: Context<'_>, pod: &ObjectMeta, regarding: &ObjectReference) -> Result<(), Status> {
+/// Deletes one pod and records an event, unless the pod no longer exists.
+pub(crate) async fn delete_pod(
+    context: Context<'_>,
+    pod: &ObjectMeta,
+    regarding: &ObjectReference,
+) -> Result<(), Status> {
     match requests::delete(context.api, &PODS, pod, DeleteOptions::default()).await {
         Ok(()) => context.normal(regarding.clone(), "SuccessfulDelete", format!("Deleted pod: {}", pod.name)),
         Err(status) => {

@@ -1,4 +1,4 @@
-//! Which pods are bound to which node, kept up to date from the changes a loop is told.
+//! The pods bound to each node, kept up to date from the deltas a loop observes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct PodsByNode {
 }
 
 impl PodsByNode {
-    /// Notes a change. A pod that is bound stays where it is; only its end takes it away, or another of its name.
+    /// Follows a change. A bound pod never moves: it leaves its node when it is deleted or replaced by another of its name.
     pub(crate) fn observe(&mut self, delta: &Delta<Arc<Pod>>) {
         match delta {
             Delta::Added(pod) => self.insert(pod),
@@ -44,7 +44,7 @@ impl PodsByNode {
         }
     }
 
-    /// The pods of a node as the cache knows them, by key.
+    /// The pods of a node in the cache, by key.
     pub(crate) fn on(&self, node: &str, cache: &Cache) -> Vec<Arc<Pod>> {
         let Some(keys) = self.keys.get(node) else { return Vec::new() };
         let pods = cache.pods();

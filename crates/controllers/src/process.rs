@@ -1,5 +1,5 @@
-//! The control loops of one process, stepped by hand: for replays and simulations, where everything happens in one
-//! thread, at a time that is told and in an order that somebody chose.
+//! The control loops of one process, stepped by hand: for replays and simulations, which run in one thread, under
+//! virtual time and in an order of their choice.
 //!
 //! ```text
 //!   observe(delta) ─▶ queues ─▶ take ─▶ Job::run(context) ─▶ finish(outcome) ─▶ queues
@@ -11,7 +11,7 @@ use std::time::Duration;
 use bayplan_model::work_queue::WorkQueue;
 
 use crate::cache::{AnyDelta, Cache};
-use crate::controller::{Context, Controller, Next, Wakeup};
+use crate::controller::{Context, Controller, Requeue, Wakeup};
 use crate::error::Error;
 
 struct Loop {
@@ -19,11 +19,11 @@ struct Loop {
     queue: WorkQueue<String>,
 }
 
-/// The loops, their queues and the cache they share. Dropping it is the crash: nothing else remembers anything.
+/// The loops, their queues and the cache they share. Dropping it is a crash: nothing else keeps state.
 pub struct Process {
     cache: Arc<Cache>,
     loops: Vec<Loop>,
-    /// The loop that is asked first next time, so that none starves another.
+    /// The loop whose queue is read first next time, so that none starves another.
     turn: usize,
 }
 
@@ -45,13 +45,13 @@ impl Job {
         self.controller.component()
     }
 
-    /// The key.
+    /// The key to reconcile.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The reconcile itself; it may be dropped half done.
-    pub async fn run(&self, context: Context<'_>) -> Result<Next, Error> {
+    /// Reconciles the key; the future may be dropped at any point.
+    pub async fn run(&self, context: Context<'_>) -> Result<Requeue, Error> {
         self.controller.sync(&self.key, context).await
     }
 }
@@ -83,7 +83,7 @@ impl Process {
         }
     }
 
-    /// Wakes keys of one loop.
+    /// Adds keys to the queue of one loop.
     pub fn wake(&mut self, controller: &str, wakeups: Vec<Wakeup>, now: Duration) {
         for each in self.loops.iter_mut().filter(|each| each.controller.name() == controller) {
             for wakeup in wakeups.iter().cloned() {
@@ -105,18 +105,18 @@ impl Process {
         None
     }
 
-    /// Takes a key back, and asks for it again when its outcome does.
-    pub fn finish(&mut self, job: Job, outcome: Result<Next, Error>, now: Duration) {
+    /// Takes a key back, and requeues it when its outcome asks for that.
+    pub fn finish(&mut self, job: Job, outcome: Result<Requeue, Error>, now: Duration) {
         let Job { controller, key, index } = job;
         let queue = &mut self.loops[index].queue;
         let again = match outcome {
-            Ok(Next::Wait) => false,
-            Ok(Next::After(delay)) => {
+            Ok(Requeue::OnChange) => false,
+            Ok(Requeue::After(delay)) => {
                 queue.add_after(key.clone(), delay, now);
                 false
             }
-            Ok(Next::RateLimited) => true,
-            Ok(Next::Wake { keys, again }) => {
+            Ok(Requeue::RateLimited) => true,
+            Ok(Requeue::Keys { keys, again }) => {
                 for wakeup in keys {
                     queue.add_after(wakeup.key, wakeup.after, now);
                 }

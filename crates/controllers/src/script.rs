@@ -7,7 +7,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::controller::{Context, Controller, Next};
+use crate::controller::{Context, Controller, Requeue};
 use crate::error::Error;
 
 /// The exchanges a reconcile must have with the API server, in order.
@@ -37,12 +37,12 @@ impl Script {
     }
 
     /// Reconciles a key; every exchange must take place.
-    pub(crate) fn play(&self, controller: &dyn Controller, key: &str) -> Result<Next, Error> {
+    pub(crate) fn play(&self, controller: &dyn Controller, key: &str) -> Result<Requeue, Error> {
         self.play_at(0, controller, key)
     }
 
     /// Reconciles a key this many seconds after [`now`].
-    pub(crate) fn play_at(&self, second: i64, controller: &dyn Controller, key: &str) -> Result<Next, Error> {
+    pub(crate) fn play_at(&self, second: i64, controller: &dyn Controller, key: &str) -> Result<Requeue, Error> {
         let now = now() + jiff::SignedDuration::from_secs(second);
         let context = Context { now, api: &self.0, recorder: &self.0 };
         let outcome = controller.sync(key, context).now_or_never().expect("a script answers at once");

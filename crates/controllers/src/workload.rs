@@ -1,6 +1,6 @@
 //! Deployments and ReplicaSets as the control loops read and write them.
 //!
-//! Pod templates stay JSON: nobody here reads inside them, and what is not decoded cannot be lost in a write.
+//! Pod templates stay JSON: no control loop reads inside them, and what is not decoded cannot be lost in a write.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub struct DeploymentSpec {
     /// No rollout while set.
     #[serde(skip_serializing_if = "is_false")]
     pub paused: bool,
-    /// How long a rollout may stand still.
+    /// How long a rollout may make no progress before it counts as stuck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_deadline_seconds: Option<i32>,
 }
@@ -106,7 +106,7 @@ pub struct DeploymentStatus {
     /// Pods being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i32>,
-    /// How often the template's hash met a foreign ReplicaSet.
+    /// How often the name with the template's hash belonged to a foreign ReplicaSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
     /// What is going on.
@@ -145,7 +145,7 @@ pub struct ReplicaSetSpec {
     pub template: Arc<Value>,
 }
 
-/// A workload's selector, compiled once when the workload is read and not for every object it is held against.
+/// A workload's selector, compiled once when the workload is decoded and not for every object it is matched with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "LabelSelector", into = "LabelSelector")]
 pub struct Selector {
@@ -154,12 +154,12 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// As the workload says it.
+    /// The selector as the workload has it.
     pub fn source(&self) -> &LabelSelector {
         &self.source
     }
 
-    /// What is wrong with it, if anything is.
+    /// Why the selector is invalid, if it is.
     pub fn error(&self) -> Option<&label_selector::Error> {
         self.compiled.as_ref().err()
     }
@@ -169,7 +169,7 @@ impl Selector {
         self.compiled.as_ref().is_ok_and(label_selector::Selector::is_everything)
     }
 
-    /// Whether these labels are selected; a selector with something wrong selects nothing.
+    /// Whether these labels match; an invalid selector matches nothing.
     pub fn matches(&self, labels: &Map) -> bool {
         self.compiled.as_ref().is_ok_and(|selector| selector.matches(labels))
     }

@@ -33,7 +33,7 @@ fn named(name: &str, replicas: usize) -> Value {
 fn create_and_roll(deployments: usize, replicas: usize) -> [usize; 2] {
     let mut world = World::new();
     // A worker that is busy for a while finds its cache up to date when it looks again.
-    world.told_at_once = 500;
+    world.events_per_reconcile = 500;
     let names: Vec<String> = (0..deployments).map(|at| format!("web-{at}")).collect();
     let mut last = (0, 0);
     for act in ["created", "rolled"] {

@@ -1,8 +1,8 @@
 //! Metrics: counters, gauges and histograms in Prometheus' text format.
 //!
 //! ```text
-//!   Grid (labels known beforehand, by index) ─┐
-//!   Family (labels met on the way, by name) ──┼─▶ Registry ─▶ text
+//!   Grid (label values known beforehand, by index) ─┐
+//!   Family (label values found later, by name) ──┼─▶ Registry ─▶ text
 //!   one metric without labels ────────────────┘
 //! ```
 //!
@@ -23,10 +23,10 @@ pub trait Metric: Send + Sync + 'static {
     /// The type as the text format names it.
     const TYPE: &'static str;
     /// What all series of a family share.
-    type Shape: Clone + Send + Sync;
+    type Options: Clone + Send + Sync;
 
     /// A metric at zero.
-    fn new(shape: &Self::Shape) -> Self;
+    fn new(shape: &Self::Options) -> Self;
     /// Whether it was ever observed; a labelled series shows only then.
     fn is_touched(&self) -> bool;
     /// Back to zero.
@@ -58,7 +58,7 @@ impl Counter {
 
 impl Metric for Counter {
     const TYPE: &'static str = "counter";
-    type Shape = ();
+    type Options = ();
 
     fn new((): &()) -> Self {
         Counter::default()
@@ -95,7 +95,7 @@ impl Gauge {
 
 impl Metric for Gauge {
     const TYPE: &'static str = "gauge";
-    type Shape = ();
+    type Options = ();
 
     fn new((): &()) -> Self {
         Gauge::default()
@@ -129,7 +129,7 @@ struct Bounds {
 
 /// Nanoseconds in a second: the scale of durations.
 pub const SECONDS: f64 = 1e9;
-/// The scale of things that are counted.
+/// The scale of plain counts.
 pub const ONES: f64 = 1.0;
 
 impl Buckets {
@@ -172,7 +172,7 @@ impl Histogram {
 
 impl Metric for Histogram {
     const TYPE: &'static str = "histogram";
-    type Shape = Buckets;
+    type Options = Buckets;
 
     fn new(bounds: &Buckets) -> Self {
         let counts = (0..=bounds.0.limits.len()).map(|_| AtomicU64::new(0)).collect();
@@ -201,7 +201,7 @@ impl Metric for Histogram {
     }
 }
 
-/// Series by label values that are met on the way; take a series once and keep it where it is observed often.
+/// Series by label values that are not known beforehand; look a series up once and keep it where it is used often.
 pub struct Family<M: Metric>(Arc<Open<M>>);
 
 impl<M: Metric> Clone for Family<M> {
@@ -212,12 +212,12 @@ impl<M: Metric> Clone for Family<M> {
 
 struct Open<M: Metric> {
     labels: &'static [&'static str],
-    shape: M::Shape,
+    shape: M::Options,
     series: RwLock<BTreeMap<Vec<String>, Arc<M>>>,
 }
 
 impl<M: Metric> Family<M> {
-    fn new(labels: &'static [&'static str], shape: M::Shape) -> Self {
+    fn new(labels: &'static [&'static str], shape: M::Options) -> Self {
         Family(Arc::new(Open { labels, shape, series: RwLock::default() }))
     }
 
@@ -236,13 +236,13 @@ impl<M: Metric> Family<M> {
         Arc::clone(series.entry(key).or_insert_with(|| Arc::new(M::new(&self.0.shape))))
     }
 
-    /// Forgets all series; for gauges that are told anew.
+    /// Removes all series, for gauges that are set from scratch.
     pub fn clear(&self) {
         self.0.series.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// Series by label values that are known beforehand, reached by their places: no lock, no hash, no allocation after
+/// Series by label values that are known beforehand, reached by index: no lock, no hash, no allocation after
 /// the first observation.
 pub struct Grid<M: Metric>(Arc<Closed<M>>);
 
@@ -257,17 +257,17 @@ pub type Dimension = (&'static str, Vec<String>);
 
 struct Closed<M: Metric> {
     dimensions: Vec<Dimension>,
-    shape: M::Shape,
+    shape: M::Options,
     series: Box<[OnceLock<M>]>,
 }
 
 impl<M: Metric> Grid<M> {
-    fn new(dimensions: Vec<Dimension>, shape: M::Shape) -> Self {
+    fn new(dimensions: Vec<Dimension>, shape: M::Options) -> Self {
         let many = dimensions.iter().map(|(_, values)| values.len()).product();
         Grid(Arc::new(Closed { dimensions, shape, series: (0..many).map(|_| OnceLock::new()).collect() }))
     }
 
-    /// The series at these places, one for each label.
+    /// The series at these indexes, one for each label.
     pub fn at<const N: usize>(&self, places: [usize; N]) -> &M {
         debug_assert_eq!(N, self.0.dimensions.len());
         let at = places.iter().zip(&self.0.dimensions).fold(0, |at, (place, (_, values))| {

@@ -38,39 +38,39 @@ impl Registry {
     }
 
     /// A metric without labels; it shows from the start.
-    pub fn one<M: Metric>(&self, name: &'static str, help: &'static str, shape: M::Shape) -> Arc<M> {
+    pub fn one<M: Metric>(&self, name: &'static str, help: &'static str, shape: M::Options) -> Arc<M> {
         let metric = Arc::new(M::new(&shape));
         self.add(name, help, M::TYPE, Box::new(One(Arc::clone(&metric))));
         metric
     }
 
-    /// Series whose labels are met on the way.
+    /// Series whose label values are not known beforehand.
     pub fn family<M: Metric>(
         &self,
         name: &'static str,
         help: &'static str,
         labels: &'static [&'static str],
-        shape: M::Shape,
+        shape: M::Options,
     ) -> Family<M> {
         let family = Family::new(labels, shape);
         self.add(name, help, M::TYPE, Box::new(family.0.clone()));
         family
     }
 
-    /// Series whose labels are known beforehand.
+    /// Series whose label values are known beforehand.
     pub fn grid<M: Metric>(
         &self,
         name: &'static str,
         help: &'static str,
         dimensions: Vec<Dimension>,
-        shape: M::Shape,
+        shape: M::Options,
     ) -> Grid<M> {
         let grid = Grid::new(dimensions, shape);
         self.add(name, help, M::TYPE, Box::new(grid.0.clone()));
         grid
     }
 
-    /// A number that is looked up when it is asked for; `kind` is `gauge` or `counter`.
+    /// A number that a function returns at each scrape; `kind` is `gauge` or `counter`.
     pub fn looked_up(
         &self,
         name: &'static str,
@@ -101,7 +101,7 @@ impl Registry {
         out
     }
 
-    /// Everything that was counted is forgotten.
+    /// Resets all metrics.
     pub fn reset(&self) {
         self.state().entries.values().for_each(|entry| entry.source.reset());
     }

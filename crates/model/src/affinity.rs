@@ -1,4 +1,4 @@
-//! Where a pod wants to be: node affinity, pod (anti-)affinity and topology spread, with node selectors made matchable.
+//! Node affinity, pod (anti-)affinity and topology spread of a pod, and node selectors compiled for matching.
 
 use crate::label_selector::{LabelSelector, Requirement};
 use crate::meta::Map;
@@ -68,7 +68,7 @@ views! {
         preferred: Vec<WeightedPodAffinityTerm>,
     }
 
-    /// Some pods, and the size of the place to share with them.
+    /// Pods to share a topology domain with, or to stay away from.
     struct PodAffinityTerm {
         /// Which pods; none selects nothing.
         label_selector: Option<LabelSelector>,
@@ -112,7 +112,7 @@ views! {
 /// The only field a node selector may name.
 const FIELD_NAME: &str = "metadata.name";
 
-/// A node selector ready to be matched: its usable terms, ORed. Without any it matches nothing.
+/// A compiled node selector: its valid terms, ORed. Without any it matches nothing.
 #[derive(Clone, Debug, Default)]
 pub struct NodeMatcher {
     terms: Vec<Result<TermMatcher, String>>,
@@ -140,7 +140,7 @@ impl NodeMatcher {
         self.terms.iter().flatten().any(|term| term.matches(labels, name))
     }
 
-    /// What is wrong with the selector's terms, if anything.
+    /// The errors of the selector's terms, if there are any.
     pub fn errors(&self) -> Vec<&str> {
         self.terms.iter().filter_map(|term| term.as_ref().err()).map(String::as_str).collect()
     }
@@ -160,7 +160,7 @@ impl TermMatcher {
         Self::prepare(term, path).map_err(|errors| aggregate(errors.into_iter().map(aggregate).collect()))
     }
 
-    /// Everything that is wrong with a term, each with its path.
+    /// The errors of a term, each with its path.
     pub fn errors(term: &NodeSelectorTerm, path: &str) -> Vec<String> {
         Self::prepare(term, path).err().unwrap_or_default().concat()
     }
@@ -193,7 +193,7 @@ impl TermMatcher {
 }
 
 impl NodeSelectorTerm {
-    /// True for a term that says nothing, and therefore matches nothing.
+    /// True for an empty term, which matches nothing.
     pub fn is_empty(&self) -> bool {
         self.match_expressions.is_empty() && self.match_fields.is_empty()
     }

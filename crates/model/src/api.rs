@@ -148,7 +148,7 @@ impl Request {
     }
 }
 
-/// The way out of a pure core: every read and write of an API server goes through here.
+/// The API server as a pure core sees it: every read and write goes through here.
 pub trait Api: Send + Sync {
     /// Sends one request; the answer is the JSON body, or the server's `Status`.
     ///
@@ -169,7 +169,7 @@ pub fn encode<T: Serialize>(object: &T) -> Bytes {
     Bytes::from(serde_json::to_vec(object).expect("views are plain data"))
 }
 
-/// The object an event speaks of.
+/// The object of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectReference {
@@ -190,25 +190,25 @@ pub struct ObjectReference {
     pub resource_version: String,
 }
 
-/// Whether an event is news or trouble.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EventType {
-    /// News.
+    /// Information.
     Normal,
-    /// Trouble.
+    /// A problem.
     Warning,
 }
 
-/// One thing that happened, told to the user as a Kubernetes Event.
+/// An event for users, which the shell writes as a Kubernetes Event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
-    /// The object it happened to.
+    /// The object it is about.
     pub regarding: ObjectReference,
-    /// News or trouble.
+    /// `Normal` or `Warning`.
     pub event_type: EventType,
     /// Short machine-readable reason.
     pub reason: Cow<'static, str>,
-    /// What was being done; empty for core/v1 events.
+    /// The action, `Scheduling` for example; empty for core/v1 events.
     pub action: Cow<'static, str>,
     /// The sentence for the user.
     pub note: String,

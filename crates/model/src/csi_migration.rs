@@ -12,7 +12,7 @@ pub const MIGRATED_PLUGINS_ANNOTATION: &str = "storage.alpha.kubernetes.io/migra
 
 /// Several zones in one label value are joined by this.
 const ZONE_DELIMITER: &str = "__";
-/// What Google's driver calls a project or zone nobody named.
+/// Google's driver's name of an unspecified project or zone.
 const UNSPECIFIED: &str = "UNSPECIFIED";
 
 /// An in-tree volume plugin that a CSI driver replaced.
@@ -20,7 +20,7 @@ const UNSPECIFIED: &str = "UNSPECIFIED";
 pub struct InTreePlugin {
     /// Its name, which is also its provisioner.
     pub name: &'static str,
-    /// The CSI driver in its place.
+    /// The CSI driver that replaced it.
     pub driver: &'static str,
     /// The driver's own label for zones, if in-tree zones are translated.
     topology_key: Option<&'static str>,
@@ -181,7 +181,7 @@ fn add_zones(selector: &mut NodeSelector, key: &str, zones: &str) {
     }
 }
 
-/// Whether a volume speaks of its place in current or in former labels: its affinity decides, then its own labels.
+/// Whether a volume's topology uses current or deprecated labels: its affinity decides, then its own labels.
 fn topology_labels(volume: &PersistentVolume, required: &NodeSelector) -> (&'static str, &'static str) {
     let in_affinity =
         |key: &str| required.node_selector_terms.iter().flat_map(|t| &t.match_expressions).any(|e| e.key == key);

@@ -17,7 +17,7 @@ const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of low
                               regex used for validation is \
                               '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// What is wrong with a label key (a qualified name); nothing when it is fine.
+/// The errors of a label key (a qualified name); none when it is valid.
 pub fn key_errors(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let name = match key.split_once('/') {
@@ -47,7 +47,7 @@ pub fn key_errors(key: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with a label value; nothing when it is fine.
+/// The errors of a label value; none when it is valid.
 pub fn value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > PART_BYTES_MAX {
@@ -59,7 +59,7 @@ pub fn value_errors(value: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with a DNS subdomain (most object names); nothing when it is fine.
+/// The errors of a DNS subdomain (most object names); none when it is valid.
 pub fn subdomain_errors(subdomain: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if subdomain.len() > PREFIX_BYTES_MAX {

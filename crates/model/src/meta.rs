@@ -1,4 +1,4 @@
-//! Object metadata as the control loops read it: the part of `metav1.ObjectMeta` that decides something.
+//! Object metadata: the fields of `metav1.ObjectMeta` that are read.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::sorted_map::SortedMap;
 /// Labels or annotations.
 pub type Map = SortedMap<String>;
 
-/// The deciding part of an object's metadata. `managedFields` and `selfLink` are never decoded.
+/// An object's metadata, without `managedFields` and `selfLink`.
 #[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
@@ -39,16 +39,16 @@ pub struct ObjectMeta {
     /// The grace the deletion gives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
-    /// What selectors look at.
+    /// Key-value pairs that selectors match.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub labels: Map,
-    /// What selectors do not look at.
+    /// Key-value pairs that selectors do not match.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub annotations: Map,
-    /// Who must let go before the object may vanish.
+    /// The names that have to be removed before the object is deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// Whom the object belongs to.
+    /// The owners; the garbage collector deletes the object with the last of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
 }
@@ -85,7 +85,7 @@ impl ObjectMeta {
     }
 }
 
-/// A view of an object that can be asked for its metadata: what caches and informers need of it.
+/// A view of an object with metadata: what caches and informers need.
 pub trait HasMeta {
     /// The object's metadata.
     fn meta(&self) -> &ObjectMeta;

@@ -46,7 +46,7 @@ views! {
     }
 }
 
-/// A resource list in the integers that placement calculates with: cpu in millis, all else in units, rounded up.
+/// A resource list in the integers that the scheduler computes with: cpu in millis, all else in units, rounded up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// Thousandths of a cpu.
@@ -89,7 +89,7 @@ impl Amounts {
         }
     }
 
-    /// The amount of a resource that was looked up before.
+    /// The amount of a resource by its index.
     #[inline]
     pub fn amount(&self, resource: &Resource) -> i64 {
         match resource {
@@ -106,7 +106,7 @@ impl Amounts {
         self.combine(other, i64::saturating_add);
     }
 
-    /// Takes a request away again.
+    /// Subtracts a request.
     pub fn sub(&mut self, other: &Amounts) {
         self.combine(other, i64::saturating_sub);
     }
@@ -124,7 +124,7 @@ impl Amounts {
     }
 }
 
-/// A resource by where [`Amounts`] keep it: looked up once by name, read on every node.
+/// The index of a resource in [`Amounts`]: looked up once by name, read on every node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// `cpu`
@@ -168,7 +168,7 @@ impl Resource {
     }
 }
 
-/// True for resources in nobody's own namespace that a vendor defines: `example.com/gpu`.
+/// True for extended resources, which vendors define outside of the `kubernetes.io` domain: `example.com/gpu`.
 pub fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && key_errors(&format!("requests.{name}")).is_empty()
 }
@@ -193,7 +193,7 @@ fn is_pod_level(name: &str) -> bool {
 /// How a pod's request is computed.
 #[derive(Clone, Debug, Default)]
 pub struct RequestRules {
-    /// Honour what kubelets report of resized containers; for pods on a node, not for pending ones.
+    /// Count what kubelets report of resized containers; for pods on a node, not for pending ones.
     pub with_status: bool,
     /// Leave pod-level resources out, as the scorer of NodeResourcesFit does.
     pub without_pod_level: bool,

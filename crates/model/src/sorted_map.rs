@@ -56,7 +56,7 @@ impl<V> SortedMap<V> {
         match self.position(&name) {
             Ok(at) => Some(std::mem::replace(&mut self.0[at].1, value)),
             Err(at) => {
-                // What is moved to make room costs as much as a new row; spare room would be kept for nothing.
+                // Moving the entries costs as much as a new allocation; spare capacity would be wasted.
                 self.0.reserve_exact(1);
                 self.0.insert(at, (name, value));
                 None
@@ -69,7 +69,7 @@ impl<V> SortedMap<V> {
         self.position(name).ok().map(|at| self.0.remove(at).1)
     }
 
-    /// Drops the entries that are not to be kept.
+    /// Keeps only the entries for which the function returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&String, &mut V) -> bool) {
         self.0.retain_mut(|(name, value)| keep(name, value));
     }

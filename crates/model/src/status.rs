@@ -1,4 +1,4 @@
-//! `metav1.Status`: how an API server says that a request failed (or, rarely, succeeded).
+//! `metav1.Status`: the answer of an API server to a request that failed (or, rarely, succeeded).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -92,7 +92,7 @@ pub struct StatusMeta {
     pub continue_token: Option<String>,
 }
 
-/// Which object a [`Status`] speaks of.
+/// The object of a [`Status`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
@@ -145,7 +145,7 @@ impl Status {
         }
     }
 
-    /// Adds the object the status speaks of.
+    /// Adds the object of the status.
     #[must_use]
     pub fn with_details(mut self, details: Details) -> Self {
         self.details = Some(Box::new(details));

@@ -29,7 +29,7 @@ views! {
 }
 
 impl Taint {
-    /// True for the effects that keep new pods away.
+    /// True for `NoSchedule` and `NoExecute`, which keep new pods away.
     pub fn repels(&self) -> bool {
         matches!(self.effect.as_str(), "NoSchedule" | "NoExecute")
     }
@@ -48,7 +48,8 @@ impl Toleration {
     }
 }
 
-/// The first taint that keeps new pods away and that none of the tolerations bears.
+/// The first taint that keeps new pods away and that no toleration tolerates; upstream's
+/// `FindMatchingUntoleratedTaint`.
 pub fn untolerated<'t>(taints: &'t [Taint], tolerations: &[Toleration]) -> Option<&'t Taint> {
     taints.iter().find(|taint| taint.repels() && !tolerations.iter().any(|t| t.tolerates(taint)))
 }

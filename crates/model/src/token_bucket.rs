@@ -1,4 +1,4 @@
-//! A token bucket that is told the time: the rate limiter of work queues, client lanes and event spam filters.
+//! A token bucket that takes the time as an argument: the rate limiter of work queues, clients and event filters.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl TokenBucket {
         TokenBucket { tokens_per_second, burst, tokens: burst, filled_at: Duration::ZERO }
     }
 
-    /// Takes a token even if there is none yet, and says how long to wait until it would have been there.
+    /// Takes a token even if there is none yet; returns how long to wait until it is there.
     pub fn reserve(&mut self, now: Duration) -> Duration {
         self.refill(now);
         self.tokens -= 1.0;

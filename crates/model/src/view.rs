@@ -1,4 +1,4 @@
-//! How compact views are declared: a struct of the fields that decide something, decoded straight from JSON.
+//! Declares compact views: structs of the fields that are read, decoded straight from JSON.
 //!
 //! Unknown fields are skipped, absent fields and `null` are the type's default, exactly as Go's decoder leaves them.
 

@@ -1,4 +1,5 @@
-//! The rate-limited, de-duplicating work queue of control loops, as a state machine that is told the time.
+//! The rate-limited, de-duplicating work queue of control loops (client-go's `workqueue`), as a state machine that takes
+//! the time as an argument.
 //!
 //! ```text
 //!   add ───────────────▶ ready (FIFO) ──get──▶ processing ──done──▶ (gone, or ready again when added meanwhile)
@@ -51,7 +52,7 @@ pub struct WorkQueue<K> {
     dirty: FxHashSet<K>,
     processing: FxHashSet<K>,
     /// Entries superseded by an earlier time stay in the heap and are skipped when they come up.
-    waiting: BinaryHeap<Reverse<Waiting<K>>>,
+    waiting: BinaryHeap<Reverse<Delayed<K>>>,
     /// The entry of `waiting` that counts, for each waiting key.
     waiting_for: FxHashMap<K, (Duration, u64)>,
     sequence: u64,
@@ -82,7 +83,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Asks for the key to be processed; does nothing when that is asked for already.
+    /// Adds a key to be processed; does nothing when it is queued already.
     pub fn add(&mut self, key: K) {
         if !self.dirty.insert(key.clone()) || self.processing.contains(&key) {
             return;
@@ -101,10 +102,10 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
         self.sequence += 1;
         self.waiting_for.insert(key.clone(), (at, self.sequence));
-        self.waiting.push(Reverse(Waiting { at, sequence: self.sequence, key }));
+        self.waiting.push(Reverse(Delayed { at, sequence: self.sequence, key }));
     }
 
-    /// Asks for a failed key to be processed again, later with each failure; answers the delay.
+    /// Adds a failed key again, later with each failure; returns the delay.
     pub fn add_rate_limited(&mut self, key: K, now: Duration) -> Duration {
         let failures = self.failures.entry(key.clone()).or_insert(0);
         let factor = 1u32.checked_shl(*failures).unwrap_or(u32::MAX);
@@ -125,7 +126,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         self.failures.get(key).copied().unwrap_or(0)
     }
 
-    /// Hands out the next ready key; the caller must tell [`done`](Self::done) when it has been processed.
+    /// Hands out the next ready key; the caller must call [`done`](Self::done) when it has been processed.
     pub fn get(&mut self, now: Duration) -> Option<K> {
         self.wake(now);
         let key = self.ready.pop_front()?;
@@ -141,13 +142,13 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// When the first waiting key becomes ready, if nothing else happens before.
+    /// When the first delayed key becomes ready.
     pub fn next_deadline(&mut self) -> Option<Duration> {
         self.drop_superseded();
         self.waiting.peek().map(|Reverse(w)| w.at)
     }
 
-    /// Makes the keys whose time has come ready.
+    /// Moves the delayed keys whose time has come to the ready ones.
     fn wake(&mut self, now: Duration) {
         while self.next_deadline().is_some_and(|at| at <= now) {
             let Some(Reverse(waiting)) = self.waiting.pop() else { return };
@@ -180,29 +181,29 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     }
 }
 
-/// A key and when it becomes ready; keys of one time come up in the order they were added.
+/// A key and the time at which it becomes ready; keys of the same time become ready in the order they were added.
 #[derive(Debug)]
-struct Waiting<K> {
+struct Delayed<K> {
     at: Duration,
     sequence: u64,
     key: K,
 }
 
-impl<K> PartialEq for Waiting<K> {
+impl<K> PartialEq for Delayed<K> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<K> Eq for Waiting<K> {}
+impl<K> Eq for Delayed<K> {}
 
-impl<K> PartialOrd for Waiting<K> {
+impl<K> PartialOrd for Delayed<K> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<K> Ord for Waiting<K> {
+impl<K> Ord for Delayed<K> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }

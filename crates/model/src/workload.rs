@@ -63,7 +63,7 @@ views! {
         metadata: ObjectMeta,
         /// What is wanted.
         spec: PodDisruptionBudgetSpec,
-        /// What is known.
+        /// The observed state.
         status: PodDisruptionBudgetStatus,
     }
 

@@ -11,7 +11,7 @@ pub const OPERATIONS_MAX: usize = 10_000;
 /// Most bytes that the `copy` operations of one patch may add, as upstream: copies of copies grow exponentially.
 pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Most levels of an object that comes out of a patch: what the JSON reader accepts, so that it can be read again.
+/// The deepest nesting of a patched object: what the JSON decoder accepts, so that the object can be read again.
 pub const DEPTH_MAX: usize = 128;
 
 /// Why a patch has no result.
@@ -83,7 +83,7 @@ pub fn apply(mut object: Value, body: &[u8]) -> Result<Value, Error> {
         if placed.is_some_and(|(path, value)| !fits(value, DEPTH_MAX.saturating_sub(path.count()))) {
             return Err(Error::TooDeep);
         }
-        // Ours to spoil: a failed patch drops the object, so nothing has to be undone.
+        // Changed in place: a failed patch drops the object, so nothing has to be undone.
         json_patch::patch_unsafe(&mut object, &[operation]).map_err(Error::Inapplicable)?;
     }
     Ok(object)

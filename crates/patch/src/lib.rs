@@ -1,7 +1,7 @@
 //! Patches on JSON objects: JSON patch, merge patch and strategic merge patch.
 //!
 //! Each takes an object and a patch and returns the new object or a reason. Nothing here knows HTTP, but every error
-//! says whose [`Fault`] it is.
+//! has a [`Fault`], which decides the status code.
 
 pub mod body;
 pub mod json_patch;
@@ -15,7 +15,7 @@ pub enum Fault {
     Undecodable,
     /// The patch is larger than we want to work on: request entity too large (413), with the error's text.
     TooLarge,
-    /// The patch does not fit this object: unprocessable (422); upstream does not tell the error's text.
+    /// The patch does not fit this object: unprocessable (422); upstream hides the error's text.
     Inapplicable,
     /// Upstream does not know either: internal error (500) without reason, with the error's text.
     Unclassified,

@@ -1,4 +1,4 @@
-//! What every component tells of its process, and the clock its parts are timed by.
+//! Metrics of the process, and the monotonic clock of durations.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -12,12 +12,12 @@ const PAGE_BYTES: f64 = 4096.0;
 
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Nanoseconds since the process first asked.
+/// Nanoseconds since the first call.
 pub fn steady_nanos() -> u64 {
     u64::try_from(ORIGIN.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A registry that tells of the process and its version.
+/// A registry with the metrics of the process and its build.
 pub fn process_registry() -> Registry {
     let registry = Registry::default();
     let gauge = |name, help, read: fn() -> Option<f64>| registry.looked_up(name, help, "gauge", read);

@@ -1,4 +1,4 @@
-//! The simulated nodes at work: one task feeds the fleet with watch events, answers and the time, and sends what it asks.
+//! Runs the simulated nodes: one task passes watch events, answers and the time to the fleet, and sends its requests.
 //!
 //! ```text
 //!   informers (pods, nodes) ─┐
@@ -14,8 +14,7 @@ use bayplan_client::{Client, EventRecorder, Informer, Scope, informer};
 use bayplan_model::api::{Api, Recorder, Request, Resource, Verb};
 use bayplan_model::delta::Delta;
 use bayplan_model::status::{Status, reason};
-use bayplan_sim::fleet::Error;
-use bayplan_sim::{Effect, Event, Fleet, FleetConfig, NodeView, PodView, Ticket};
+use bayplan_sim::{Effect, Error, Event, Fleet, FleetConfig, NodeView, PodView, Ticket};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -24,20 +23,20 @@ use tokio::task::JoinSet;
 const PODS: Resource = Resource::new("", "v1", "pods");
 const NODES: Resource = Resource::new("", "v1", "nodes");
 
-/// Requests under way at once: enough to keep a server busy, few enough for one connection each.
+/// Requests in flight at once: enough to keep a server busy, few enough for one connection each.
 const REQUESTS_MAX: usize = 64;
 /// Events an informer may be ahead of the fleet.
 const EVENTS_MAX: usize = 1024;
-/// A request that met an unwilling server is sent again after this, doubled each time,
+/// A request that the server refused for now is retried after this, doubled each time,
 const RETRY_MIN: Duration = Duration::from_millis(200);
 /// but never later than this.
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// A patch that lost against other writers is sent again this often.
+/// How often a patch that met a conflict is retried.
 const CONFLICTS_MAX: u32 = 10;
-/// The wall clock may be set while we sleep; the fleet looks at it at least this often.
+/// The longest sleep: the wall clock may be set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// Runs a fleet of simulated nodes until `shutdown` says true; `registered` always holds how many nodes are registered.
+/// Runs a fleet of simulated nodes until `shutdown` is true; `registered` holds how many nodes are registered.
 ///
 /// The future is boxed so that it is compiled in this crate, and not once more in each crate that awaits it.
 pub fn run_nodes(
@@ -68,7 +67,7 @@ async fn run(
         let _ = shutdown.wait_for(|stop| *stop).await;
     };
     tokio::pin!(shutdown);
-    // Nodes know what runs on them already before they let in any other pod.
+    // Nodes learn which pods run on them before they admit any other.
     let listed = async {
         while let Some(informer::Event::Delta(delta)) = pod_events.recv().await {
             fleet.handle(Event::Pod(delta), Timestamp::now());
@@ -114,7 +113,7 @@ async fn sleep_until(deadline: Option<Timestamp>) {
     tokio::time::sleep(left.min(SLEEP_MAX)).await;
 }
 
-/// Requests waiting and under way. The fleet has at most one status and one removal per pod here, and a few per node.
+/// Requests that wait or are in flight: at most one status and one deletion per pod, and a few per node.
 struct Outgoing {
     api: Arc<dyn Api>,
     heartbeats: VecDeque<Effect>,
@@ -132,7 +131,7 @@ impl Outgoing {
         }
     }
 
-    /// Heartbeats go first: a node must not look dead because many pods start.
+    /// Heartbeats go first: a node must not look unreachable because many pods start.
     fn add(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             let queue = if is_heartbeat(&effect.request) { &mut self.heartbeats } else { &mut self.others };
@@ -148,7 +147,7 @@ impl Outgoing {
         }
     }
 
-    /// The next final answer; `None` while nothing is under way.
+    /// The next final answer; `None` while nothing is in flight.
     async fn answer(&mut self) -> Option<(Ticket, Result<(), Status>)> {
         self.under_way.join_next().await?.inspect_err(|error| tracing::error!("a request task ended: {error}")).ok()
     }
@@ -158,7 +157,7 @@ fn is_heartbeat(request: &Request) -> bool {
     request.resource.plural == "leases"
 }
 
-/// Sends a request until it is answered for good.
+/// Sends a request, and retries it, until the answer is final.
 async fn deliver(api: Arc<dyn Api>, effect: Effect) -> (Ticket, Result<(), Status>) {
     let mut tries = 0;
     loop {
@@ -176,9 +175,9 @@ async fn deliver(api: Arc<dyn Api>, effect: Effect) -> (Ticket, Result<(), Statu
     }
 }
 
-/// How long to wait before a refused request is worth another try, if it is.
+/// The delay before a refused request is retried; none when a retry is pointless.
 fn retry_after(request: &Request, status: &Status, tries: u32) -> Option<Duration> {
-    // A heartbeat that comes late is worth nothing; the next one is due soon.
+    // A late heartbeat is useless; the next one is due soon.
     if is_heartbeat(request) && status.code == 0 {
         return None;
     }

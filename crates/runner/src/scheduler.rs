@@ -31,7 +31,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::extender::{self, HttpExtender, whole};
+use crate::extender::{self, HttpExtender, manifest};
 
 use crate::metrics::steady_nanos;
 use crate::telemetry::Telemetry;
@@ -40,12 +40,12 @@ use crate::telemetry::Telemetry;
 const BINDINGS_MAX: usize = 128;
 /// Status patches and evictions in flight at once; few, so that bindings never wait behind them.
 const STATUS_UPDATES_MAX: usize = 32;
-/// Pods tried before inputs are looked at again, so that a long queue does not hide a changed cluster.
+/// Scheduling attempts before inputs are handled again, so that a long queue does not hide changes of the cluster.
 const POD_BATCH_MAX: usize = 16;
-/// How often something may be due that no event announces.
+/// The period of timers that no event announces: backoffs, flushes and timeouts.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Why the scheduler does not run, or stopped.
+/// Why the scheduler cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The profiles cannot be built.
@@ -54,12 +54,12 @@ pub enum Error {
     /// An extender cannot be used.
     #[error(transparent)]
     Extender(#[from] extender::Error),
-    /// Another process leads, or nobody can tell: we must not go on.
+    /// Another process leads, or the lease could not be renewed: this process must not go on.
     #[error("leader election lost")]
     LeaseLost,
 }
 
-/// How the scheduler runs.
+/// The settings of a scheduler.
 pub struct SchedulerConfig {
     /// Profiles, plugins and backoffs.
     pub configuration: Configuration,
@@ -67,13 +67,13 @@ pub struct SchedulerConfig {
     pub registry: Registry,
     /// The name of this process in events: the host it runs on.
     pub instance: String,
-    /// Breaks ties between equally good nodes.
+    /// The seed of the generator that breaks ties between nodes of equal score.
     pub seed: u64,
-    /// Decide only while this candidate leads.
+    /// Leader election; the scheduler decides only while it leads. None to decide always.
     pub leader_election: Option<leader_election::Config>,
-    /// After this long a pod that no event woke is tried again; upstream's five minutes when absent.
+    /// After this long an unschedulable pod is tried again without an event; upstream's five minutes when absent.
     pub max_in_unschedulable: Option<SignedDuration>,
-    /// Who looks at it while it runs.
+    /// Metrics and health, if they are served.
     pub telemetry: Option<Telemetry>,
 }
 
@@ -92,7 +92,7 @@ impl Default for SchedulerConfig {
 }
 
 impl SchedulerConfig {
-    /// Stands for election as the configuration says.
+    /// Takes leader election from the configuration.
     pub fn with_leader_election(mut self) -> Self {
         let rules = &self.configuration.leader_election;
         self.leader_election = rules.leader_elect.then(|| leader_election::Config {
@@ -119,7 +119,7 @@ impl Timer for TokioTimer {
     }
 }
 
-/// A lane of requests: as many at once as there are permits, within the budget of its client.
+/// A lane of requests with a limit on requests in flight and the rate limit of its client.
 struct Lane {
     client: Client,
     permits: Semaphore,
@@ -131,7 +131,7 @@ impl Lane {
     }
 }
 
-/// The same connection within the budget that was asked for; nothing is throttled that nobody asked to throttle.
+/// The same connection with the configured rate limit, if there is one.
 fn limited(client: &Client, connection: &ClientConnection) -> Client {
     match connection.limit() {
         Some((requests_per_second, burst)) => client.clone().with_limit(requests_per_second, burst),
@@ -139,8 +139,8 @@ fn limited(client: &Client, connection: &ClientConnection) -> Client {
     }
 }
 
-/// What effects run with, shared by all of them.
-struct Outside {
+/// Runs effects: the recorders, lanes and the way back to the owner, shared by all of them.
+struct EffectRunner {
     /// By the scheduler name that events are reported under.
     recorders: BTreeMap<String, EventRecorder>,
     inputs: mpsc::UnboundedSender<Input>,
@@ -148,13 +148,13 @@ struct Outside {
     status_updates: Lane,
 }
 
-impl Outside {
+impl EffectRunner {
     fn new(client: &Client, config: &SchedulerConfig, inputs: mpsc::UnboundedSender<Input>) -> Self {
         let connection = &config.configuration.client_connection;
         let events = limited(client, connection);
         let names = config.configuration.profiles.iter().filter_map(|profile| profile.scheduler_name.clone());
         let recorder = |name: &str| EventRecorder::events(&events, name, &format!("{name}-{}", config.instance));
-        Outside {
+        EffectRunner {
             recorders: names.map(|name| (name.clone(), recorder(&name))).collect(),
             inputs,
             bindings: Lane::new(client, connection, BINDINGS_MAX),
@@ -174,7 +174,7 @@ impl Recorder for ProfileRecorder<'_> {
     }
 }
 
-/// Runs the scheduler until `shutdown` says true.
+/// Runs the scheduler until `shutdown` is true.
 ///
 /// The future is boxed so that it is compiled in this crate, and not once more in each crate that awaits it.
 pub fn run_scheduler(
@@ -205,7 +205,7 @@ async fn run(client: Client, mut config: SchedulerConfig, mut shutdown: watch::R
         let elector = Elector::new(&client, rules, Some(Arc::new(recorder)));
         match &telemetry {
             Some(telemetry) => elector
-                .with_standing(Arc::clone(&telemetry.standing))
+                .with_leadership(Arc::clone(&telemetry.leadership))
                 .with_metrics(ElectionMetrics::new(&telemetry.registry)),
             None => elector,
         }
@@ -220,18 +220,18 @@ async fn run(client: Client, mut config: SchedulerConfig, mut shutdown: watch::R
     outcome
 }
 
-/// The scheduler, and who looks at it.
+/// The scheduler and its telemetry.
 struct Core {
     scheduler: Scheduler,
     telemetry: Option<Telemetry>,
 }
 
 impl Core {
-    /// Answers scrapes that wait.
+    /// Brings the gauges up to date for scrapes that wait.
     fn publish(&mut self) {
         while let Some(scrape) = self.telemetry.as_mut().and_then(Telemetry::waiting) {
             self.scheduler.publish();
-            // Who asked may be gone.
+            // The scraper may have disconnected.
             let _ = scrape.send(());
         }
     }
@@ -257,7 +257,7 @@ async fn elect_and_work(
         elector.acquire().await;
     }
     let (inputs, mut events) = mpsc::unbounded_channel();
-    let outside = Arc::new(Outside::new(client, config, inputs.clone()));
+    let effects = Arc::new(EffectRunner::new(client, config, inputs.clone()));
     let informers = start_informers(client, &inputs, !config.configuration.extenders.is_empty()).await;
     for informer in &informers {
         informer.synced().await;
@@ -266,15 +266,15 @@ async fn elect_and_work(
         telemetry.set_synced();
     }
     let Some(elector) = elector else {
-        own(core, events, outside).await;
+        run_owner(core, events, effects).await;
         return Ok(());
     };
     if !config.configuration.delay_cache_until_active {
         stand_by(&mut core, &mut events, elector).await;
     }
-    // On a task of its own: an extender may hold it up for longer than a lease lasts.
+    // On a task of its own: an extender may block it for longer than a lease lasts.
     let mut owner = JoinSet::new();
-    owner.spawn(own(core, events, outside));
+    owner.spawn(run_owner(core, events, effects));
     tokio::select! {
         ended = owner.join_next() => match ended {
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -284,7 +284,7 @@ async fn elect_and_work(
     }
 }
 
-/// Keeps the picture of the cluster current and decides nothing, until we lead.
+/// Keeps the cluster state up to date without deciding, until this process leads.
 async fn stand_by(core: &mut Core, events: &mut mpsc::UnboundedReceiver<Input>, elector: &mut Elector) {
     let Core { scheduler, telemetry } = core;
     let mut leading = std::pin::pin!(elector.acquire());
@@ -297,13 +297,13 @@ async fn stand_by(core: &mut Core, events: &mut mpsc::UnboundedReceiver<Input>, 
                 let _ = scrape.send(());
             }
         }
-        // What is to be told or done about it is the leader's.
+        // Effects are the leader's to run.
         scheduler.take_effects();
     }
 }
 
-/// The one owner of queue and cluster.
-async fn own(mut core: Core, mut events: mpsc::UnboundedReceiver<Input>, outside: Arc<Outside>) {
+/// Runs the task that owns the queue and the cluster state.
+async fn run_owner(mut core: Core, mut events: mpsc::UnboundedReceiver<Input>, effects: Arc<EffectRunner>) {
     let mut tick = tokio::time::interval(TICK);
     loop {
         core.publish();
@@ -316,7 +316,7 @@ async fn own(mut core: Core, mut events: mpsc::UnboundedReceiver<Input>, outside
             tried += 1;
         }
         for effect in scheduler.take_effects() {
-            start(effect, &outside);
+            start(effect, &effects);
         }
         if tried == POD_BATCH_MAX {
             tokio::task::yield_now().await;
@@ -337,31 +337,31 @@ async fn own(mut core: Core, mut events: mpsc::UnboundedReceiver<Input>, outside
 }
 
 /// Starts an effect in its lane.
-fn start(effect: Effect, outside: &Arc<Outside>) {
-    let outside = Arc::clone(outside);
+fn start(effect: Effect, effects: &Arc<EffectRunner>) {
+    let effects = Arc::clone(effects);
     if let Effect::Record { scheduler, event } = effect {
-        return ProfileRecorder(outside.recorders.get(&scheduler)).record(*event);
+        return ProfileRecorder(effects.recorders.get(&scheduler)).record(*event);
     }
     tokio::spawn(async move {
-        let lane = if effect.is_binding() { &outside.bindings } else { &outside.status_updates };
+        let lane = if effect.is_binding() { &effects.bindings } else { &effects.status_updates };
         // The lanes are never closed.
         let Ok(_permit) = lane.permits.acquire().await else { return };
-        let recorder = ProfileRecorder(outside.recorders.get(effect.scheduler_name()));
+        let recorder = ProfileRecorder(effects.recorders.get(effect.scheduler_name()));
         let shell = Shell { api: &lane.client, recorder: &recorder, timer: &TokioTimer };
         if let Some(input) = effect.run(shell).await {
-            // The owner is gone only when the process is about to stop.
-            let _ = outside.inputs.send(input);
+            // The owner ends only when the process is about to stop.
+            let _ = effects.inputs.send(input);
         }
     });
 }
 
-/// Starts a watch for every kind the scheduler reads. Kinds the server does not have are left out: a small API
-/// server without them is no reason not to place pods. Pods and nodes are kept whole for extenders.
+/// Starts an informer for every kind the scheduler reads. Kinds that the server does not serve are left out: a small
+/// API server without them is no reason not to place pods. Pods and nodes keep their manifests for extenders.
 async fn start_informers(
     client: &Client,
     inputs: &mpsc::UnboundedSender<Input>,
     extended: bool,
-) -> Vec<informer::Handle> {
+) -> Vec<informer::RunningInformer> {
     let mut informers = Vec::new();
     macro_rules! watch {
         ($($group:literal $version:literal $plural:literal => $variant:ident $(or $whole:path)?;)*) => {$(
@@ -373,12 +373,12 @@ async fn start_informers(
                     _ => start_informer(client, scope, inputs, Object::$variant),
                 });
             } else {
-                tracing::warn!(resource = $plural, "the API server does not have it; going on without");
+                tracing::warn!(resource = $plural, "the API server does not serve this resource; going on without it");
             }
         )*};
     }
     watch! {
-        "" "v1" "nodes" => Node or whole::node;
+        "" "v1" "nodes" => Node or manifest::node;
         "" "v1" "namespaces" => Namespace;
         "" "v1" "services" => Service;
         "" "v1" "replicationcontrollers" => ReplicationController;
@@ -395,7 +395,7 @@ async fn start_informers(
         "resource.k8s.io" "v1" "resourceclaims" => ResourceClaim;
         "resource.k8s.io" "v1" "resourceslices" => ResourceSlice;
         "resource.k8s.io" "v1" "deviceclasses" => DeviceClass;
-        "" "v1" "pods" => Pod or whole::pod;
+        "" "v1" "pods" => Pod or manifest::pod;
     }
     informers
 }
@@ -403,13 +403,13 @@ async fn start_informers(
 fn scope(resource: &Resource) -> Scope {
     let scope = Scope::all(resource);
     match resource.plural.as_ref() {
-        // Pods that have ended take no room.
+        // Terminated pods use no resources.
         "pods" => scope.fields("status.phase!=Succeeded,status.phase!=Failed"),
         _ => scope,
     }
 }
 
-/// False when the server says it has no such kind; any other trouble is the informer's to retry.
+/// False when the server answers 404; any other error is the informer's to retry.
 async fn is_served(client: &Client, resource: &Resource) -> bool {
     let Resource { group, version, plural } = resource;
     let path = match group.is_empty() {
@@ -427,7 +427,7 @@ fn start_informer<V>(
     scope: Scope,
     inputs: &mpsc::UnboundedSender<Input>,
     wrap: fn(Arc<V>) -> Object,
-) -> informer::Handle
+) -> informer::RunningInformer
 where
     V: DeserializeOwned + HasMeta + Send + Sync + 'static,
 {

@@ -1,57 +1,58 @@
-//! How a running part can be looked at from outside: whether it leads, whether it is ready, and what it counts.
+//! The link between a running component and the operations server: leadership, readiness and metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bayplan_client::leader_election::Standing;
+use bayplan_client::leader_election::Leadership;
 use bayplan_metrics::Registry;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::ops_server::Refresh;
-use crate::ops_server::health::{Asked, Health};
+use crate::ops_server::health::{CheckedBy, Health};
 
-/// Scrapes that wait for a busy part; more are answered with the state last told.
+/// Scrapes that wait for a busy component; more are answered with the last values.
 const SCRAPES_MAX: usize = 16;
-/// A leader that could not renew for this much longer than its lease lasts is stuck, and had better be restarted.
+/// A leader that has not renewed this long after its lease expired counts as unhealthy.
 const WATCHDOG_GRACE: Duration = Duration::from_secs(20);
 
 type Scrape = oneshot::Sender<()>;
 
-/// The side of the part that is looked at.
+/// The component's side.
 pub struct Telemetry {
-    /// Where it registers what it counts.
+    /// Where the component registers its metrics.
     pub registry: Registry,
-    /// How it stands in its election.
-    pub standing: Arc<Standing>,
+    /// Whether the component leads.
+    pub leadership: Arc<Leadership>,
     synced: Arc<AtomicBool>,
     scrapes: mpsc::Receiver<Scrape>,
 }
 
-/// The side of who looks.
+/// The operations server's side.
 #[derive(Clone)]
 pub struct Probe {
     registry: Registry,
-    standing: Arc<Standing>,
+    leadership: Arc<Leadership>,
     synced: Arc<AtomicBool>,
     scrapes: mpsc::Sender<Scrape>,
 }
 
-/// Both sides.
+/// Both sides of a new link.
 pub fn telemetry(registry: Registry) -> (Telemetry, Probe) {
     let (asks, scrapes) = mpsc::channel(SCRAPES_MAX);
-    let (standing, synced) = (Arc::<Standing>::default(), Arc::<AtomicBool>::default());
-    let probe = Probe { registry: registry.clone(), standing: standing.clone(), synced: synced.clone(), scrapes: asks };
-    (Telemetry { registry, standing, synced, scrapes }, probe)
+    let (leadership, synced) = (Arc::<Leadership>::default(), Arc::<AtomicBool>::default());
+    let probe =
+        Probe { registry: registry.clone(), leadership: leadership.clone(), synced: synced.clone(), scrapes: asks };
+    (Telemetry { registry, leadership, synced, scrapes }, probe)
 }
 
 impl Telemetry {
-    /// Everything that is watched has been seen once.
+    /// Reports that all informers are synced.
     pub fn set_synced(&self) {
         self.synced.store(true, Ordering::Release);
     }
 
-    /// Waits for a scrape; for ever when nobody looks any more.
+    /// Waits for a scrape; for ever when the other side is gone.
     pub(crate) async fn scraped(&mut self) -> Scrape {
         match self.scrapes.recv().await {
             Some(scrape) => scrape,
@@ -59,44 +60,44 @@ impl Telemetry {
         }
     }
 
-    /// The next scrape that waits already.
+    /// The next scrape that waits, if there is one.
     pub(crate) fn waiting(&mut self) -> Option<Scrape> {
         self.scrapes.try_recv().ok()
     }
 }
 
 impl Probe {
-    /// Where the part registers what it counts.
+    /// Where the component registers its metrics.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Has the part bring what it tells as a state up to date.
+    /// Asks the component to bring its gauges up to date.
     pub fn refresh(&self) -> Refresh {
         let scrapes = self.scrapes.clone();
         Arc::new(move || {
-            let (tell, told) = oneshot::channel();
-            let asked = scrapes.try_send(tell).is_ok();
+            let (sender, answered) = oneshot::channel();
+            let asked = scrapes.try_send(sender).is_ok();
             Box::pin(async move {
                 if asked {
-                    // A part that is gone tells no more.
-                    let _ = told.await;
+                    // A component that is gone has no new values.
+                    let _ = answered.await;
                 }
             })
         })
     }
 
-    /// Whether everything that is watched has been seen once.
+    /// Whether all informers are synced.
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Adds the check upstream calls `leaderElection`: a leader renews, or it is stuck.
+    /// Adds upstream's check `leaderElection`, which fails when a leader does not renew.
     #[must_use]
     pub fn watch_election(&self, health: Health, lease: &str, lease_duration: Duration) -> Health {
-        let (standing, lease) = (Arc::clone(&self.standing), lease.to_owned());
-        health.check("leaderElection", Asked::HEALTHZ_AND_READYZ, move || {
-            match standing.unrenewed_for().filter(|age| *age > lease_duration + WATCHDOG_GRACE) {
+        let (leadership, lease) = (Arc::clone(&self.leadership), lease.to_owned());
+        health.check("leaderElection", CheckedBy::HEALTHZ_AND_READYZ, move || {
+            match leadership.unrenewed_for().filter(|age| *age > lease_duration + WATCHDOG_GRACE) {
                 Some(_) => Err(format!("failed election to renew leadership on lease {lease}")),
                 None => Ok(()),
             }
@@ -110,29 +111,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_leader_that_does_not_renew_is_unhealthy_and_one_that_waits_is_not() {
-        let (told, probe) = telemetry(Registry::default());
+        let (telemetry, probe) = telemetry(Registry::default());
         let health = probe.watch_election(Health::default(), "kube-scheduler", Duration::from_secs(15));
         let code = || health.answer("/healthz", "").unwrap().0;
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!(code(), 200, "not leading");
-        told.standing.set_leading(true);
+        telemetry.leadership.set_leading(true);
         tokio::time::advance(Duration::from_secs(34)).await;
         assert_eq!(code(), 200);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(code(), 500);
         let why = "internal server error: failed election to renew leadership on lease kube-scheduler\n";
         assert_eq!(health.answer("/readyz/leaderElection", ""), Some((500, why.into())));
-        told.standing.set_leading(true);
+        telemetry.leadership.set_leading(true);
         assert_eq!(code(), 200);
     }
 
     #[tokio::test]
     async fn a_scrape_waits_for_the_part_and_not_for_one_that_is_gone() {
-        let (mut told, probe) = telemetry(Registry::default());
+        let (mut telemetry, probe) = telemetry(Registry::default());
         let scraping = tokio::spawn(probe.refresh()());
-        told.scraped().await.send(()).unwrap();
+        telemetry.scraped().await.send(()).unwrap();
         scraping.await.unwrap();
-        drop(told);
+        drop(telemetry);
         probe.refresh()().await;
     }
 }

@@ -79,9 +79,9 @@ async fn a_plugin_from_outside_decides_in_a_whole_scheduler() {
     create_pod(&client, "first").await;
     eventually(&client, "first", |pod| pod["spec"]["nodeName"] == "only").await;
     create_pod(&client, "second").await;
-    let told = |pod: &Value| pod["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
-    let second = eventually(&client, "second", |pod| !told(pod).is_empty()).await;
-    assert!(told(&second).starts_with("0/1 nodes are available: 1 node(s) were too busy."), "{}", told(&second));
+    let message = |pod: &Value| pod["status"]["conditions"][0]["message"].as_str().unwrap_or_default().to_owned();
+    let second = eventually(&client, "second", |pod| !message(pod).is_empty()).await;
+    assert!(message(&second).starts_with("0/1 nodes are available: 1 node(s) were too busy."), "{}", message(&second));
     assert_eq!(second["spec"]["nodeName"], Value::Null);
 
     stop.send_replace(true);

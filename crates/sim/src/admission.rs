@@ -1,22 +1,22 @@
-//! Whether a bound pod fits its node: a kubelet has the last word where schedulers did not know of each other, or where
-//! somebody bound a pod by hand.
+//! Admission of a bound pod by its node. A kubelet decides last: two schedulers may not know of each other, or a pod may
+//! be bound by hand.
 //!
 //! As upstream's kubelet: the resources, the number of pods and the host ports, in this order; the first that does not fit is
-//! told. Pods that are there already stay, however full the node is.
+//! reported. Admitted pods stay, however full the node is.
 
 use bayplan_model::pod::ContainerPort;
 use bayplan_model::resources::{self, Amounts, is_extended};
 
 use crate::pod::PodSpec;
 
-/// Why a pod is not taken, in upstream's words.
+/// Why a pod is rejected, in upstream's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     pub(crate) reason: String,
     pub(crate) message: String,
 }
 
-/// Says why a pod does not fit beside the others.
+/// Why a pod does not fit beside the others; none when it does.
 pub(crate) fn rejection<'a>(
     pod: &PodSpec,
     others: impl Iterator<Item = &'a PodSpec>,
@@ -30,7 +30,7 @@ pub(crate) fn rejection<'a>(
         ports_are_free &= !pod.host_ports.iter().any(|port| other.host_ports.iter().any(|taken| conflict(port, taken)));
     }
     let scalars = pod.request.scalars.keys().map(AsRef::as_ref);
-    // An extended resource that the node does not have is the whole cluster's: no node counts it.
+    // An extended resource that the node does not have is managed by the cluster: nodes ignore it.
     let counted = |name: &&str| !is_extended(name) || allocatable.scalars.contains_key(*name);
     let names = [resources::CPU, resources::MEMORY, resources::EPHEMERAL_STORAGE].into_iter();
     let asked = names.chain(scalars.filter(counted)).map(|name| (name, pod.request.get(name), used.get(name)));

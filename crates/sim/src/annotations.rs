@@ -9,11 +9,11 @@ use crate::kubelet::NodeView;
 use crate::pod::PodView;
 
 /// Makes a node fail while its value is `true`; an annotation or a label of the Node.
-pub const FAIL: &str = "bayplan.dev/fail";
+pub(crate) const FAIL: &str = "bayplan.dev/fail";
 /// Ends the containers of a pod after a time such as `5s`, `500ms` or `2m`.
-pub const RUN_FOR: &str = "bayplan.dev/run-for";
+pub(crate) const RUN_FOR: &str = "bayplan.dev/run-for";
 /// The exit code containers end with.
-pub const EXIT_CODE: &str = "bayplan.dev/exit-code";
+pub(crate) const EXIT_CODE: &str = "bayplan.dev/exit-code";
 
 /// Turns the annotations of one object that cannot be read into Events: each value once.
 #[derive(Debug, Default)]

@@ -15,12 +15,12 @@ use crate::kubelet::{Effect, Event, Kubelet, Outbox, Ticket, Timer};
 use crate::pod::Delays;
 use crate::template::{NODES_MAX, NodeIdentity, NodeTemplate};
 
-/// How many nodes, made of what, and how fast.
+/// The number of nodes, their template, and the delays of their pods.
 #[derive(Clone, Debug)]
 pub struct FleetConfig {
     /// How many nodes; at most [`NODES_MAX`].
     pub nodes: usize,
-    /// What they are made of.
+    /// What each node has.
     pub template: NodeTemplate,
     /// From a pod's binding to its first container, and for each init container.
     pub pod_start_delay: Duration,
@@ -39,7 +39,7 @@ impl Default for FleetConfig {
     }
 }
 
-/// Why there is no such fleet.
+/// Why a fleet cannot be created.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There are not enough pod networks.
@@ -51,7 +51,7 @@ pub enum Error {
 pub struct Fleet {
     kubelets: Vec<Kubelet>,
     by_name: FxHashMap<String, usize>,
-    /// Timers are never taken back: one that has nothing to do any more does nothing.
+    /// Timers are never removed: one without work left does nothing when it fires.
     timers: BinaryHeap<Reverse<(Timestamp, usize, Timer)>>,
     /// How many nodes are registered.
     registered: usize,
@@ -83,7 +83,7 @@ impl Fleet {
         self.settle(out)
     }
 
-    /// Something happened in the cluster; what concerns none of these nodes is ignored.
+    /// Handles a change in the cluster; a change that concerns none of these nodes is ignored.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let mut out = Outbox::default();
         let name = match &event {
@@ -102,7 +102,7 @@ impl Fleet {
         self.settle(out)
     }
 
-    /// A request has been answered for good: whoever sends them has tried again where that could help.
+    /// Handles the final answer to a request; the sender has retried where that could help.
     pub fn answered(&mut self, ticket: &Ticket, answer: Result<(), &Status>, now: Timestamp) -> Vec<Effect> {
         let mut out = Outbox::default();
         if let Some(kubelet) = self.kubelets.get_mut(ticket.node) {
@@ -113,7 +113,7 @@ impl Fleet {
         self.settle(out)
     }
 
-    /// Lets the time up to `now` pass; also answers when to come back.
+    /// Lets the time up to `now` pass; also returns the next deadline.
     pub fn tick(&mut self, now: Timestamp) -> (Vec<Effect>, Option<Timestamp>) {
         let mut effects = Vec::new();
         while self.next_deadline().is_some_and(|at| at <= now) {
@@ -125,12 +125,12 @@ impl Fleet {
         (effects, self.next_deadline())
     }
 
-    /// When time next matters.
+    /// The time of the next timer.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.timers.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// How many pods the nodes look after.
+    /// The number of pods on all nodes.
     pub fn pods(&self) -> usize {
         self.kubelets.iter().map(Kubelet::pods).sum()
     }

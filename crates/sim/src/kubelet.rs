@@ -1,8 +1,8 @@
-//! One simulated node: registers, renews its lease, reports its status, and takes bound pods through their lives.
+//! One simulated node: registers, renews its lease, reports its status, and runs the pods bound to it.
 //!
-//! - `kubectl delete node`: a kubelet does not register again until it is restarted. Nobody is left to stop the node's
-//!   pods then, so the simulated node removes them itself and stays silent until the Node is created again.
-//! - The annotation or label `bayplan.dev/fail: "true"` on the Node makes it go silent (no lease, no status, no change
+//! - `kubectl delete node`: a kubelet does not register again until it is restarted. The simulated node deletes its pods
+//!   itself, since nothing else would, and sends nothing until the Node is created again.
+//! - The annotation or label `bayplan.dev/fail: "true"` on the Node makes it stop sending (no lease, no status, no change
 //!   of any pod) until it is removed.
 
 use std::sync::Arc;
@@ -31,15 +31,15 @@ const PODS: Resource = Resource::new("", "v1", "pods");
 const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
 
 /// Upstream's kubelet: leases last 40 s and are renewed four times as often.
-pub const LEASE_SECONDS: u64 = 40;
+pub(crate) const LEASE_SECONDS: u64 = 40;
 /// The time between two renewals.
-pub const LEASE_RENEWAL: Duration = Duration::from_secs(10);
+pub(crate) const LEASE_RENEWAL: Duration = Duration::from_secs(10);
 /// A status in which nothing changed is reported this often.
-pub const STATUS_INTERVAL: Duration = Duration::from_secs(300);
+pub(crate) const STATUS_INTERVAL: Duration = Duration::from_secs(300);
 /// A registration that was refused is tried again after this.
 const REGISTER_RETRY: Duration = Duration::from_secs(5);
 
-/// What a simulated kubelet reads of its Node.
+/// The fields of a Node that a simulated kubelet reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeView {
@@ -49,7 +49,7 @@ pub struct NodeView {
     pub status: NodeStatus,
 }
 
-/// What a simulated kubelet reads of its Node's status.
+/// The fields of a Node's status that a simulated kubelet reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
@@ -90,16 +90,16 @@ pub enum Event {
     Node(Delta<Arc<NodeView>>),
 }
 
-/// A request a node wants sent; its final answer goes back with the ticket.
+/// A request to send; its final answer comes back with the ticket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effect {
-    /// Whose request it is.
+    /// Identifies the node and the purpose of the request.
     pub ticket: Ticket,
     /// The request.
     pub request: Request,
 }
 
-/// Says what a request was for.
+/// The node that sent a request, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) node: usize,
@@ -117,7 +117,7 @@ pub(crate) enum Purpose {
     PodRemoval(Arc<str>),
 }
 
-/// What a kubelet wants to be woken for.
+/// What a kubelet sets timers for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     Register,
@@ -126,7 +126,7 @@ pub(crate) enum Timer {
     Pod(Arc<str>),
 }
 
-/// Where a kubelet puts what it wants done.
+/// The requests and timers of one step of a kubelet.
 #[derive(Default)]
 pub(crate) struct Outbox {
     pub(crate) effects: Vec<Effect>,
@@ -135,25 +135,25 @@ pub(crate) struct Outbox {
     pub(crate) events: Vec<api::Event>,
 }
 
-/// Whether the node speaks to the API server.
+/// Whether the node is registered and sends heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Registration {
     /// Not yet registered.
     New,
-    /// As a node should.
+    /// Registered, and sending heartbeats.
     Up,
-    /// Told to fail.
+    /// Made to fail by `bayplan.dev/fail`.
     Failed,
     /// Its Node was deleted.
     Gone,
 }
 
-/// The node's Lease, as far as the kubelet knows.
+/// What the kubelet knows of its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lease {
-    /// Perhaps there, perhaps not.
+    /// It may exist or not.
     Unknown,
-    /// There.
+    /// It exists.
     Held,
     /// A write is under way.
     Sending,
@@ -164,7 +164,7 @@ pub(crate) struct Kubelet {
     template: Arc<NodeTemplate>,
     identity: NodeIdentity,
     delays: Delays,
-    standing: Standing,
+    registration: Registration,
     node_uid: String,
     asked_to_fail: bool,
     ready_since: Timestamp,
@@ -176,7 +176,7 @@ pub(crate) struct Kubelet {
     pods: FxHashMap<Arc<str>, Pod>,
     /// The Node's annotations that could not be read.
     annotations: UnreadableAnnotations,
-    /// Where in the period its heartbeats fall, so that those of a fleet are spread.
+    /// The offset of its heartbeats in their period, which spreads those of a fleet.
     offset: f64,
 }
 
@@ -187,7 +187,7 @@ impl Kubelet {
             template,
             identity,
             delays,
-            standing: Standing::New,
+            registration: Registration::New,
             node_uid: String::new(),
             asked_to_fail: false,
             ready_since: Timestamp::UNIX_EPOCH,
@@ -209,7 +209,7 @@ impl Kubelet {
     }
 
     pub(crate) fn is_registered(&self) -> bool {
-        self.standing != Standing::New
+        self.registration != Registration::New
     }
 
     /// Registers the node.
@@ -219,21 +219,21 @@ impl Kubelet {
         self.send(out, Purpose::Register, Request::collection(&NODES, "", Verb::Create(encode(&node))));
     }
 
-    /// The Node is there, or has changed.
+    /// The Node was added or updated.
     pub(crate) fn node_changed(&mut self, node: &NodeView, now: Timestamp, out: &mut Outbox) {
         let first = self.node_uid != node.metadata.uid;
         self.node_uid.clone_from(&node.metadata.uid);
         self.asked_to_fail = node.asks_to_fail();
         self.annotations.check_node(node, &mut out.events);
         let known = self.allocatable.replace(node.status.allocatable.clone()).is_some();
-        if self.standing == Standing::New {
+        if self.registration == Registration::New {
             return; // The rest waits for the answer to the registration.
         }
         if self.asked_to_fail {
-            self.standing = Standing::Failed;
+            self.registration = Registration::Failed;
             return;
         }
-        let back = std::mem::replace(&mut self.standing, Standing::Up) != Standing::Up;
+        let back = std::mem::replace(&mut self.registration, Registration::Up) != Registration::Up;
         let ready = node.ready().is_some_and(|c| c.status == "True");
         if let Some(since) = node.ready().and_then(|c| c.last_transition_time).filter(|_| ready) {
             self.ready_since = since;
@@ -255,13 +255,13 @@ impl Kubelet {
         }
     }
 
-    /// The Node was deleted: the pods go with it.
+    /// The Node was deleted: deletes its pods.
     pub(crate) fn node_gone(&mut self, out: &mut Outbox) {
         self.node_uid.clear();
-        if self.standing == Standing::New {
+        if self.registration == Registration::New {
             return;
         }
-        self.standing = Standing::Gone;
+        self.registration = Registration::Gone;
         let mut uids: Vec<Arc<str>> = self.pods.keys().cloned().collect();
         uids.sort();
         for uid in uids {
@@ -269,7 +269,7 @@ impl Kubelet {
         }
     }
 
-    /// A pod of this node is there, or has changed.
+    /// A pod of this node was added or updated.
     pub(crate) fn pod_changed(&mut self, view: &Arc<PodView>, now: Timestamp, out: &mut Outbox) {
         let uid: Arc<str> = view.metadata.uid.as_str().into();
         if !self.pods.contains_key(&uid) {
@@ -286,14 +286,14 @@ impl Kubelet {
         self.tend(&uid, now, out);
     }
 
-    /// A pod of this node is gone.
+    /// A pod of this node was deleted.
     pub(crate) fn pod_gone(&mut self, uid: &str) {
         if let Some(address) = self.pods.remove(uid).and_then(|pod| pod.address) {
             self.addresses.free(address);
         }
     }
 
-    /// A timer has gone off.
+    /// A timer fired.
     pub(crate) fn fire(&mut self, timer: Timer, now: Timestamp, out: &mut Outbox) {
         match timer {
             Timer::Register => self.register(now, out),
@@ -309,7 +309,7 @@ impl Kubelet {
         }
     }
 
-    /// A request has been answered for good.
+    /// A request has its final answer.
     pub(crate) fn answered(
         &mut self,
         purpose: &Purpose,
@@ -344,8 +344,8 @@ impl Kubelet {
             Purpose::CreateLease | Purpose::RenewLease => self.lease = Lease::Unknown,
             Purpose::PodStatus(uid) => {
                 if let Some(pod) = self.pods.get_mut(uid) {
-                    pod.told |= answer.is_ok();
-                    // A refused status is not repeated: the pod is gone, or the next status will do.
+                    pod.reported |= answer.is_ok();
+                    // A refused status is not retried: the pod no longer exists, or the next status replaces it.
                     pod.report = if pod.report == Report::SendingOld { Report::Due } else { Report::Told };
                 }
                 self.tend(uid, now, out);
@@ -355,7 +355,7 @@ impl Kubelet {
     }
 
     fn registered(&mut self, now: Timestamp, out: &mut Outbox) {
-        self.standing = if self.asked_to_fail { Standing::Failed } else { Standing::Up };
+        self.registration = if self.asked_to_fail { Registration::Failed } else { Registration::Up };
         let index = self.identity.index;
         let spread = |period: Duration| later(now, period.mul_f64(self.offset));
         out.timers.push((spread(LEASE_RENEWAL), index, Timer::Lease));
@@ -364,7 +364,7 @@ impl Kubelet {
         self.catch_up(now, out);
     }
 
-    /// Looks after every pod, the oldest first: their time went on while the node could not speak.
+    /// Lets the time of every pod pass, oldest first: it went on while the node could not send.
     fn catch_up(&mut self, now: Timestamp, out: &mut Outbox) {
         let age = |(uid, pod): (&Arc<str>, &Pod)| (pod.view.metadata.creation_timestamp, Arc::clone(uid));
         let mut uids: Vec<_> = self.pods.iter().map(age).collect();
@@ -375,8 +375,8 @@ impl Kubelet {
     }
 
     fn renew_lease(&mut self, now: Timestamp, out: &mut Outbox) {
-        // Without the Node's uid the lease would not go when the Node does.
-        if self.standing != Standing::Up || self.lease == Lease::Sending || self.node_uid.is_empty() {
+        // Without the Node's uid the lease would not be garbage collected with the Node.
+        if self.registration != Registration::Up || self.lease == Lease::Sending || self.node_uid.is_empty() {
             return;
         }
         let name = &self.identity.name;
@@ -403,7 +403,7 @@ impl Kubelet {
     }
 
     fn report_node(&mut self, now: Timestamp, out: &mut Outbox) {
-        if self.standing != Standing::Up || std::mem::replace(&mut self.reporting, true) {
+        if self.registration != Registration::Up || std::mem::replace(&mut self.reporting, true) {
             return;
         }
         let status = template::status(&self.template, &self.identity, self.ready_since, now);
@@ -412,9 +412,9 @@ impl Kubelet {
         self.send(out, Purpose::NodeStatus, request);
     }
 
-    /// Lets a pod's time pass, tells what changed, and asks to be woken when it goes on.
+    /// Lets a pod's time pass, reports what changed, and sets a timer for the next stage.
     fn tend(&mut self, uid: &Arc<str>, now: Timestamp, out: &mut Outbox) {
-        if self.standing != Standing::Up || !self.admit(uid) {
+        if self.registration != Registration::Up || !self.admit(uid) {
             return;
         }
         let Some(pod) = self.pods.get_mut(uid) else { return };
@@ -439,7 +439,7 @@ impl Kubelet {
         }
     }
 
-    /// Decides whether the node takes a pod, if that is open; false while it cannot be decided.
+    /// Decides whether the node admits a pod, if that is open; false while it cannot be decided.
     fn admit(&mut self, uid: &Arc<str>) -> bool {
         let Some(pod) = self.pods.get(uid).filter(|pod| pod.admission == Admission::Open && !pod.stopping) else {
             return true;
@@ -466,7 +466,7 @@ impl Kubelet {
         self.send(out, Purpose::PodStatus(Arc::clone(uid)), request);
     }
 
-    /// Removes the object of a pod that has stopped; the kubelet forgets it when it sees it gone.
+    /// Deletes the object of a pod that has stopped; the kubelet forgets the pod when it sees the deletion.
     fn remove_pod(&mut self, uid: &Arc<str>, out: &mut Outbox) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if std::mem::replace(&mut pod.removed, true) {

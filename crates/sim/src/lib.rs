@@ -10,15 +10,15 @@
 //! server and under virtual time.
 
 mod admission;
-pub mod annotations;
-pub mod fleet;
-pub mod kubelet;
-pub mod pod;
+mod annotations;
+mod fleet;
+mod kubelet;
+mod pod;
 mod pod_addresses;
 mod pod_status;
-pub mod template;
+mod template;
 
-pub use fleet::{Fleet, FleetConfig};
+pub use fleet::{Error, Fleet, FleetConfig};
 pub use kubelet::{Effect, Event, NodeView, Ticket};
 pub use pod::PodView;
 pub use template::NodeTemplate;

@@ -22,21 +22,21 @@ const RESTART_DELAY_MAX: Duration = Duration::from_secs(300);
 /// How long a pod waits for an address when its node has none left.
 const ADDRESS_RETRY: Duration = Duration::from_secs(1);
 
-/// What a simulated kubelet reads of a Pod.
+/// The fields of a Pod that a simulated kubelet reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PodView {
     /// Metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// The deciding part of the spec.
+    /// What the pod asks for.
     #[serde(default)]
     pub spec: PodSpec,
-    /// The deciding part of the status.
+    /// What an earlier run of the kubelet wrote.
     #[serde(default)]
     pub status: PodStatus,
 }
 
-/// What a simulated kubelet reads of a Pod's spec.
+/// The fields of a Pod's spec that a simulated kubelet reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "wire::PodSpec")]
 pub struct PodSpec {
@@ -50,13 +50,13 @@ pub struct PodSpec {
     pub containers: Vec<ContainerView>,
     /// The init containers, sidecars among them.
     pub init_containers: Vec<ContainerView>,
-    /// What it asks of the node.
+    /// The sum of its resource requests.
     pub request: Amounts,
-    /// The ports of the node that it opens.
+    /// Its host ports.
     pub host_ports: Vec<ContainerPort>,
 }
 
-/// What a simulated kubelet reads of a container.
+/// The fields of a container that a simulated kubelet reads.
 #[derive(Clone, Debug, Default)]
 pub struct ContainerView {
     /// Name.
@@ -67,7 +67,7 @@ pub struct ContainerView {
     pub is_sidecar: bool,
 }
 
-/// What a simulated kubelet reads of a Pod's status: what an earlier run of it has written.
+/// The fields of a Pod's status that a simulated kubelet reads: what an earlier run of it wrote.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
@@ -82,7 +82,7 @@ pub struct PodStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// The deciding part of a condition.
+/// The fields of a condition that a simulated kubelet reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
@@ -102,31 +102,31 @@ impl HasMeta for PodView {
     }
 }
 
-/// How long pods take.
+/// How long pods take to start and to stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delays {
     pub(crate) start: Duration,
     pub(crate) stop: Duration,
 }
 
-/// Where a pod is in its life.
+/// The stages of a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Sandbox and images are being made ready.
+    /// The sandbox and images are being prepared.
     Creating,
     /// This init container runs; those before it are done, or run beside it.
     Initializing(usize),
     /// Every container runs.
     Running,
-    /// The containers crashed and wait to be started again.
+    /// The containers crashed and wait for their restart.
     BackingOff,
     /// The containers have ended for good.
     Finished,
-    /// Nothing of it is left but the object.
+    /// The containers are stopped; only the object is left.
     Stopped,
 }
 
-/// A pod and what has happened to it.
+/// A pod and its progress.
 #[derive(Debug)]
 pub(crate) struct Pod {
     pub(crate) view: Arc<PodView>,
@@ -142,48 +142,48 @@ pub(crate) struct Pod {
     pub(crate) deadline: Option<Timestamp>,
     /// The last deadline a timer was set for.
     pub(crate) armed: Option<Timestamp>,
-    /// Whether its node takes it.
+    /// Whether the node admits it.
     pub(crate) admission: Admission,
     /// True while the containers are being stopped.
     pub(crate) stopping: bool,
-    /// What the API server has been told of, and what it has yet to be told.
+    /// Whether the API server has its latest status.
     pub(crate) report: Report,
     /// True once a status of ours has been accepted.
-    pub(crate) told: bool,
-    /// True once the removal of the object has been asked for.
+    pub(crate) reported: bool,
+    /// True once the deletion of the object has been requested.
     pub(crate) removed: bool,
     /// The pod's annotations that could not be read.
     pub(crate) annotations: UnreadableAnnotations,
 }
 
-/// Whether a node takes a pod.
+/// Whether a node admits a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Not decided.
     Open,
-    /// It does.
+    /// Admitted.
     Admitted,
-    /// It does not.
+    /// Rejected.
     Rejected(Rejection),
 }
 
-/// How far the API server has been told. One write at a time, so that none can overtake another.
+/// The state of status writes. One at a time, so that none can overtake another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// Everything has been told.
+    /// The API server has the latest status.
     Told,
-    /// Something has to be told.
+    /// A newer status has to be written.
     Due,
-    /// A write is under way.
+    /// A write is in flight.
     Sending,
-    /// A write is under way and is old already.
+    /// A write is in flight and outdated already.
     SendingOld,
 }
 
-/// What a pod's time brought about.
+/// The result of letting a pod's time pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing to tell.
+    /// Nothing changed.
     Nothing,
     /// The status has changed.
     Changed,
@@ -205,7 +205,7 @@ impl Pod {
             admission: Admission::Admitted,
             stopping: false,
             report: Report::Due,
-            told: false,
+            reported: false,
             removed: false,
             annotations: UnreadableAnnotations::default(),
             view,
@@ -228,12 +228,12 @@ impl Pod {
         pod
     }
 
-    /// Whether it takes part of the node.
+    /// Whether it uses resources of the node.
     pub(crate) fn counts(&self) -> bool {
         self.admission == Admission::Admitted && !matches!(self.stage, Stage::Finished | Stage::Stopped)
     }
 
-    /// The node does not take it: it has failed before it began.
+    /// The node rejects it: it fails before it starts.
     pub(crate) fn reject(&mut self, rejection: Rejection) {
         self.admission = Admission::Rejected(rejection);
         self.stage = Stage::Finished;
@@ -241,10 +241,10 @@ impl Pod {
         self.report = Report::Due;
     }
 
-    /// A pod's object has changed: only its deletion matters here, and a readiness that somebody else took away.
+    /// The pod's object changed: only its deletion matters here, and a `Ready` condition that another writer changed.
     pub(crate) fn update(&mut self, view: Arc<PodView>, delays: Delays, now: Timestamp) {
         self.view = view;
-        // While a node is silent its pods are marked as not ready, without the reason a kubelet would give.
+        // While a node is unreachable its pods are marked as not ready, without the reason a kubelet would give.
         let doubted = |c: &Condition| c.r#type == "Ready" && c.status == "False" && c.reason.is_none();
         if self.stage == Stage::Running
             && self.report == Report::Told
@@ -272,7 +272,7 @@ impl Pod {
         mut take_address: impl FnMut(&PodView) -> Option<Ipv4Addr>,
     ) -> Outcome {
         let mut outcome = Outcome::Nothing;
-        // What follows counts from now, not from the deadline: a fleet that slept does not live through the past.
+        // The next stage starts now, not at the deadline: a fleet that slept does not catch up.
         while self.deadline.is_some_and(|at| at <= now) {
             if self.stopping {
                 return self.stop(now);
@@ -336,7 +336,7 @@ impl Pod {
         self.deadline = Some(later(at, delay));
     }
 
-    /// The containers have been stopped; a pod in which none ran has no last words.
+    /// The containers are stopped; a pod in which none ran reports no exit codes.
     fn stop(&mut self, now: Timestamp) -> Outcome {
         let ran = matches!(self.stage, Stage::Running | Stage::Initializing(_));
         self.stage = Stage::Stopped;
@@ -357,7 +357,7 @@ impl Pod {
     }
 }
 
-/// Later by a delay, or as late as time goes.
+/// The time after a delay, or the latest representable time.
 pub(crate) fn later(at: Timestamp, delay: Duration) -> Timestamp {
     SignedDuration::try_from(delay).ok().and_then(|delay| at.checked_add(delay).ok()).unwrap_or(Timestamp::MAX)
 }

@@ -19,7 +19,7 @@ impl PodAddresses {
         PodAddresses { network, taken: [false; 256], next: HOST_FIRST }
     }
 
-    /// A free address; the one freed last comes last, because others may still remember whose it was.
+    /// A free address; the one freed last is used last, because others may still hold it in caches.
     pub(crate) fn take(&mut self) -> Option<Ipv4Addr> {
         let count = HOST_LAST - HOST_FIRST + 1;
         for _ in 0..count {

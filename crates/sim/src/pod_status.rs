@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::admission::Rejection;
 use crate::pod::{Admission, ContainerView, Pod, Stage};
 
-/// The conditions that are a kubelet's to write.
+/// The conditions that kubelets write.
 const KUBELETS_CONDITIONS: [&str; 5] =
     ["PodScheduled", "Ready", "Initialized", "ContainersReady", "PodReadyToStartContainers"];
 
-/// The strategic merge patch of `pods/status`; the uid makes sure that it is still the same pod.
+/// The strategic merge patch of `pods/status`; its uid is a precondition.
 pub(crate) fn patch(pod: &Pod, host: Ipv4Addr, now: Timestamp) -> Value {
     let spec = &pod.view.spec;
     if let Admission::Rejected(rejection) = &pod.admission {
@@ -41,7 +41,8 @@ pub(crate) fn patch(pod: &Pod, host: Ipv4Addr, now: Timestamp) -> Value {
     json!({ "metadata": { "uid": pod.view.metadata.uid }, "status": status })
 }
 
-/// A pod that was not taken says why and nothing else: conditions a kubelet has to keep up go, PodScheduled among them.
+/// The status of a rejected pod has the reason and nothing else: a kubelet's own conditions are removed, PodScheduled
+/// among them.
 fn rejected(pod: &Pod, rejection: &Rejection) -> Value {
     let mut status = json!({
         "phase": "Failed",
@@ -173,7 +174,7 @@ fn conditions(pod: &Pod, now: Timestamp) -> Value {
         condition(pod, now, "Ready", ready.is_none(), ready.clone()),
         condition(pod, now, "ContainersReady", ready.is_none(), ready),
     ];
-    // Who binds a pod says so itself; a pod created with a node has nobody but the kubelet to say it.
+    // A binding sets PodScheduled; for a pod created with a node only the kubelet can.
     if !pod.view.status.conditions.iter().any(|c| c.r#type == "PodScheduled" && c.status == "True") {
         conditions.push(condition(pod, now, "PodScheduled", true, None));
     }
@@ -186,8 +187,8 @@ fn condition(pod: &Pod, now: Timestamp, name: &str, holds: bool, why: Option<(&s
     let since = known.and_then(|c| c.last_transition_time).unwrap_or(now);
     let mut condition = json!({ "type": name, "status": status, "lastTransitionTime": timestamp::seconds(since) });
     let (reason, message) = why.unwrap_or_default();
-    // Null removes what an earlier status said; where there is none, there is nothing to remove.
-    let there = pod.told || pod.view.status.conditions.iter().any(|c| c.r#type == name);
+    // Null removes a field of an earlier status; without one there is nothing to remove.
+    let there = pod.reported || pod.view.status.conditions.iter().any(|c| c.r#type == name);
     for (field, text) in [("reason", reason), ("message", message.as_str())] {
         match text {
             "" if there => condition[field] = Value::Null,

@@ -1,4 +1,4 @@
-//! What a simulated node is made of, and the Node object it registers.
+//! The template of simulated nodes, and the Node object they register.
 
 use std::net::Ipv4Addr;
 
@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// The version simulated kubelets report.
-pub const KUBELET_VERSION: &str = concat!("v1.36.4-bayplan.", env!("CARGO_PKG_VERSION"));
+pub(crate) const KUBELET_VERSION: &str = concat!("v1.36.4-bayplan.", env!("CARGO_PKG_VERSION"));
 
 /// Nodes a fleet may have: each needs a /24 of 10.0.0.0/8 outside 10.96.0.0/12, where services live.
-pub const NODES_MAX: usize = (256 - 16) * 256;
+pub(crate) const NODES_MAX: usize = (256 - 16) * 256;
 
-/// The resources and places nodes are made from.
+/// The resources, zones and labels of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeTemplate {
     /// CPU as a quantity.
@@ -25,7 +25,7 @@ pub struct NodeTemplate {
     pub pods: u32,
     /// The region all nodes are in.
     pub region: String,
-    /// The zones; nodes are dealt to them in turn. Without any, nodes carry no zone and region labels.
+    /// The zones; nodes are distributed over them in turn. Without any, nodes have no zone and region labels.
     pub zones: Vec<String>,
     /// Further labels.
     pub labels: Vec<(String, String)>,

@@ -37,7 +37,7 @@ impl Write {
 type Answer = oneshot::Sender<Result<Revision, WriteError>>;
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct QueueState {
     writes: VecDeque<(Write, Answer)>,
     bytes: usize,
     closed: bool,
@@ -46,13 +46,13 @@ struct Waiting {
 /// The writes that wait for the writer, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("no code panics while it holds the queue")
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().expect("no code panics while it holds the queue")
     }
 
     /// Adds a write; its answer comes when it is durable or refused.
@@ -61,45 +61,45 @@ impl Queue {
         if bytes > WRITE_BYTES_MAX {
             return Err(WriteError::TooLarge { bytes, limit: WRITE_BYTES_MAX });
         }
-        let mut waiting = self.waiting();
-        if waiting.closed {
+        let mut state = self.state();
+        if state.closed {
             return Err(WriteError::Unavailable("the store is closed".to_owned()));
         }
-        if waiting.writes.len() >= WAITING_WRITES_MAX || waiting.bytes + bytes > WAITING_BYTES_MAX {
-            let reason = format!("{} writes are waiting for the disk, nothing was written", waiting.writes.len());
+        if state.writes.len() >= WAITING_WRITES_MAX || state.bytes + bytes > WAITING_BYTES_MAX {
+            let reason = format!("{} writes are waiting for the disk, nothing was written", state.writes.len());
             return Err(WriteError::Unavailable(reason));
         }
         let (answer, answered) = oneshot::channel();
-        waiting.bytes += bytes;
-        waiting.writes.push_back((write, answer));
-        drop(waiting);
+        state.bytes += bytes;
+        state.writes.push_back((write, answer));
+        drop(state);
         self.changed.notify_one();
         Ok(answered)
     }
 
     /// Waits for writes; `None` when the queue is closed and empty.
     fn take(&self) -> Option<Vec<(Write, Answer)>> {
-        let mut waiting = self.waiting();
-        while waiting.writes.is_empty() {
-            if waiting.closed {
+        let mut state = self.state();
+        while state.writes.is_empty() {
+            if state.closed {
                 return None;
             }
-            waiting = self.changed.wait(waiting).expect("no code panics while it holds the queue");
+            state = self.changed.wait(state).expect("no code panics while it holds the queue");
         }
         let (mut batch, mut taken) = (Vec::new(), 0);
         while taken < BATCH_BYTES_MAX
-            && let Some((write, answer)) = waiting.writes.pop_front()
+            && let Some((write, answer)) = state.writes.pop_front()
         {
             taken += write.bytes();
             batch.push((write, answer));
         }
-        waiting.bytes -= taken;
+        state.bytes -= taken;
         Some(batch)
     }
 
     /// Takes no more writes; those waiting are still written.
     pub(crate) fn close(&self) {
-        self.waiting().closed = true;
+        self.state().closed = true;
         self.changed.notify_all();
     }
 }
@@ -122,7 +122,7 @@ fn decide<'a>(index: &Index, writes: impl Iterator<Item = &'a Write>) -> Vec<Res
         .collect()
 }
 
-/// The one that writes: the only place where revisions are made.
+/// The writer: the only place where revisions are assigned.
 pub(crate) struct Writer {
     engine: Arc<Engine>,
     /// `None`: memory only.
@@ -147,13 +147,13 @@ impl Writer {
         }
     }
 
-    /// Nothing is answered, not even a conflict, before what the answer rests on is durable.
+    /// No write is answered, not even with a conflict, before the state that the answer depends on is durable.
     fn commit(&mut self, batch: Vec<(Write, Answer)>) {
         let decided = decide(&self.engine.index(), batch.iter().map(|(write, _)| write));
         let changes: Vec<Change> = decided.iter().flatten().cloned().collect();
         if let Err(reason) = self.persist(&changes) {
             let unavailable = WriteError::Unavailable(reason);
-            // A caller that no longer waits is not told.
+            // The caller may no longer wait.
             batch.into_iter().for_each(|(_, answer)| drop(answer.send(Err(unavailable.clone()))));
             return;
         }
@@ -178,7 +178,7 @@ impl Writer {
         }
         let Some(log) = &mut self.log else { return Ok(()) };
         log.append(changes).map_err(|error| {
-            // After a failed append or sync nobody knows what is on the disk, so nothing may follow it.
+            // After a failed append or sync the content of the disk is unknown, so nothing may follow it.
             self.engine.fail(error.to_string());
             error.to_string()
         })
@@ -187,9 +187,9 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Also when unwinding: a write must be refused, not wait for a writer that is gone.
+        // Also when unwinding: a write must be refused and not wait for a writer that has ended.
         self.engine.queue.close();
-        self.engine.queue.waiting().writes.clear();
+        self.engine.queue.state().writes.clear();
         self.engine.watchers.close();
     }
 }

@@ -19,7 +19,7 @@ const SCANNED_KEYS_MAX: usize = 512;
 const TRIMMED_REVISIONS: u64 = 4096;
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct RequestState {
     compactions: Vec<(Revision, oneshot::Sender<Result<(), ReadError>>)>,
     trim: bool,
     closed: bool,
@@ -28,12 +28,12 @@ struct Waiting {
 /// What the compactor has been asked to do.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<RequestState>,
     changed: Condvar,
 }
 
 impl Requests {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, RequestState> {
         self.waiting.lock().expect("no code panics while it holds the requests")
     }
 
@@ -48,7 +48,7 @@ impl Requests {
         answered
     }
 
-    /// Says that the history has grown beyond its limit.
+    /// Requests a trim: the history has grown beyond its limit.
     pub(crate) fn trim(&self) {
         self.waiting().trim = true;
         self.changed.notify_all();
@@ -66,7 +66,7 @@ impl Requests {
         self.waiting().closed
     }
 
-    fn take(&self) -> Option<Waiting> {
+    fn take(&self) -> Option<RequestState> {
         let mut waiting = self.waiting();
         loop {
             if waiting.closed {

@@ -7,7 +7,7 @@ use crate::compaction::Requests;
 use crate::watch::Watchers;
 use crate::{Change, Index};
 
-/// How many changes are applied, or freed, before the index is let go for readers: about 100 µs of work.
+/// How many changes are applied, or freed, before the index is unlocked for readers: about 100 µs of work.
 const LOCKED_CHANGES_MAX: usize = 256;
 
 /// The state behind a store, without its files: watchers may outlive the store, and must not keep its folder locked.

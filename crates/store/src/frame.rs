@@ -4,7 +4,7 @@
 //!   u32 body length | u32 CRC-32 of length and body, started from the file's salt | body
 //! ```
 //!
-//! The salt is random for each file and never shown to anybody, so a value cannot be made to look like a frame.
+//! The salt is random for each file and never leaves the store, so no client can store a value that looks like a frame.
 
 use std::hash::{BuildHasher, RandomState};
 

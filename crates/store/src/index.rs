@@ -190,7 +190,7 @@ impl Index {
         Ok(self.history.range(skip..).take(steps))
     }
 
-    /// Makes `oldest` the oldest revision that can be read; `prune` then frees what nobody can read any more.
+    /// Makes `oldest` the oldest revision that can be read; `prune` then frees what can no longer be read.
     pub fn compact(&mut self, oldest: Revision) -> Result<(), ReadError> {
         self.check(oldest)?;
         self.oldest = oldest;

@@ -71,7 +71,7 @@ pub struct Range {
 /// Why a read or a watch could not be answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The history before `oldest` is gone.
+    /// The history before `oldest` has been compacted.
     #[error("revision {requested} has been compacted, the oldest still known is {oldest}")]
     Compacted {
         /// The revision that was asked for.
@@ -145,7 +145,7 @@ pub trait Store: Send + Sync {
         value: Bytes,
         expected: Revision,
     ) -> BoxFuture<'a, Result<Revision, WriteError>>;
-    /// Removes a key that must be at `expected`; answers the revision of the removal.
+    /// Deletes a key that must be at `expected`; returns the revision of the deletion.
     fn delete<'a>(&'a self, key: &'a str, expected: Revision) -> BoxFuture<'a, Result<Revision, WriteError>>;
     /// Watches the keys with `start <= key < end` for changes after revision `after`.
     fn watch<'a>(

@@ -42,7 +42,7 @@ impl Log {
         Ok(Log { disk, segment_bytes, file, name, salt, len, revision, tail, buffer: Vec::new() })
     }
 
-    /// Goes on after the last valid byte of the last segment.
+    /// Appends after the last valid byte of the last segment.
     ///
     /// What recovery read may still be in the page cache only, so it is synced before anybody can see it.
     pub(crate) fn resume(
@@ -78,7 +78,7 @@ impl Log {
         self.write(records)
     }
 
-    /// Says that the log ends here on purpose, so that damage to its last records is known as such.
+    /// Marks the log as closed, so that damage to its last records is recognised as damage.
     pub(crate) fn seal(&mut self) -> Result<(), LogError> {
         self.write(std::iter::once(Record::Seal { revision: self.revision }))
     }

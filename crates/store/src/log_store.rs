@@ -25,7 +25,7 @@ const SCANNED_KEYS_MAX: usize = 1024;
 pub struct Options {
     /// A segment that has reached this size is followed by a new one. Recovery reads a segment at a time into memory.
     pub segment_bytes: u64,
-    /// History beyond this is forgotten even if nobody asked for it, oldest first.
+    /// History beyond this is compacted without a request, oldest first.
     pub history_bytes_max: usize,
     /// Old segments are replaced by a snapshot when they have at least this size, and are larger than the last snapshot.
     pub garbage_bytes_min: u64,

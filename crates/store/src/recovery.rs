@@ -236,7 +236,7 @@ fn read_file(disk: &dyn Disk, name: &str) -> Result<Bytes, OpenError> {
     Ok(bytes.into())
 }
 
-/// Applies a record to the index; the error says what was expected instead.
+/// Applies a record to the index; the error is what was expected instead.
 fn apply(index: &mut Index, snapshot: Revision, next: &mut Revision, record: Record<'_>) -> Result<(), String> {
     let (revision, key, value) = match record {
         Record::Seal { revision } if revision == *next - 1 => return Ok(()),

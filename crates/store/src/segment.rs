@@ -2,7 +2,7 @@
 //!
 //! A record says up to which offset its segment was synced when it was appended. That decides what an unreadable
 //! record is: if a later record knows the place to have been synced, stored data was damaged; otherwise the bytes
-//! belong to the last append before a crash, which nobody was told about, and are cut.
+//! belong to the last append before a crash, which was never acknowledged, and are cut.
 
 use bytes::Bytes;
 
@@ -18,12 +18,12 @@ const KIND_PUT: u8 = 1;
 const KIND_DELETE: u8 = 2;
 const KIND_SEAL: u8 = 3;
 
-/// What a record says.
+/// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     /// The key has this value since this revision.
     Put { revision: Revision, key: &'a str, value: &'a [u8] },
-    /// The key is gone since this revision.
+    /// The key was deleted at this revision.
     Delete { revision: Revision, key: &'a str },
     /// The log was closed at this revision, everything before is synced.
     Seal { revision: Revision },
@@ -98,9 +98,9 @@ impl<'a> Segment<'a> {
         Ok(Segment { name, bytes, salt: header.salt })
     }
 
-    /// Hands every record to `apply`, which answers what it had expected instead if the record cannot be.
+    /// Hands every record to `apply`, which returns what it expected if the record is not the next one.
     ///
-    /// Answers how many bytes are valid: all of them, or in the `last` segment those before a torn tail.
+    /// Returns how many bytes are valid: all of them, or in the `last` segment those before a torn tail.
     pub(crate) fn replay(
         &self,
         last: bool,

@@ -32,7 +32,7 @@ pub(crate) fn revision(name: &str) -> Option<Revision> {
     name.strip_prefix("snapshot-")?.strip_suffix(".state").filter(|digits| digits.len() == 20)?.parse().ok()
 }
 
-/// Writes a snapshot; `more` answers the next entries in key order, `None` after the last.
+/// Writes a snapshot; `more` returns the next entries in key order, `None` after the last.
 ///
 /// It gets its name when it is complete and durable, so a snapshot with a name is never half of one.
 pub(crate) fn write(

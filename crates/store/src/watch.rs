@@ -14,9 +14,9 @@ use futures::future::BoxFuture;
 use crate::engine::Engine;
 use crate::{Change, ReadError, Revision, Watch};
 
-/// How many changes one call looks at before it lets others run: well below a millisecond.
+/// How many changes one call reads before it yields: well below a millisecond.
 const LOOKED_AT_MAX: usize = 4096;
-/// How many changes one call answers, so that a watcher far behind takes what it can use in pieces.
+/// How many changes one call returns, so that a watcher far behind gets them in pieces.
 const ANSWERED_MAX: usize = 512;
 
 /// Where a watcher is.
@@ -46,24 +46,24 @@ impl Watcher {
 }
 
 #[derive(Debug, Default)]
-struct Registry {
+struct OpenWatches {
     watchers: Vec<Arc<Watcher>>,
     closed: bool,
 }
 
 /// All open watches.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers(Mutex<Registry>);
+pub(crate) struct Watchers(Mutex<OpenWatches>);
 
 impl Watchers {
-    fn registry(&self) -> MutexGuard<'_, Registry> {
+    fn registry(&self) -> MutexGuard<'_, OpenWatches> {
         self.0.lock().expect("no code panics while it holds the registry")
     }
 
-    /// Tells the parked watchers about changes that are in the index already.
+    /// Wakes the parked watchers that match changes, which are in the index already.
     pub(crate) fn publish(&self, changes: &[Change]) {
         let Some(last) = changes.last() else { return };
-        // Woken after the locks are let go: what a waker runs is not ours to know.
+        // Woken after the locks are released: a waker may run anything.
         let mut woken = Vec::new();
         for watcher in &self.registry().watchers {
             let mut position = watcher.position();
@@ -113,7 +113,7 @@ impl HistoryWatch {
 
     /// Takes the next changes and moves on in one step, so a dropped future has taken nothing.
     fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<Vec<Change>, ReadError>> {
-        // Asked before looking, so that whatever was written before the end is still seen.
+        // Read before the index, so that whatever was written before the end is still delivered.
         let closed = self.engine.watchers.closed();
         let mut position = self.watcher.position();
         let mut found = Vec::new();

@@ -7,22 +7,22 @@ use std::collections::BTreeMap;
 
 use bayplan_store::OpenError;
 use bayplan_store::disk::SimulatedDisk;
-use workload::{Told, check, names, open, run};
+use workload::{WriteLog, check, names, open, run};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// A store with a snapshot and several segments, and its files before and after it was closed.
-fn written() -> (Told, Files, Files) {
+fn written() -> (WriteLog, Files, Files) {
     // Where segments end depends on how writes fell into batches: take the first run that has all we want to damage.
     (0..)
         .find_map(|seed| {
             let disk = SimulatedDisk::new();
             let store = open(&disk).unwrap();
-            let told = run(&store, seed, 24);
+            let log = run(&store, seed, 24);
             let running = disk.files();
             drop(store);
             let fits = names(&disk, "log-").len() >= 2 && names(&disk, "snapshot-").len() == 1;
-            fits.then(|| (told, running, disk.files()))
+            fits.then(|| (log, running, disk.files()))
         })
         .unwrap()
 }
@@ -33,14 +33,14 @@ fn flips(files: &Files) -> impl Iterator<Item = (&String, usize, u8)> {
 
 #[test]
 fn a_flipped_byte_of_a_closed_store_is_harmless_or_named() {
-    let (told, _, closed) = written();
+    let (log, _, closed) = written();
     let (mut named, mut harmless) = (0, 0);
     for (name, at, mask) in flips(&closed) {
         let disk = SimulatedDisk::with_files(closed.clone());
         disk.flip(name, at, mask);
         match open(&disk) {
             Ok(store) => {
-                assert_eq!(check(&store, &told), Ok(told.acknowledged), "{name} at {at}");
+                assert_eq!(check(&store, &log), Ok(log.acknowledged), "{name} at {at}");
                 harmless += 1;
             }
             Err(OpenError::Corrupt { file, offset, .. }) => {
@@ -58,7 +58,7 @@ fn a_flipped_byte_of_a_closed_store_is_harmless_or_named() {
 
 #[test]
 fn a_flipped_byte_of_a_store_that_was_killed_is_harmless_or_named_or_in_the_reported_tail() {
-    let (told, running, _) = written();
+    let (log, running, _) = written();
     let last = running.keys().rfind(|name| name.starts_with("log-")).unwrap();
     let mut cuts = 0;
     for (name, at, mask) in flips(&running) {
@@ -68,7 +68,7 @@ fn a_flipped_byte_of_a_store_that_was_killed_is_harmless_or_named_or_in_the_repo
             // Only the last append can be taken for torn, and that is said.
             let cut = store.recovery().cut.clone().unwrap_or_else(|| panic!("{name} at {at} went unseen"));
             assert!(name == last && cut.file == *name && cut.offset <= at as u64, "{name} at {at}: {cut:?}");
-            let kept = Told { acknowledged: told.acknowledged - 4, ..told.clone() };
+            let kept = WriteLog { acknowledged: log.acknowledged - 4, ..log.clone() };
             check(&store, &kept).unwrap();
             cuts += 1;
         }

@@ -8,7 +8,7 @@ mod workload;
 use bayplan_store::disk::{Crash, SimulatedDisk};
 use bayplan_store::{Store, WriteError};
 use futures::executor::block_on;
-use workload::{Told, check, names, open, run};
+use workload::{WriteLog, check, names, open, run};
 
 const STEPS: usize = 24;
 const CRASHES: [Crash; 4] = [Crash::LoseAll, Crash::KeepAll, Crash::Torn, Crash::Holes];
@@ -17,22 +17,22 @@ fn workloads() -> std::ops::Range<u64> {
     0..std::env::var("STORE_CRASH_WORKLOADS").ok().and_then(|count| count.parse().ok()).unwrap_or(4)
 }
 
-fn told_nothing() -> Told {
-    Told { acknowledged: 1, compacted: 1, ..Told::default() }
+fn told_nothing() -> WriteLog {
+    WriteLog { acknowledged: 1, compacted: 1, ..WriteLog::default() }
 }
 
 /// Runs a workload on a disk with a fault; opening may fail of it as well.
-fn run_on(disk: &SimulatedDisk, seed: u64) -> Told {
+fn run_on(disk: &SimulatedDisk, seed: u64) -> WriteLog {
     match open(disk) {
         Ok(store) => run(&store, seed, STEPS),
-        Err(error) => Told { failure: Some(error.to_string()), ..told_nothing() },
+        Err(error) => WriteLog { failure: Some(error.to_string()), ..told_nothing() },
     }
 }
 
 /// What a machine finds that comes up again, and goes on from there.
-fn check_disk(disk: &SimulatedDisk, told: &Told, context: &str) {
+fn check_disk(disk: &SimulatedDisk, log: &WriteLog, context: &str) {
     let store = open(disk).unwrap_or_else(|error| panic!("{context}: {error}"));
-    let revision = check(&store, told).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let revision = check(&store, log).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_eq!(block_on(store.create("/after", "x".into())), Ok(revision + 1), "{context}");
     drop(store);
     let store = open(disk).unwrap_or_else(|error| panic!("{context}, again: {error}"));
@@ -47,11 +47,11 @@ fn a_crash_at_any_operation_loses_nothing_acknowledged() {
         for at in 1.. {
             let disk = SimulatedDisk::new();
             disk.crash_at(at);
-            let told = run_on(&disk, seed);
+            let log = run_on(&disk, seed);
             for (variant, crash) in CRASHES.into_iter().cycle().take(6).enumerate() {
                 let rebooted = disk.reboot(crash, seed * 1000 + at * 10 + variant as u64);
-                let context = format!("workload {seed}, crash at {at}, {crash:?} {variant}, {told:?}");
-                check_disk(&rebooted, &told, &context);
+                let context = format!("workload {seed}, crash at {at}, {crash:?} {variant}, {log:?}");
+                check_disk(&rebooted, &log, &context);
                 cuts += usize::from(open(&disk.reboot(crash, variant as u64)).unwrap().recovery().cut.is_some());
                 crashes += 1;
             }
@@ -69,13 +69,13 @@ fn what_is_shown_after_a_kill_survives_a_power_cut() {
         for at in 1.. {
             let disk = SimulatedDisk::new();
             disk.crash_at(at);
-            let told = run_on(&disk, seed);
+            let log = run_on(&disk, seed);
             let crashed = disk.operations() >= at;
             disk.only_the_process_died();
             // The store is not closed before the power goes, for closing would sync.
             let store = open(&disk).unwrap();
-            let shown = check(&store, &told).unwrap();
-            let after = Told { acknowledged: shown, ..told };
+            let shown = check(&store, &log).unwrap();
+            let after = WriteLog { acknowledged: shown, ..log };
             check_disk(&disk.reboot(Crash::LoseAll, at), &after, &format!("workload {seed}, killed at {at}"));
             if !crashed {
                 break;
@@ -89,11 +89,11 @@ fn the_workload_reaches_snapshots_and_several_segments() {
     let (mut snapshots, mut rotations) = (0, 0);
     for seed in workloads() {
         let disk = SimulatedDisk::new();
-        let told = run_on(&disk, seed);
-        assert_eq!(told.failure, None);
+        let log = run_on(&disk, seed);
+        assert_eq!(log.failure, None);
         snapshots += names(&disk, "snapshot").len();
         rotations += usize::from(names(&disk, "log-").last() > Some(&format!("log-{:020}.segment", 2)));
-        check_disk(&disk, &told, "no crash");
+        check_disk(&disk, &log, "no crash");
     }
     assert!(snapshots * 2 >= workloads().count() && rotations == workloads().count(), "{snapshots}, {rotations}");
 }
@@ -104,7 +104,7 @@ fn a_crash_during_recovery_is_recovered_from() {
         for at in (3..).step_by(7) {
             let crashed = SimulatedDisk::new();
             crashed.crash_at(at);
-            let told = run_on(&crashed, seed);
+            let log = run_on(&crashed, seed);
             if crashed.operations() < at {
                 break;
             }
@@ -113,8 +113,8 @@ fn a_crash_during_recovery_is_recovered_from() {
                 disk.crash_at(again);
                 let opened = open(&disk).is_ok();
                 let context = format!("workload {seed}, crash at {at} and at {again} of recovery");
-                check_disk(&disk.reboot(Crash::Torn, again), &told, &context);
-                check_disk(&disk.reboot(Crash::LoseAll, again), &told, &context);
+                check_disk(&disk.reboot(Crash::Torn, again), &log, &context);
+                check_disk(&disk.reboot(Crash::LoseAll, again), &log, &context);
                 if opened {
                     break;
                 }
@@ -130,10 +130,10 @@ fn a_failed_sync_ends_all_writing_and_says_so() {
         let disk = SimulatedDisk::new();
         disk.fail_sync(sync);
         let Ok(store) = open(&disk) else { continue };
-        let told = run(&store, 1, STEPS);
-        if told.failure.is_some() {
+        let log = run(&store, 1, STEPS);
+        if log.failure.is_some() {
             failures += 1;
-            assert_eq!(block_on(store.revision()), Ok(told.acknowledged), "what is not durable is not shown");
+            assert_eq!(block_on(store.revision()), Ok(log.acknowledged), "what is not durable is not shown");
             let Err(WriteError::Unavailable(reason)) = block_on(store.create("/late", "".into())) else {
                 panic!("a write after a failed sync");
             };
@@ -142,7 +142,7 @@ fn a_failed_sync_ends_all_writing_and_says_so() {
         }
         drop(store);
         for (seed, crash) in CRASHES.into_iter().enumerate() {
-            check_disk(&disk.reboot(crash, seed as u64), &told, &format!("sync {sync} failed, then {crash:?}"));
+            check_disk(&disk.reboot(crash, seed as u64), &log, &format!("sync {sync} failed, then {crash:?}"));
         }
         if disk.syncs() < sync {
             break;
@@ -157,10 +157,10 @@ fn a_full_disk_ends_all_writing_and_keeps_what_was_acknowledged() {
     for capacity in (20..12_000).step_by(97) {
         let disk = SimulatedDisk::new();
         disk.set_capacity(Some(capacity));
-        let told = run_on(&disk, 2);
-        failures += usize::from(told.failure.is_some());
+        let log = run_on(&disk, 2);
+        failures += usize::from(log.failure.is_some());
         disk.set_capacity(None);
-        check_disk(&disk, &told, &format!("capacity {capacity}"));
+        check_disk(&disk, &log, &format!("capacity {capacity}"));
     }
     assert!(failures > 20, "{failures}");
 }
@@ -172,11 +172,11 @@ fn a_snapshot_that_fails_costs_nothing_but_space() {
         let disk = SimulatedDisk::new();
         disk.fail_sync(sync);
         let Ok(store) = open(&disk) else { continue };
-        let told = run(&store, 3, STEPS);
+        let log = run(&store, 3, STEPS);
         drop(store);
-        if told.failure.is_none() && disk.syncs() >= sync {
+        if log.failure.is_none() && disk.syncs() >= sync {
             survived += 1;
-            check_disk(&disk, &told, &format!("sync {sync}"));
+            check_disk(&disk, &log, &format!("sync {sync}"));
         }
     }
     assert!(survived > 0);

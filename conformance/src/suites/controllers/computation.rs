@@ -2,15 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use bayplan_controllers::cache::{Cache, Kind};
-use bayplan_controllers::claim::Claimant;
 use bayplan_controllers::deployment::{DeploymentController, arithmetic, status};
 use bayplan_controllers::pod::Pod;
 use bayplan_controllers::replicaset::ranking::deletion_order;
 use bayplan_controllers::replicaset::slow_start::slow_start;
 use bayplan_controllers::replicaset::{BURST_REPLICAS, ReplicaSetController};
 use bayplan_controllers::workload::{Deployment, ReplicaSet, Selector};
-use bayplan_controllers::{Context, requests};
+use bayplan_controllers::{Cache, Claimant, Context, Kind, requests};
 use bayplan_model::api::{Api, Event, Recorder, Request, Resource, Verb};
 use bayplan_model::meta::{HasMeta, ObjectMeta, PartialObjectMetadata};
 use bayplan_model::status::{Status, reason};

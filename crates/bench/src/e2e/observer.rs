@@ -48,7 +48,7 @@ impl HasMeta for Pod {
 pub(super) struct Observer {
     seen: Arc<Mutex<FxHashMap<String, Instant>>>,
     count: watch::Receiver<usize>,
-    _informer: informer::Handle,
+    _informer: informer::RunningInformer,
 }
 
 impl Observer {

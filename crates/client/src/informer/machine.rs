@@ -1,4 +1,4 @@
-//! The informer's state machine: fed lines, pages and failures, it says what changed and what to ask for next.
+//! The informer's state machine: takes lines, pages and failures; returns deltas and the next request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::backoff::Backoff;
 use super::wire::{Identity, Line, Page};
-use super::{Event, Trouble};
+use super::{Error, Event};
 
 /// client-go's page size.
 const PAGE_OBJECTS: usize = 500;
@@ -20,9 +20,9 @@ const PAGE_OBJECTS: usize = 500;
 /// A watch that ends sooner, without any event, counts as a failure.
 const WATCH_LIFE_MIN: Duration = Duration::from_secs(1);
 
-/// Which request the machine wants sent.
+/// The request to send next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum NextRequest {
     /// The whole state as watch events, then the changes.
     Stream,
     /// A page of the state; no limit when 0.
@@ -33,18 +33,18 @@ pub(crate) enum Ask {
 
 /// How a request ended.
 #[derive(Debug)]
-pub(crate) enum Step {
-    /// As it should; ask again.
+pub(crate) enum RequestEnd {
+    /// As expected.
     Done,
     /// With the server's `Status`, as the answer or as an ERROR event.
     Refused(Status),
     /// With the loss of the connection in the middle of a watch.
     Broken(Status),
-    /// With something that is not what the API promises.
+    /// With an answer that is not what the API promises.
     Unreadable(&'static str, serde_json::Error),
     /// With the clean end of a watch that lived this long.
     Closed { lived: Duration },
-    /// Never: the server does not know how to stream the initial state.
+    /// With a sign that the server does not stream the initial state.
     NotStreaming,
 }
 
@@ -86,17 +86,17 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     /// The next request.
-    pub(crate) fn ask(&mut self) -> Ask {
+    pub(crate) fn next_request(&mut self) -> NextRequest {
         self.heard = false;
         match &mut self.state {
             State::Streaming { seen } => {
                 seen.clear();
-                Ask::Stream
+                NextRequest::Stream
             }
             State::Listing { limit, continue_token, .. } => {
-                Ask::List { limit: *limit, continue_token: continue_token.clone() }
+                NextRequest::List { limit: *limit, continue_token: continue_token.clone() }
             }
-            State::Watching { resource_version } => Ask::Watch { resource_version: resource_version.clone() },
+            State::Watching { resource_version } => NextRequest::Watch { resource_version: resource_version.clone() },
         }
     }
 
@@ -108,7 +108,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
         }
     }
 
-    /// Every object as updated to what it is, by key; nothing while the whole state is still being read.
+    /// Every object as a delta from itself to itself, by key; none while the whole state is still being read.
     pub(crate) fn resync(&self) -> Vec<Event<V>> {
         if !self.is_watching() {
             return Vec::new();
@@ -120,16 +120,17 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     /// One line of a watch; the error ends the watch.
-    pub(crate) fn line(&mut self, line: &[u8], events: &mut Vec<Event<V>>) -> Result<(), Step> {
-        let Line { kind, object } = serde_json::from_slice(line).map_err(|e| Step::Unreadable("watch event", e))?;
+    pub(crate) fn line(&mut self, line: &[u8], events: &mut Vec<Event<V>>) -> Result<(), RequestEnd> {
+        let Line { kind, object } =
+            serde_json::from_slice(line).map_err(|e| RequestEnd::Unreadable("watch event", e))?;
         match &*kind {
             "ADDED" | "MODIFIED" => self.present(object, events),
             "DELETED" => self.absent(object, events),
             "BOOKMARK" => return self.bookmark(object, events),
             "ERROR" => {
                 return Err(match serde_json::from_str(object.get()) {
-                    Ok(status) => Step::Refused(status),
-                    Err(error) => Step::Unreadable("error event", error),
+                    Ok(status) => RequestEnd::Refused(status),
+                    Err(error) => RequestEnd::Unreadable("error event", error),
                 });
             }
             other => tracing::debug!(kind = other, "unknown kind of watch event"),
@@ -139,10 +140,10 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     /// One page of a list.
-    pub(crate) fn page(&mut self, page: &[u8]) -> (Vec<Event<V>>, Step) {
+    pub(crate) fn page(&mut self, page: &[u8]) -> (Vec<Event<V>>, RequestEnd) {
         let page: Page<'_> = match serde_json::from_slice(page) {
             Ok(page) => page,
-            Err(error) => return (Vec::new(), Step::Unreadable("list", error)),
+            Err(error) => return (Vec::new(), RequestEnd::Unreadable("list", error)),
         };
         let mut events = Vec::new();
         for item in page.items.unwrap_or_default() {
@@ -154,43 +155,43 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
             }
             _ => self.complete(page.metadata.resource_version, &mut events),
         }
-        (events, Step::Done)
+        (events, RequestEnd::Done)
     }
 
     /// A request has ended: how long to wait before the next, and why.
-    pub(crate) fn end(&mut self, step: Step, jitter: &mut dyn FnMut() -> f64) -> (Duration, Option<Trouble>) {
-        let trouble = match step {
-            Step::Done => return (Duration::ZERO, None),
-            Step::Closed { .. } if matches!(self.state, State::Streaming { .. }) => Trouble::ClosedAtOnce,
-            Step::Closed { lived } if lived < WATCH_LIFE_MIN && !self.heard => Trouble::ClosedAtOnce,
-            Step::Closed { .. } => {
+    pub(crate) fn end(&mut self, step: RequestEnd, jitter: &mut dyn FnMut() -> f64) -> (Duration, Option<Error>) {
+        let error = match step {
+            RequestEnd::Done => return (Duration::ZERO, None),
+            RequestEnd::Closed { .. } if matches!(self.state, State::Streaming { .. }) => Error::ClosedAtOnce,
+            RequestEnd::Closed { lived } if lived < WATCH_LIFE_MIN && !self.heard => Error::ClosedAtOnce,
+            RequestEnd::Closed { .. } => {
                 self.backoff.reset();
                 return (Duration::ZERO, None);
             }
-            Step::Refused(status) if self.cannot_stream(&status) => {
+            RequestEnd::Refused(status) if self.cannot_stream(&status) => {
                 self.list_all();
                 return (Duration::ZERO, None);
             }
-            Step::NotStreaming => {
+            RequestEnd::NotStreaming => {
                 self.streams = false;
                 self.read_all();
                 return (Duration::ZERO, None);
             }
-            Step::Refused(status) if is_gone(&status) => return self.expired(jitter),
-            Step::Refused(status) => Trouble::Refused(status),
-            Step::Broken(status) => Trouble::Broken(status),
-            Step::Unreadable(what, error) => Trouble::Unreadable { what, error },
+            RequestEnd::Refused(status) if is_gone(&status) => return self.expired(jitter),
+            RequestEnd::Refused(status) => Error::Refused(status),
+            RequestEnd::Broken(status) => Error::Broken(status),
+            RequestEnd::Unreadable(what, error) => Error::Unreadable { what, error },
         };
-        let asked_for = match &trouble {
-            Trouble::Refused(Status { details: Some(details), .. }) => details.retry_after_seconds,
+        let asked_for = match &error {
+            Error::Refused(Status { details: Some(details), .. }) => details.retry_after_seconds,
             _ => 0,
         };
         let delay = self.backoff.next(jitter()).max(Duration::from_secs(asked_for.into()).min(RETRY_AFTER_MAX));
-        (delay, Some(trouble))
+        (delay, Some(error))
     }
 
-    /// 422 is what servers without streaming lists answer, 400 what some proxies make of it, and 500 what upstream's
-    /// answers above an etcd that is too old for it. A 500 may also pass: it is listed this time only.
+    /// Servers without streaming lists answer 422, some proxies turn that into 400, and upstream's server answers 500 when
+    /// its etcd is too old. A 500 may be temporary: it is listed this time only.
     fn cannot_stream(&mut self, status: &Status) -> bool {
         let refused = matches!(self.state, State::Streaming { .. }) && matches!(status.code, 400 | 422 | 500);
         self.streams &= !refused || status.code == 500;
@@ -202,12 +203,12 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     /// The history is gone: read all again, at once the first time, later if that keeps happening.
-    fn expired(&mut self, jitter: &mut dyn FnMut() -> f64) -> (Duration, Option<Trouble>) {
+    fn expired(&mut self, jitter: &mut dyn FnMut() -> f64) -> (Duration, Option<Error>) {
         let (was_failing, delay) = (self.backoff.is_failing(), self.backoff.next(jitter()));
-        let trouble = match &self.state {
-            State::Watching { resource_version } => Trouble::Expired(resource_version.clone()),
-            State::Listing { .. } => Trouble::Expired("a page of the list".into()),
-            State::Streaming { .. } => Trouble::Expired("the start".into()),
+        let error = match &self.state {
+            State::Watching { resource_version } => Error::Expired(resource_version.clone()),
+            State::Listing { .. } => Error::Expired("a page of the list".into()),
+            State::Streaming { .. } => Error::Expired("the start".into()),
         };
         let paged = matches!(self.state, State::Listing { .. });
         self.read_all();
@@ -215,7 +216,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
             // Reading page by page took longer than the server remembers: ask for everything in one answer.
             *limit = 0;
         }
-        (if was_failing { delay } else { Duration::ZERO }, Some(trouble))
+        (if was_failing { delay } else { Duration::ZERO }, Some(error))
     }
 
     fn read_all(&mut self) {
@@ -269,16 +270,16 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
         }
     }
 
-    fn bookmark(&mut self, raw: &RawValue, events: &mut Vec<Event<V>>) -> Result<(), Step> {
-        let bookmark: Identity = serde_json::from_str(raw.get()).map_err(|e| Step::Unreadable("bookmark", e))?;
+    fn bookmark(&mut self, raw: &RawValue, events: &mut Vec<Event<V>>) -> Result<(), RequestEnd> {
+        let bookmark: Identity = serde_json::from_str(raw.get()).map_err(|e| RequestEnd::Unreadable("bookmark", e))?;
         self.heard();
         match &mut self.state {
             State::Watching { resource_version } => *resource_version = bookmark.metadata.resource_version,
             State::Streaming { .. } if bookmark.ends_initial_events() => {
                 self.complete(bookmark.metadata.resource_version, events);
             }
-            // A promise about the future before the past is complete: the server took this for a plain watch.
-            State::Streaming { .. } => return Err(Step::NotStreaming),
+            // A bookmark before the initial state is complete: the server took this for a plain watch.
+            State::Streaming { .. } => return Err(RequestEnd::NotStreaming),
             State::Listing { .. } => {}
         }
         Ok(())
@@ -307,14 +308,18 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
                 self.undecodable += 1;
                 let identity: Identity = serde_json::from_str(raw.get()).unwrap_or_default();
                 let key = identity.key();
-                tracing::warn!(object = key, count = self.undecodable, "undecodable object left as it was: {error}");
+                tracing::warn!(
+                    object = key,
+                    count = self.undecodable,
+                    "undecodable object, the last version that could be decoded stays: {error}"
+                );
                 self.note(&key, &identity.metadata.resource_version);
                 None
             }
         }
     }
 
-    /// Remembers how far the machine has come.
+    /// Remembers how far the state has been read.
     fn note(&mut self, key: &str, version: &str) {
         match &mut self.state {
             State::Streaming { seen } | State::Listing { seen, .. } => {
@@ -340,7 +345,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 }
 
-/// A server may ask for patience, but not for more than this.
+/// The longest `Retry-After` that is respected.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
 /// True when the server no longer knows (or, restored from a backup, does not yet know) the version asked for.

@@ -72,10 +72,12 @@ fn run(machine: &mut Machine<View>, words: &[&str]) -> String {
     };
     let line = match words {
         ["ask"] => {
-            return match machine.ask() {
-                Ask::Stream => "stream".into(),
-                Ask::List { limit, continue_token } => format!("list {limit} {continue_token}").trim_end().into(),
-                Ask::Watch { resource_version } => format!("watch {resource_version}"),
+            return match machine.next_request() {
+                NextRequest::Stream => "stream".into(),
+                NextRequest::List { limit, continue_token } => {
+                    format!("list {limit} {continue_token}").trim_end().into()
+                }
+                NextRequest::Watch { resource_version } => format!("watch {resource_version}"),
             };
         }
         ["version"] => return machine.version().unwrap_or("none").into(),
@@ -87,14 +89,14 @@ fn run(machine: &mut Machine<View>, words: &[&str]) -> String {
                 items.join(",")
             );
             let (events, step) = machine.page(page.as_bytes());
-            assert!(matches!(step, Step::Done));
+            assert!(matches!(step, RequestEnd::Done));
             return show(&events);
         }
         ["closed", lived] => {
-            return end(machine, Step::Closed { lived: Duration::from_millis(lived.parse().unwrap()) });
+            return end(machine, RequestEnd::Closed { lived: Duration::from_millis(lived.parse().unwrap()) });
         }
-        ["broken"] => return end(machine, Step::Broken(status(&["0"]))),
-        ["refused", words @ ..] => return end(machine, Step::Refused(status(words))),
+        ["broken"] => return end(machine, RequestEnd::Broken(status(&["0"]))),
+        ["refused", words @ ..] => return end(machine, RequestEnd::Refused(status(words))),
         ["BOOKMARK", version] => bookmark(version, "null"),
         ["COMPLETE", version] => bookmark(version, r#"{"k8s.io/initial-events-end":"true"}"#),
         ["ERROR", words @ ..] => event("ERROR", &serde_json::to_string(&status(words)).unwrap()),
@@ -109,9 +111,9 @@ fn run(machine: &mut Machine<View>, words: &[&str]) -> String {
     }
 }
 
-fn end(machine: &mut Machine<View>, step: Step) -> String {
-    let (delay, trouble) = machine.end(step, &mut || 0.0);
-    format!("{}ms{}", delay.as_millis(), if trouble.is_some() { "!" } else { "" })
+fn end(machine: &mut Machine<View>, step: RequestEnd) -> String {
+    let (delay, error) = machine.end(step, &mut || 0.0);
+    format!("{}ms{}", delay.as_millis(), if error.is_some() { "!" } else { "" })
 }
 
 #[test]
@@ -363,9 +365,9 @@ fn an_undecodable_object_is_counted_and_hides_nothing_else() {
 #[test]
 fn an_empty_list_with_null_items_is_a_complete_state() {
     let mut machine = Machine::<View>::new();
-    machine.ask();
-    machine.end(Step::Refused(status(&["422"])), &mut || 0.0);
-    machine.ask();
+    machine.next_request();
+    machine.end(RequestEnd::Refused(status(&["422"])), &mut || 0.0);
+    machine.next_request();
     let (events, _) = machine.page(br#"{"metadata":{"resourceVersion":"3"},"items":null}"#);
     assert_eq!(show(&events), "synced");
 }

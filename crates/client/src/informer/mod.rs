@@ -1,7 +1,7 @@
-//! The informer: lists and watches a resource, keeps compact views of it, and tells subscribers what changed.
+//! The informer: lists and watches a resource, keeps compact views of its objects, and reports deltas to subscribers.
 //!
 //! ```text
-//!   machine::Ask ─▶ driver ─▶ HTTP ─▶ lines ─▶ machine (no IO) ─▶ Delta ─▶ cache, then subscribers
+//!   machine::NextRequest ─▶ driver ─▶ HTTP ─▶ lines ─▶ machine (no IO) ─▶ Delta ─▶ cache, then subscribers
 //! ```
 //!
 //! Each object is decoded once, from the bytes of the answer straight into the caller's view.
@@ -29,7 +29,7 @@ use crate::cache::{Cache, IndexFn};
 use crate::client::Client;
 use crate::request::{self, Parts};
 use lines::Lines;
-use machine::{Ask, Machine, Step};
+use machine::{Machine, NextRequest, RequestEnd};
 
 /// What an informer sends to a channel.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Scope {
         self
     }
 
-    /// Ask for `PartialObjectMetadata` instead of whole objects.
+    /// Asks for `PartialObjectMetadata` instead of whole objects.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
@@ -98,11 +98,11 @@ impl Scope {
     }
 
     /// The request the machine asks for; `timeout` bounds a watch on the server's side.
-    fn parts(&self, ask: &Ask, timeout: Duration) -> Parts {
+    fn parts(&self, next: &NextRequest, timeout: Duration) -> Parts {
         let mut path = request::path(&self.resource, &self.namespace, "");
         let mut query = request::selectors(&self.selectors);
-        match ask {
-            Ask::List { limit, continue_token } => {
+        match next {
+            NextRequest::List { limit, continue_token } => {
                 if *limit > 0 {
                     query.push(("limit", Cow::Owned(limit.to_string())));
                 }
@@ -110,20 +110,20 @@ impl Scope {
                     query.push(("continue", Cow::Borrowed(continue_token)));
                 }
             }
-            Ask::Stream => {
+            NextRequest::Stream => {
                 query.extend(WATCH.map(|(name, value)| (name, Cow::Borrowed(value))));
                 query.push(("sendInitialEvents", Cow::Borrowed("true")));
                 query.push(("resourceVersionMatch", Cow::Borrowed("NotOlderThan")));
                 query.push(("timeoutSeconds", Cow::Owned(timeout.as_secs().to_string())));
             }
-            Ask::Watch { resource_version } => {
+            NextRequest::Watch { resource_version } => {
                 query.extend(WATCH.map(|(name, value)| (name, Cow::Borrowed(value))));
                 query.push(("resourceVersion", Cow::Borrowed(resource_version)));
                 query.push(("timeoutSeconds", Cow::Owned(timeout.as_secs().to_string())));
             }
         }
         request::push_query(&mut path, &query);
-        Parts::get(path, request::accept(self.metadata_only, matches!(ask, Ask::List { .. })))
+        Parts::get(path, request::accept(self.metadata_only, matches!(next, NextRequest::List { .. })))
     }
 }
 
@@ -138,7 +138,7 @@ const WATCH_OVERTIME: Duration = Duration::from_secs(15);
 type Subscriber<V> = Box<dyn FnMut(&Delta<Arc<V>>) + Send>;
 type VersionSubscriber = Box<dyn FnMut(&str) + Send>;
 
-/// An informer being put together; [`spawn`](Informer::spawn) starts it.
+/// The configuration of an informer; [`spawn`](Informer::spawn) starts it.
 pub struct Informer<V> {
     client: Client,
     scope: Scope,
@@ -151,7 +151,7 @@ pub struct Informer<V> {
 }
 
 impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
-    /// An informer that nobody listens to yet.
+    /// An informer without subscribers.
     pub fn new(client: &Client, scope: Scope) -> Self {
         Informer {
             client: client.clone(),
@@ -165,7 +165,7 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
         }
     }
 
-    /// Keeps a shared cache with these indexes; asked for twice, the last one counts.
+    /// Keeps a shared cache with these indexes; a second call replaces the first one's cache.
     pub fn cache(&mut self, indexes: &[(&'static str, IndexFn<V>)]) -> Cache<V> {
         let cache = Cache::new(indexes);
         self.cache = Some(cache.clone());
@@ -190,8 +190,8 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
         receiver
     }
 
-    /// Tells every object again as updated to what it is, at a period of at least this and less than twice this: what a
-    /// subscriber missed by a mistake of its own does not stay missed for ever.
+    /// Reports every object again, as a delta from itself to itself, at a period of at least this and less than twice
+    /// this: what a subscriber missed by a mistake of its own does not stay missed for ever.
     pub fn resync(&mut self, period_min: Duration) {
         self.resync_min = Some(period_min).filter(|period| !period.is_zero());
     }
@@ -202,10 +202,10 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
     }
 
     /// Starts the informer; it runs until the handle is dropped.
-    pub fn spawn(self) -> Handle {
+    pub fn spawn(self) -> RunningInformer {
         let (synced_sender, synced) = watch::channel(false);
         let task = tokio::spawn(self.run(synced_sender));
-        Handle { synced, task }
+        RunningInformer { synced, task }
     }
 
     async fn run(self, synced: watch::Sender<bool>) {
@@ -214,20 +214,20 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
         let mut machine = Machine::<V>::new();
         let mut resync = resync_min.map(|min| Resync::every(min.mul_f64(1.0 + jitter())));
         loop {
-            let ask = machine.ask();
+            let next = machine.next_request();
             let timeout = WATCH_TIMEOUT_MIN.mul_f64(1.0 + jitter());
-            let request = scope.parts(&ask, timeout);
-            let step = match ask {
-                Ask::List { .. } => list(&client, request, &mut machine, &mut out).await,
-                Ask::Stream | Ask::Watch { .. } => {
+            let request = scope.parts(&next, timeout);
+            let step = match next {
+                NextRequest::List { .. } => list(&client, request, &mut machine, &mut out).await,
+                NextRequest::Stream | NextRequest::Watch { .. } => {
                     watch(&client, request, timeout, &mut machine, &mut resync, &mut out).await
                 }
             };
-            let (delay, trouble) = machine.end(step, &mut jitter);
-            if let Some(trouble) = trouble {
-                // An informer that was stopped meanwhile ends here: that its server goes away too is no news.
+            let (delay, error) = machine.end(step, &mut jitter);
+            if let Some(error) = error {
+                // An informer that is stopped together with its server ends here, without a warning.
                 tokio::task::yield_now().await;
-                tracing::warn!(resource = %scope.resource.plural, ?delay, "{trouble}");
+                tracing::warn!(resource = %scope.resource.plural, ?delay, "{error}");
             }
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
@@ -242,7 +242,7 @@ async fn list<V: DeserializeOwned + HasMeta>(
     request: Parts,
     machine: &mut Machine<V>,
     out: &mut Output<V>,
-) -> Step {
+) -> RequestEnd {
     let page = async {
         let answer = client.send(request).await?;
         Ok(answer.into_body().collect().await.map_err(|e| request::unreachable(&*e))?.to_bytes())
@@ -253,7 +253,7 @@ async fn list<V: DeserializeOwned + HasMeta>(
             out.publish(events, machine.version()).await;
             step
         }
-        Err(status) => Step::Refused(status),
+        Err(status) => RequestEnd::Refused(status),
     }
 }
 
@@ -265,12 +265,12 @@ async fn watch<V: DeserializeOwned + HasMeta>(
     machine: &mut Machine<V>,
     resync: &mut Option<Resync>,
     out: &mut Output<V>,
-) -> Step {
+) -> RequestEnd {
     let opening = tokio::time::timeout(timeout, client.send(request)).await;
     let mut body = match opening {
         Ok(Ok(answer)) => answer.into_body(),
-        Ok(Err(status)) => return Step::Refused(status),
-        Err(_) => return Step::Closed { lived: Duration::ZERO },
+        Ok(Err(status)) => return RequestEnd::Refused(status),
+        Err(_) => return RequestEnd::Closed { lived: Duration::ZERO },
     };
     let opened = Instant::now();
     let deadline = opened + timeout + WATCH_OVERTIME;
@@ -284,11 +284,11 @@ async fn watch<V: DeserializeOwned + HasMeta>(
                 out.publish(machine.resync(), machine.version()).await;
                 continue;
             }
-            Ok(Some(Err(error))) => return Step::Broken(request::unreachable(&*error)),
-            Ok(None) | Err(_) => return Step::Closed { lived: opened.elapsed() },
+            Ok(Some(Err(error))) => return RequestEnd::Broken(request::unreachable(&*error)),
+            Ok(None) | Err(_) => return RequestEnd::Closed { lived: opened.elapsed() },
         };
         let Some(data) = frame.data_ref() else { continue };
-        let mut ended = lines.push(data).err().map(Step::Broken);
+        let mut ended = lines.push(data).err().map(RequestEnd::Broken);
         let mut events = Vec::new();
         while let Some(line) = lines.next() {
             if let Err(step) = machine.line(line, &mut events) {
@@ -303,7 +303,7 @@ async fn watch<V: DeserializeOwned + HasMeta>(
     }
 }
 
-/// When everything is told again.
+/// When every object is reported again.
 struct Resync {
     period: Duration,
     due: Instant,
@@ -363,13 +363,13 @@ impl<V: HasMeta> Output<V> {
 
 /// A running informer; dropping it stops the informer.
 #[must_use = "dropping the handle stops the informer"]
-pub struct Handle {
+pub struct RunningInformer {
     synced: watch::Receiver<bool>,
     task: JoinHandle<()>,
 }
 
-impl Handle {
-    /// Waits until the first complete state has been told to every subscriber.
+impl RunningInformer {
+    /// Waits until the first complete state has been reported to every subscriber.
     pub async fn synced(&self) {
         // The sender lives as long as the task; when that is gone nothing will ever be synced.
         if self.synced.clone().wait_for(|synced| *synced).await.is_err() {
@@ -377,21 +377,21 @@ impl Handle {
         }
     }
 
-    /// True once the first complete state has been told.
+    /// True once the first complete state has been reported.
     pub fn is_synced(&self) -> bool {
         *self.synced.borrow()
     }
 }
 
-impl Drop for Handle {
+impl Drop for RunningInformer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Why the machine had to stop and wait; logged by the driver.
+/// Why a request failed; the driver logs it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum Error {
     /// The server refused.
     #[error("the server refused ({}): {}", .0.code, .0.message)]
     Refused(Status),

@@ -52,7 +52,7 @@ struct Counted {
     first: Timestamp,
 }
 
-/// The correlator: told of events and the time, it says what to write. It does no IO itself.
+/// The correlator: takes events and the time, and returns what to write. It does no IO.
 pub struct CoreEvents {
     component: String,
     names: Names,
@@ -85,7 +85,7 @@ impl CoreEvents {
         counted.count += 1;
         let (name, count, first) = (counted.name.clone(), counted.count, counted.first);
 
-        // The count goes on even when the event is not written: the next one that is will tell it.
+        // The count goes on even when the event is not written: the next one that is carries it.
         let bucket =
             self.spam.get_or_insert_with(&key.similar.regarding, || TokenBucket::new(SPAM_PER_SECOND, SPAM_BURST));
         if !bucket.try_take(since_epoch(now)) {
@@ -94,7 +94,7 @@ impl CoreEvents {
         let patch = (count > 1)
             .then(|| encode(&json!({ "count": count, "lastTimestamp": timestamp::seconds(now), "message": message })));
         let namespace = namespace_of(&event).to_owned();
-        // Upstream makes combined events anew and forgets who reports them.
+        // Upstream creates combined events without their reporter.
         let reporting_component = if key.message == message { self.component.as_str() } else { "" };
         let create = encode(&json!({
             "apiVersion": "v1",
@@ -128,7 +128,7 @@ impl CoreEvents {
         if messages.seen.len() < SIMILAR_MAX {
             return (Equal { similar, message: event.note.clone() }, event.note.clone());
         }
-        // Any one makes room, so that the set stays bounded and the next new message is combined as well.
+        // Any message makes room, so that the set stays bounded and the next new message is combined as well.
         if let Some(any) = messages.seen.iter().next().cloned() {
             messages.seen.remove(&any);
         }
@@ -212,9 +212,9 @@ mod tests {
         let mut core = CoreEvents::new("x");
         let writes: Vec<Write> =
             (0..10).filter_map(|i| core.observe(event("web", "R", &format!("message {i}")), at(i))).collect();
-        let told: Vec<Value> = writes[8..].iter().map(|write| body(&write.create)).collect();
-        assert_eq!([&told[0]["reportingComponent"], &told[0]["source"]["component"]], ["x", "x"]);
-        assert_eq!([&told[1]["reportingComponent"], &told[1]["source"]["component"]], ["", "x"]);
+        let bodies: Vec<Value> = writes[8..].iter().map(|write| body(&write.create)).collect();
+        assert_eq!([&bodies[0]["reportingComponent"], &bodies[0]["source"]["component"]], ["x", "x"]);
+        assert_eq!([&bodies[1]["reportingComponent"], &bodies[1]["source"]["component"]], ["", "x"]);
     }
 
     #[test]

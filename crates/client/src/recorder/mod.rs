@@ -1,10 +1,10 @@
-//! The event recorder: what control loops and the scheduler tell their users, correlated and written by one task.
+//! The event recorder: events of control loops and the scheduler, correlated and written by one task.
 //!
 //! ```text
 //!   record ─▶ bounded queue ─▶ correlator (core_events | series, no IO) ─▶ POST or PATCH ─▶ API server
 //! ```
 //!
-//! Events are news, not state: they are dropped under pressure and never hold anything up.
+//! Events are news, not state: they are dropped under pressure and never block anything.
 
 mod core_events;
 mod lru;

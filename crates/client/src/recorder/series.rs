@@ -12,7 +12,7 @@ use super::{Names, Write, namespace_of};
 
 const EVENTS: Resource = Resource::new("events.k8s.io", "v1", "events");
 
-/// Kinds of events remembered at once; the one heard of longest ago makes room.
+/// Kinds of events remembered at once; the least recently used one makes room.
 const ENTRIES_MAX: usize = 4096;
 /// How often to look for series that have ended.
 pub(crate) const TICK: Duration = Duration::from_secs(360);

@@ -1,4 +1,4 @@
-//! The annotations by which a Deployment and its ReplicaSets remember revisions and sizes.
+//! The annotations in which a Deployment and its ReplicaSets keep revisions and sizes.
 
 use bayplan_model::meta::Map;
 
@@ -7,18 +7,18 @@ use crate::workload::{Deployment, ReplicaSet};
 
 /// Which revision of the Deployment a ReplicaSet is.
 pub const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Which revisions it was before.
+/// Earlier revisions of the same ReplicaSet.
 pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 /// How many replicas the Deployment wanted when the ReplicaSet was last sized.
 pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 /// How many replicas the Deployment allowed at that time.
 pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
-/// The revision to go back to: the last trace of the removed `rollbackTo` field.
+/// The revision to roll back to: what is left of the removed `rollbackTo` field.
 pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 /// What `kubectl apply` remembers.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// How long the revision history may become; a Deployment rolled back and forth for ever must not outgrow etcd's limit.
+/// The longest revision history: a Deployment that is rolled back and forth for ever must stay below etcd's limit.
 const REVISION_HISTORY_CHARS_MAX: usize = 2000;
 
 /// Belongs to the Deployment or to the ReplicaSet alone, and is never copied between them.
@@ -32,17 +32,17 @@ pub fn non_negative(annotations: &Map, annotation: &str) -> Option<i32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// The revision of a ReplicaSet: 0 when it says none, nothing when it says nonsense.
+/// The revision of a ReplicaSet: 0 when it has none, none when it is no number.
 pub fn revision(rs: &ReplicaSet) -> Option<i64> {
     rs.metadata.annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
 }
 
-/// Sets an annotation; answers whether that changed anything.
+/// Sets an annotation; returns whether that changed anything.
 fn set(annotations: &mut Map, annotation: &str, value: String) -> bool {
     annotations.insert(annotation.into(), value.clone()).as_ref() != Some(&value)
 }
 
-/// Writes the Deployment's size on a ReplicaSet; answers whether that changed anything.
+/// Sets the annotations with the Deployment's size on a ReplicaSet; returns whether that changed anything.
 pub fn set_sizes(d: &Deployment, rs: &mut ReplicaSet) -> bool {
     let annotations = &mut rs.metadata.annotations;
     let desired = set(annotations, DESIRED_REPLICAS, d.spec.replicas.to_string());
@@ -50,7 +50,7 @@ pub fn set_sizes(d: &Deployment, rs: &mut ReplicaSet) -> bool {
     desired || max
 }
 
-/// Brings the annotations of the new ReplicaSet up to date; answers whether that has to be written.
+/// Brings the annotations of the new ReplicaSet up to date; returns whether they have to be written.
 pub fn set_new_replica_set(d: &Deployment, rs: &mut ReplicaSet, new_revision: i64, exists: bool) -> bool {
     let mut changed = false;
     for (annotation, value) in d.metadata.annotations.iter().filter(|(annotation, _)| !is_own(annotation)) {

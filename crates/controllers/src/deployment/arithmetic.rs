@@ -1,4 +1,4 @@
-//! How many pods which ReplicaSet may have: the numbers of a rollout, nothing else.
+//! The arithmetic of a rollout: how many pods each ReplicaSet may have.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ fn pods(value: &IntOrString, d: &Deployment, round_up: bool) -> Result<i32, Erro
     Ok(value.scaled(i64::from(d.spec.replicas), round_up)? as i32)
 }
 
-/// Surge rounded up, as far as the Deployment says one.
+/// `maxSurge`, rounded up; 0 when the Deployment has none.
 fn surge(d: &Deployment) -> Result<i32, Error> {
     let value = d.spec.strategy.rolling_update.as_ref().and_then(|r| r.max_surge.as_ref());
     value.map_or(Ok(0), |value| pods(value, d, true))
 }
 
-/// Both bounds; they cannot both be zero, or nothing could ever move.
+/// Both bounds; they cannot both be zero, or the rollout could never start. Upstream's `ResolveFenceposts`.
 pub fn fenceposts(d: &Deployment) -> Result<Fenceposts, Error> {
     let surge = surge(d)?;
     let value = d.spec.strategy.rolling_update.as_ref().and_then(|r| r.max_unavailable.as_ref());
@@ -65,12 +65,12 @@ pub fn max_replicas(d: &Deployment) -> i32 {
     d.spec.replicas.saturating_add(max_surge(d))
 }
 
-/// The sum of what the specs ask for.
+/// The sum of `spec.replicas`.
 pub fn spec_replicas<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i32 {
     sets.into_iter().fold(0, |sum, rs| sum.saturating_add(rs.spec.replicas))
 }
 
-/// The sum of what is available.
+/// The sum of `status.availableReplicas`.
 pub fn available_replicas<'a>(sets: impl IntoIterator<Item = &'a Arc<ReplicaSet>>) -> i32 {
     sets.into_iter().fold(0, |sum, rs| sum.saturating_add(rs.status.available_replicas))
 }
@@ -103,7 +103,7 @@ pub fn proportion(rs: &ReplicaSet, d: &Deployment, to_add: i32, added: i32) -> i
     if to_add > 0 { share.min(left) } else { share.max(left) }
 }
 
-/// By how much a ReplicaSet must grow to keep its share in a Deployment that was resized.
+/// By how much a ReplicaSet must grow to keep its share in a Deployment that was scaled.
 fn fraction(rs: &ReplicaSet, d: &Deployment) -> i32 {
     if d.spec.replicas == 0 {
         return rs.spec.replicas.saturating_neg();

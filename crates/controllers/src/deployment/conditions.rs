@@ -1,10 +1,10 @@
-//! Deployment conditions: how they replace one another.
+//! The conditions of a Deployment, and how they replace one another.
 
 use jiff::Timestamp;
 
 use crate::workload::{Condition, Deployment, DeploymentStatus};
 
-/// Whether a rollout gets on.
+/// Whether the rollout makes progress.
 pub const PROGRESSING: &str = "Progressing";
 /// Whether enough pods are available.
 pub const AVAILABLE: &str = "Available";
@@ -41,7 +41,7 @@ pub fn get<'a>(status: &'a DeploymentStatus, kind: &str) -> Option<&'a Condition
     status.conditions.iter().find(|c| c.condition_type == kind)
 }
 
-/// Puts a condition at the end of the list, unless it says the same as the one that is there.
+/// Puts a condition at the end of the list, unless it has the same status and reason as the present one.
 pub fn set(status: &mut DeploymentStatus, mut condition: Condition) {
     if let Some(current) = get(status, &condition.condition_type) {
         if current.status == condition.status && current.reason == condition.reason {
@@ -55,7 +55,7 @@ pub fn set(status: &mut DeploymentStatus, mut condition: Condition) {
     status.conditions.push(condition);
 }
 
-/// Takes a condition away.
+/// Removes a condition.
 pub fn remove(status: &mut DeploymentStatus, kind: &str) {
     status.conditions.retain(|c| c.condition_type != kind);
 }

@@ -1,4 +1,4 @@
-//! Deployments: a ReplicaSet for each template, and the way from the old ones to the new one.
+//! Deployments: one ReplicaSet for each template, and the rollout from the old ones to the new one.
 
 pub mod annotations;
 pub mod arithmetic;
@@ -21,12 +21,12 @@ use futures::future::BoxFuture;
 
 use crate::cache::{AnyDelta, Cache, Kind};
 use crate::claim::Claimant;
-use crate::controller::{Context, Controller, Next, Wakeup, split_key};
+use crate::controller::{Context, Controller, Requeue, Wakeup, split_key};
 use crate::error::{Error, not_found};
 use crate::requests::{self, DEPLOYMENTS, REPLICA_SETS};
 use crate::workload::{APPS_V1, Deployment, ReplicaSet, event_reference};
 
-/// A Deployment that fails this often in a row waits for its next change.
+/// After this many failures in a row a Deployment waits for its next change.
 pub const MAX_RETRIES: u32 = 15;
 
 const KIND: &str = "Deployment";
@@ -56,7 +56,7 @@ impl Sets {
     }
 }
 
-/// The ReplicaSets that ask for pods.
+/// The ReplicaSets with `spec.replicas` above 0.
 fn active(sets: &[Arc<ReplicaSet>]) -> Vec<Arc<ReplicaSet>> {
     sets.iter().filter(|rs| rs.spec.replicas > 0).cloned().collect()
 }
@@ -67,10 +67,10 @@ impl DeploymentController {
         DeploymentController { cache }
     }
 
-    /// One reconcile.
-    pub async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    /// Reconciles one Deployment; upstream's `syncDeployment`.
+    pub async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (namespace, name) = split_key(key);
-        let Some(d) = self.cache.deployments().get(namespace, name) else { return Ok(Next::Wait) };
+        let Some(d) = self.cache.deployments().get(namespace, name) else { return Ok(Requeue::OnChange) };
         let mut rollout = Rollout { context, cache: &self.cache, d: Deployment::clone(&d), owned: Vec::new() };
         if d.spec.selector.is_everything() {
             return rollout.refuse_selecting_all().await;
@@ -84,8 +84,8 @@ impl DeploymentController {
         rollout.run().await
     }
 
-    /// The ReplicaSets that are the Deployment's or nobody's, by name; those of others are never claimed, and there may
-    /// be thousands of them.
+    /// The ReplicaSets that the Deployment owns and those without an owner, by name. Those of other owners are never
+    /// claimed, and there may be thousands of them.
     fn candidates(&self, d: &Deployment) -> Vec<Arc<ReplicaSet>> {
         let sets = self.cache.replica_sets();
         let (own, orphans) = (sets.controlled_by(&d.metadata.uid), sets.orphans(&d.metadata.namespace));
@@ -110,7 +110,7 @@ pub fn claimant(d: &Deployment) -> Claimant<'_> {
 }
 
 impl Rollout<'_> {
-    async fn run(&mut self) -> Result<Next, Error> {
+    async fn run(&mut self) -> Result<Requeue, Error> {
         if self.d.metadata.deletion_timestamp.is_some() {
             let sets = self.sets(false).await?;
             return self.sync_status(&sets).await;
@@ -132,17 +132,17 @@ impl Rollout<'_> {
         }
     }
 
-    async fn refuse_selecting_all(&mut self) -> Result<Next, Error> {
+    async fn refuse_selecting_all(&mut self) -> Result<Requeue, Error> {
         let note = "This deployment is selecting all pods. A non-empty selector is required.";
         self.context.warning(self.regarding(), "SelectingAll", note.into());
         if self.d.status.observed_generation < self.d.metadata.generation {
             self.d.status.observed_generation = self.d.metadata.generation;
             self.write_status().await?;
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
-    /// Says so when a rollout is paused or resumed: its deadline does not run meanwhile.
+    /// Sets condition `Progressing` when a rollout is paused or resumed: the progress deadline stops meanwhile.
     async fn check_paused(&mut self) -> Result<(), Error> {
         use conditions::reason::{DEPLOYMENT_PAUSED, DEPLOYMENT_RESUMED, PROGRESS_DEADLINE_EXCEEDED};
         if conditions::progress_deadline(&self.d).is_none() {
@@ -206,7 +206,7 @@ impl Controller for DeploymentController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

@@ -41,7 +41,7 @@ impl DeploymentController {
         }
     }
 
-    /// The last old pod of a Recreate rollout is gone: nothing else would wake the Deployment.
+    /// Wakes the Deployment when the last old pod of a Recreate rollout is deleted: nothing else would.
     pub(super) fn observe_pod(&self, delta: &Delta<Arc<Pod>>) -> Vec<Wakeup> {
         let Delta::Deleted(pod) = delta else { return Vec::new() };
         let Some(owner) = pod.metadata.controller().filter(|owner| owner.kind == "ReplicaSet") else {

@@ -1,16 +1,16 @@
-//! Recreate: all old pods are gone before the first new one comes.
+//! Recreate: all old pods are deleted before the first new one is created.
 
 use std::sync::Arc;
 
 use super::status::is_complete;
 use super::{Rollout, Sets, active};
-use crate::controller::Next;
+use crate::controller::Requeue;
 use crate::error::Error;
 use crate::workload::ReplicaSet;
 
 impl Rollout<'_> {
     /// One step of a recreation.
-    pub(super) async fn recreate(&mut self) -> Result<Next, Error> {
+    pub(super) async fn recreate(&mut self) -> Result<Requeue, Error> {
         let mut sets = self.sets(false).await?;
         let mut scaled = false;
         for old in active(&sets.old) {

@@ -1,4 +1,4 @@
-//! The ReplicaSet of the newest template: found, kept up to date, or created; and the revision it stands for.
+//! The ReplicaSet of the newest template: found, updated or created; and its revision.
 
 use std::sync::Arc;
 
@@ -135,19 +135,19 @@ impl Rollout<'_> {
         ReplicaSet { metadata, spec, ..ReplicaSet::default() }
     }
 
-    /// A ReplicaSet of that name is there: it may be ours, created before the cache could tell.
+    /// A ReplicaSet of that name exists: it may be ours, not yet in the cache.
     fn existing(&self, name: &str) -> Option<ReplicaSet> {
         let rs = self.cache.replica_sets().get(&self.d.metadata.namespace, name)?;
         let ours = rs.metadata.controller().is_some_and(|owner| owner.uid == self.d.metadata.uid);
         (ours && template::same(&rs.spec.template, &self.d.spec.template)).then(|| ReplicaSet::clone(&rs))
     }
 
-    /// A foreign ReplicaSet has the name: count the collision, so that the next try hashes to another one.
+    /// A foreign ReplicaSet has the name: counts the collision, so that the next attempt has another hash.
     async fn collide(&mut self, error: Error) -> Error {
         let name_known = |name: &str| self.cache.replica_sets().get(&self.d.metadata.namespace, name).is_some();
         let hash = template::hash(&self.d.spec.template, self.d.status.collision_count);
         if !name_known(&replica_set_name(&self.d.metadata.name, &hash)) {
-            // The cache has not seen it yet, so it may still turn out to be ours.
+            // It is not in the cache yet, so it may be ours.
             return error;
         }
         self.d.status.collision_count = Some(self.d.status.collision_count.unwrap_or(0).wrapping_add(1));
@@ -160,7 +160,7 @@ impl Rollout<'_> {
     async fn creation_failed(&mut self, message: String, error: Error) -> Error {
         if progress_deadline(&self.d).is_some() {
             self.set_progressing("False", reason::REPLICA_SET_CREATE_ERROR, message.clone());
-            // The creation's own error is what matters; this write is tried again with it.
+            // The creation's own error is what matters; this write is retried with it.
             let _ = self.write_status().await;
         }
         self.context.warning(self.regarding(), "ReplicaSetCreateError", message);

@@ -1,4 +1,4 @@
-//! Going back to an earlier revision on request of the `deprecated.deployment.rollback.to` annotation.
+//! Rolls back to an earlier revision when the `deprecated.deployment.rollback.to` annotation asks for it.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use serde_json::Value;
 use super::annotations::{self, ROLLBACK_TO};
 use super::template::{self, POD_TEMPLATE_HASH};
 use super::{Rollout, Sets};
-use crate::controller::Next;
+use crate::controller::Requeue;
 use crate::error::Error;
 use crate::requests::{self, DEPLOYMENTS};
 use crate::workload::ReplicaSet;
 
 impl Rollout<'_> {
-    /// The revision to go back to, if one is asked for; 0 means the one before.
+    /// The revision to roll back to, if one is requested; 0 means the previous one.
     pub(super) fn rollback_to(&self) -> Option<i64> {
         self.d.metadata.annotations.get(ROLLBACK_TO)?.parse().ok()
     }
 
-    /// Makes an earlier revision's template the Deployment's own, and takes the request away.
-    pub(super) async fn rollback(&mut self, wanted: i64) -> Result<Next, Error> {
+    /// Makes an earlier revision's template the Deployment's own, and removes the request.
+    pub(super) async fn rollback(&mut self, wanted: i64) -> Result<Requeue, Error> {
         let sets = self.sets(true).await?;
         let revision = if wanted == 0 { last_revision(&sets) } else { wanted };
         let target = sets.all().into_iter().find(|rs| annotations::revision(rs) == Some(revision));
@@ -39,7 +39,7 @@ impl Rollout<'_> {
         }
         self.d.metadata.annotations.remove(ROLLBACK_TO);
         requests::update(self.context.api, &DEPLOYMENTS, &self.d.metadata, &self.d).await?;
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
     fn not_found(&self, note: &str) {

@@ -1,4 +1,5 @@
-//! Rolling update: new pods come as far as surge allows, old ones go as far as availability allows.
+//! Rolling update: scales the new ReplicaSet up as far as `maxSurge` allows, and old ones down as far as
+//! `maxUnavailable` allows.
 
 use std::sync::Arc;
 
@@ -6,18 +7,18 @@ use super::arithmetic::{available_replicas, max_unavailable, new_replicas, spec_
 use super::scale::active_by_age;
 use super::status::is_complete;
 use super::{Rollout, Sets};
-use crate::controller::Next;
+use crate::controller::Requeue;
 use crate::error::Error;
 use crate::workload::ReplicaSet;
 
 impl Rollout<'_> {
     /// One step of a rolling update.
-    pub(super) async fn roll(&mut self) -> Result<Next, Error> {
+    pub(super) async fn roll(&mut self) -> Result<Requeue, Error> {
         let sets = self.sets(true).await?;
         if self.scale_new(&sets).await? {
             return self.sync_rollout_status(&sets).await;
         }
-        // What could not be scaled down now is scaled down by a later sync; the status is due either way.
+        // What cannot be scaled down now is scaled down by a later sync; the status is written either way.
         if self.scale_down_old(&sets).await.unwrap_or(false) {
             return self.sync_rollout_status(&sets).await;
         }
@@ -52,7 +53,7 @@ impl Rollout<'_> {
         Ok(unhealthy || healthy)
     }
 
-    /// Pods that are not available go first: nobody misses them.
+    /// Scales down pods that are not available first: that lowers no availability.
     async fn remove_unhealthy(&mut self, old: &mut [Arc<ReplicaSet>], budget: i32) -> Result<bool, Error> {
         let mut removed = 0;
         for rs in old {

@@ -1,4 +1,4 @@
-//! Sizing ReplicaSets: one at a time, or all of them in proportion when the Deployment is resized mid-rollout.
+//! Scales ReplicaSets: one at a time, or all of them in proportion when the Deployment is scaled during a rollout.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use super::arithmetic::{
     active_or_latest, by_age, is_rolling_update, is_saturated, max_replicas, proportion, spec_replicas,
 };
 use super::{Rollout, Sets, active};
-use crate::controller::Next;
+use crate::controller::Requeue;
 use crate::error::Error;
 use crate::workload::ReplicaSet;
 
 impl Rollout<'_> {
-    /// The path of paused and of resized Deployments: scale, clean up, report; no rollout.
-    pub(super) async fn sync_scale(&mut self) -> Result<Next, Error> {
+    /// Scales, cleans up and reports, without a rollout: the path of Deployments that are paused or were scaled.
+    pub(super) async fn sync_scale(&mut self) -> Result<Requeue, Error> {
         let sets = self.sets(false).await?;
         self.scale(&sets).await?;
         if self.d.spec.paused && self.rollback_to().is_none() {
@@ -22,7 +22,7 @@ impl Rollout<'_> {
         self.sync_status(&sets).await
     }
 
-    /// Whether some ReplicaSet was sized for another size of the Deployment.
+    /// Whether some ReplicaSet was scaled for another size of the Deployment; upstream's `isScalingEvent`.
     pub(super) async fn is_scaling_event(&mut self) -> Result<bool, Error> {
         let sets = self.sets(false).await?;
         let resized = |rs: &&Arc<ReplicaSet>| {
@@ -75,7 +75,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Sizes a ReplicaSet unless it has that size; answers whether it was sized, and the ReplicaSet as stored.
+    /// Scales a ReplicaSet unless it has that size; returns whether it was scaled, and the ReplicaSet as stored.
     pub(super) async fn scale_to(&mut self, rs: &Arc<ReplicaSet>, size: i32) -> Result<(bool, Arc<ReplicaSet>), Error> {
         if rs.spec.replicas == size {
             return Ok((false, rs.clone()));
@@ -83,7 +83,7 @@ impl Rollout<'_> {
         self.resize(rs, size).await
     }
 
-    /// Sizes a ReplicaSet and notes for which size of the Deployment.
+    /// Scales a ReplicaSet and annotates it with the size of the Deployment.
     async fn resize(&mut self, rs: &Arc<ReplicaSet>, size: i32) -> Result<(bool, Arc<ReplicaSet>), Error> {
         let before = rs.spec.replicas;
         let mut changed = ReplicaSet::clone(rs);
@@ -101,7 +101,7 @@ impl Rollout<'_> {
         Ok((before != size, stored))
     }
 
-    /// Removes the ReplicaSets of long-gone revisions.
+    /// Deletes old ReplicaSets beyond `revisionHistoryLimit`.
     pub(super) async fn cleanup(&mut self, old: &[Arc<ReplicaSet>]) -> Result<(), Error> {
         let Some(limit) = self.d.spec.revision_history_limit.filter(|limit| *limit != i32::MAX) else { return Ok(()) };
         let mut cleanable: Vec<_> = old.iter().filter(|rs| rs.metadata.deletion_timestamp.is_none()).collect();

@@ -1,4 +1,4 @@
-//! What a Deployment says about itself.
+//! The status of a Deployment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::arithmetic::{available_replicas, max_unavailable, spec_replicas};
 use super::conditions::{self, AVAILABLE, PROGRESSING, REPLICA_FAILURE, condition, progress_deadline, reason};
 use super::{Rollout, Sets};
-use crate::controller::Next;
+use crate::controller::Requeue;
 use crate::error::Error;
 use crate::workload::{Condition, Deployment, DeploymentStatus, ReplicaSet};
 
@@ -41,7 +41,7 @@ pub fn calculate(
     status
 }
 
-/// Unknown as soon as one ReplicaSet that has been looked at does not say.
+/// Unknown when a ReplicaSet that its controller has observed does not report the number.
 fn terminating_replicas(all: &[Arc<ReplicaSet>]) -> Option<i32> {
     all.iter().try_fold(0i32, |sum, rs| match rs.status.terminating_replicas {
         Some(count) => Some(sum.saturating_add(count)),
@@ -59,7 +59,7 @@ pub fn is_complete(d: &Deployment, status: &DeploymentStatus) -> bool {
         && status.observed_generation >= d.metadata.generation
 }
 
-/// Something got better since the last status.
+/// Whether the rollout made progress since the last status; upstream's `DeploymentProgressing`.
 fn is_progressing(d: &Deployment, new: &DeploymentStatus) -> bool {
     let old = &d.status;
     let outdated = |status: &DeploymentStatus| status.replicas.saturating_sub(status.updated_replicas);
@@ -69,7 +69,7 @@ fn is_progressing(d: &Deployment, new: &DeploymentStatus) -> bool {
         || new.available_replicas > old.available_replicas
 }
 
-/// Nothing got better for as long as the deadline.
+/// Whether the rollout made no progress within its deadline; upstream's `DeploymentTimedOut`.
 fn is_timed_out(d: &Deployment, new: &DeploymentStatus, now: Timestamp) -> bool {
     let Some((deadline, current)) = progress_deadline(d).zip(conditions::get(new, PROGRESSING)) else { return false };
     match current.reason.as_str() {
@@ -86,25 +86,25 @@ fn left(current: &Condition, deadline: i32, now: Timestamp) -> SignedDuration {
 }
 
 impl Rollout<'_> {
-    /// Writes the status without judging progress.
-    pub(super) async fn sync_status(&mut self, sets: &Sets) -> Result<Next, Error> {
+    /// Writes the status without a verdict on progress.
+    pub(super) async fn sync_status(&mut self, sets: &Sets) -> Result<Requeue, Error> {
         let status = calculate(&self.d, &sets.all(), sets.new.as_deref(), self.context.second());
         if status != self.d.status {
             self.d.status = status;
             self.write_status().await?;
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
     /// Writes the status of a rollout that is under way, with its progress.
-    pub(super) async fn sync_rollout_status(&mut self, sets: &Sets) -> Result<Next, Error> {
+    pub(super) async fn sync_rollout_status(&mut self, sets: &Sets) -> Result<Requeue, Error> {
         let status = self.rollout_status(sets);
         if status == self.d.status {
             return Ok(self.next_progress_check(&status));
         }
         self.d.status = status;
         self.write_status().await?;
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
     fn rollout_status(&self, sets: &Sets) -> DeploymentStatus {
@@ -148,22 +148,22 @@ impl Rollout<'_> {
         status
     }
 
-    /// A rollout that stands still wakes nobody: look again when its deadline has passed.
-    fn next_progress_check(&self, status: &DeploymentStatus) -> Next {
+    /// A rollout without progress causes no event, so the Deployment is requeued for when its deadline has passed.
+    fn next_progress_check(&self, status: &DeploymentStatus) -> Requeue {
         let current = conditions::get(&self.d.status, PROGRESSING);
-        let Some((deadline, current)) = progress_deadline(&self.d).zip(current) else { return Next::Wait };
+        let Some((deadline, current)) = progress_deadline(&self.d).zip(current) else { return Requeue::OnChange };
         if is_complete(&self.d, status) || current.reason == reason::PROGRESS_DEADLINE_EXCEEDED {
-            return Next::Wait;
+            return Requeue::OnChange;
         }
         let left = left(current, deadline, self.context.now);
         if left < SignedDuration::from_secs(1) {
-            return Next::RateLimited;
+            return Requeue::RateLimited;
         }
-        Next::After(left.unsigned_abs() + Duration::from_secs(1))
+        Requeue::After(left.unsigned_abs() + Duration::from_secs(1))
     }
 }
 
-/// The trouble of the new ReplicaSet, or else of any, as the Deployment's own.
+/// Condition `ReplicaFailure` of the new ReplicaSet, or else of any, as the Deployment's own.
 fn replica_failure(all: &[Arc<ReplicaSet>], new: Option<&ReplicaSet>) -> Option<Condition> {
     let failure = |rs: &ReplicaSet| rs.status.conditions.iter().find(|c| c.condition_type == REPLICA_FAILURE).cloned();
     let failure = new.and_then(failure).or_else(|| all.iter().find_map(|rs| failure(rs)))?;

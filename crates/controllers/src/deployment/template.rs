@@ -1,12 +1,12 @@
-//! Pod templates compared and hashed by meaning, not by spelling.
+//! Compares and hashes pod templates by meaning: an absent field equals an empty one.
 
 use serde_json::Value;
 
-/// The label by which the pods of one ReplicaSet differ from those of the others.
+/// The label that distinguishes the pods of one ReplicaSet from those of the others.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Maps and plain structs, for which empty and absent mean the same. Any other empty object (`emptyDir: {}`,
-/// `securityContext: {}`) says something.
+/// `securityContext: {}`) has a meaning.
 const EMPTY_IS_ABSENT: &[&str] = &[
     "metadata",
     "labels",
@@ -19,7 +19,7 @@ const EMPTY_IS_ABSENT: &[&str] = &[
     "overhead",
 ];
 
-/// Whether a field says nothing.
+/// Whether a field is as good as absent.
 fn is_absent(field: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -29,7 +29,7 @@ fn is_absent(field: &str, value: &Value) -> bool {
     }
 }
 
-/// The fields of an object that say something, in order. The template's own hash label says nothing.
+/// The fields of an object that are not as good as absent, in order. The template's own hash label counts as absent.
 fn fields(value: &Value) -> Vec<(&str, &Value)> {
     let Value::Object(map) = value else { return Vec::new() };
     let mut fields: Vec<(&str, &Value)> = map.iter().map(|(key, value)| (key.as_str(), value)).collect();
@@ -85,7 +85,7 @@ impl Fnv {
     }
 }
 
-/// Feeds a value in canonical form: fields in order, those that say nothing left out.
+/// Hashes a value in canonical form: fields in order, without those that are as good as absent.
 fn feed(value: &Value, state: &mut Fnv) {
     match value {
         Value::Object(_) => {

@@ -70,7 +70,7 @@ fn controller(d: &Value, sets: &[Value]) -> DeploymentController {
     DeploymentController::new(cache)
 }
 
-fn told(outcome: Result<Next, Error>) -> String {
+fn shown(outcome: Result<Requeue, Error>) -> String {
     outcome.map_or_else(|error| error.to_string(), |next| format!("{next:?}"))
 }
 
@@ -99,12 +99,12 @@ fn a_rollback_takes_template_and_annotations_of_the_revision_and_the_request_awa
     ];
     for (case, to, sets, written, event) in cases {
         let script = Script::new(case, [("PUT ns/deployments/web", written.clone(), Ok(written))]);
-        assert_eq!(told(script.play(&controller(&request(to), sets), "ns/web")), "Wait", "{case}");
+        assert_eq!(shown(script.play(&controller(&request(to), sets), "ns/web")), "OnChange", "{case}");
         assert_eq!(script.events(), [event], "{case}");
     }
     // What is no number asks for nothing.
     let script = Script::new("nonsense", []);
-    assert_eq!(told(script.play(&controller(&request("back"), &all), "ns/web")), "Wait");
+    assert_eq!(shown(script.play(&controller(&request("back"), &all), "ns/web")), "OnChange");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_replica_set_that_cannot_be_created_is_told_of_and_a_foreign_one_of_its_name
     ];
     for (case, sets, steps, outcome, events) in cases {
         let script = Script::new(case, steps);
-        assert_eq!(told(script.play(&controller(&rolled, &sets), "ns/web")), outcome, "{case}");
+        assert_eq!(shown(script.play(&controller(&rolled, &sets), "ns/web")), outcome, "{case}");
         assert_eq!(script.events(), events, "{case}");
     }
 }
@@ -167,13 +167,13 @@ fn senseless_deployments_are_told_of_or_refused() {
     };
     let observed = deployment(|d| d["spec"]["selector"] = json!({}));
     let script = Script::new("everything", [("PUT ns/deployments/web/status", observed.clone(), Ok(observed.clone()))]);
-    assert_eq!(told(script.play(&controller(&everything(), &[]), "ns/web")), "Wait");
+    assert_eq!(shown(script.play(&controller(&everything(), &[]), "ns/web")), "OnChange");
     assert_eq!(script.events(), ["SelectingAll"]);
     let script = Script::new("everything, and that was said", []);
-    assert_eq!(told(script.play(&controller(&observed, &[]), "ns/web")), "Wait");
+    assert_eq!(shown(script.play(&controller(&observed, &[]), "ns/web")), "OnChange");
     assert_eq!(script.events(), ["SelectingAll"]);
 
     let strange = deployment(|d| d["spec"]["strategy"] = json!({"type": "Sometimes"}));
     let outcome = Script::new("strange", []).play(&controller(&strange, &[replica_set(3)]), "ns/web");
-    assert_eq!(told(outcome), "unexpected deployment strategy type: Sometimes");
+    assert_eq!(shown(outcome), "unexpected deployment strategy type: Sometimes");
 }

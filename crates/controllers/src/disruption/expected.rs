@@ -1,4 +1,4 @@
-//! How many pods a budget may expect: what the controllers of its pods are asked to run.
+//! How many pods a budget expects: the replicas that the controllers of its pods are asked to run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::controller::Context;
 use crate::error::{Error, not_found};
 use crate::pod::Pod;
 
-/// What a budget is measured by.
+/// The numbers that a budget is measured by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expected {
-    /// Pods there should be.
+    /// `expectedPods`.
     pub(super) pods: i32,
-    /// Pods that must work.
+    /// `desiredHealthy`.
     pub(super) healthy: i32,
-    /// Some pods have no controller, so nobody says how many of them there should be.
+    /// Some pods have no controller, so their expected number is unknown.
     pub(super) unmanaged: bool,
 }
 
@@ -101,7 +101,7 @@ impl DisruptionController {
         let Some(resource) = self.resources.of_kind(&owner.api_version, &owner.kind) else { return Ok(None) };
         let request = Request::object(&resource.resource, namespace, &owner.name, Verb::Get).subresource("scale");
         match context.api.call(request).await {
-            // A kind that is not scaled still may be gone, or be there; either way it says no number.
+            // A kind without a scale subresource gives no number, whether the object exists or not.
             Err(status) if not_found(&status) => Ok(None),
             answer => {
                 let scale: Scale = decode(&answer?)?;

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup, split_key};
+use crate::controller::{Context, Controller, Requeue, Wakeup, split_key};
 use crate::discovery::Resources;
 use crate::error::Error;
 use crate::pod::Pod;
@@ -35,15 +35,10 @@ const KIND: &str = "PodDisruptionBudget";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Budget {
-    /// Always `policy/v1`.
     pub api_version: String,
-    /// Always `PodDisruptionBudget`.
     pub kind: String,
-    /// Metadata.
     pub metadata: ObjectMeta,
-    /// What is asked for.
     pub spec: BudgetSpec,
-    /// What is there.
     pub status: BudgetStatus,
 }
 
@@ -51,13 +46,11 @@ pub struct Budget {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BudgetSpec {
-    /// How many pods must stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_available: Option<IntOrString>,
-    /// How many pods may be missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrString>,
-    /// Which pods; none when absent, all of the namespace when empty.
+    /// Selects no pod when absent, all of the namespace when empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<workload::Selector>,
 }
@@ -66,20 +59,14 @@ pub struct BudgetSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BudgetStatus {
-    /// The generation this status speaks of.
     pub observed_generation: i64,
-    /// When evictions were granted to which pods that are not seen to go yet.
+    /// When the eviction of a pod was granted, by name, until the pod is seen to terminate.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub disrupted_pods: BTreeMap<String, Timestamp>,
-    /// Evictions allowed now.
     pub disruptions_allowed: i32,
-    /// Pods that work.
     pub current_healthy: i32,
-    /// Pods that must work.
     pub desired_healthy: i32,
-    /// Pods there should be.
     pub expected_pods: i32,
-    /// What is going on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -88,18 +75,12 @@ pub struct BudgetStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// What it is about.
     #[serde(rename = "type")]
     pub condition_type: String,
-    /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// The generation it speaks of.
     pub observed_generation: i64,
-    /// When `status` last changed.
     pub last_transition_time: Option<Timestamp>,
-    /// Why, for a program.
     pub reason: String,
-    /// Why, for a person.
     pub message: String,
 }
 
@@ -134,14 +115,14 @@ pub struct DisruptionController {
 }
 
 impl DisruptionController {
-    /// A controller over this cache; the resources tell where the scale of other kinds of controllers is read.
+    /// A controller over this cache; `resources` locate the scale subresource of other kinds of controllers.
     pub fn new(cache: Arc<Cache>, resources: Resources) -> Self {
         DisruptionController { cache, resources }
     }
 
-    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (namespace, name) = split_key(key);
-        let Some(budget) = self.cache.budgets().get(namespace, name) else { return Ok(Next::Wait) };
+        let Some(budget) = self.cache.budgets().get(namespace, name) else { return Ok(Requeue::OnChange) };
         let pods: Vec<Arc<Pod>> =
             self.cache.pods().namespace(namespace).filter(|pod| budget.protects(pod)).cloned().collect();
         let regarding = || event_reference(API_VERSION, KIND, &budget.metadata);
@@ -153,7 +134,7 @@ impl DisruptionController {
             Err(error) => {
                 let note = format!("Failed to calculate the number of expected pods: {error}");
                 context.warning(regarding(), "CalculateExpectedPodCountFailed", note);
-                // Nobody knows how many may go, so none may.
+                // How many may be disrupted is unknown, so none may.
                 write(&budget, status::failed(&budget, &error, context.second()), context).await?;
                 return Err(error);
             }
@@ -171,8 +152,8 @@ impl DisruptionController {
         let disrupted = status::disrupted(&budget, &pods, context);
         let recheck = disrupted.values().min().map(|at| *at + status::DISRUPTION_TIMEOUT);
         write(&budget, status::calculate(&budget, &pods, counted, disrupted, context), context).await?;
-        let wait = |at: Timestamp| Next::After(at.duration_since(context.now).try_into().unwrap_or_default());
-        Ok(recheck.map_or(Next::Wait, wait))
+        let wait = |at: Timestamp| Requeue::After(at.duration_since(context.now).try_into().unwrap_or_default());
+        Ok(recheck.map_or(Requeue::OnChange, wait))
     }
 
     /// The budgets that protect a pod.
@@ -188,7 +169,7 @@ async fn write(budget: &Budget, status: BudgetStatus, context: Context<'_>) -> R
         return Ok(());
     }
     let changed = Budget { status, ..budget.clone() };
-    // On a conflict the watch brings the newer budget, perhaps one with an eviction granted meanwhile.
+    // On a conflict the watch delivers the newer budget, perhaps with an eviction granted meanwhile.
     requests::update_status(context.api, &POD_DISRUPTION_BUDGETS, &budget.metadata, &changed).await?;
     Ok(())
 }
@@ -198,7 +179,7 @@ impl Controller for DisruptionController {
         "disruption-controller"
     }
 
-    /// Events come from upstream's older name of it.
+    /// Events carry upstream's older name of the controller.
     fn component(&self) -> &'static str {
         "controllermanager"
     }
@@ -224,7 +205,7 @@ impl Controller for DisruptionController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         match stale::pod_key(key) {
             Some(pod) => Box::pin(self.clear_stale(pod, context)),
             None => Box::pin(self.reconcile(key, context)),

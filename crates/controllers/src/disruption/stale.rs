@@ -1,4 +1,5 @@
-//! Pods that were said to be disrupted and then were not: after a while the condition is taken back.
+//! Removes condition `DisruptionTarget` from pods that were not deleted within two minutes; upstream's
+//! `stalePodDisruptionQueue`.
 
 use std::time::Duration;
 
@@ -8,12 +9,12 @@ use serde_json::json;
 
 use super::DisruptionController;
 use super::status::DISRUPTION_TIMEOUT;
-use crate::controller::{Context, Next, Wakeup, split_key};
+use crate::controller::{Context, Requeue, Wakeup, split_key};
 use crate::error::{Error, not_found};
 use crate::pod::Pod;
 use crate::requests::PODS;
 
-/// Before the keys of pods; those of budgets have one slash and not two.
+/// The prefix of the keys of pods; keys of budgets have one slash, these have two.
 const PREFIX: &str = "pods/";
 
 /// The key of a pod whose condition may become stale.
@@ -31,18 +32,18 @@ fn may_become_stale(pod: &Pod) -> bool {
 }
 
 impl DisruptionController {
-    /// Takes the condition back when nothing came of it in time.
-    pub(super) async fn clear_stale(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    /// Sets the condition to `False` when its time is over.
+    pub(super) async fn clear_stale(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (namespace, name) = split_key(key);
         let Some(pod) = self.cache.pods().get(namespace, name).filter(|pod| may_become_stale(pod)) else {
-            return Ok(Next::Wait);
+            return Ok(Requeue::OnChange);
         };
         let since = pod.disruption_since.unwrap_or(context.now);
         let left = SignedDuration::try_from(DISRUPTION_TIMEOUT).unwrap_or_default() - context.now.duration_since(since);
         if left > SignedDuration::ZERO {
-            return Ok(Next::After(Duration::try_from(left).unwrap_or_default()));
+            return Ok(Requeue::After(Duration::try_from(left).unwrap_or_default()));
         }
-        // The UID and version are preconditions: the pod may be another one by now, or disrupted once more.
+        // The UID and version are preconditions: the name may belong to another pod, or the pod may be disrupted again.
         let condition = json!({
             "type": "DisruptionTarget", "status": "False", "lastTransitionTime": context.second(),
             "reason": null, "message": null,
@@ -52,7 +53,7 @@ impl DisruptionController {
         let verb = Verb::Patch(PatchKind::Strategic, encode(&patch));
         match context.api.call(Request::object(&PODS, namespace, name, verb).subresource("status")).await {
             Err(status) if !not_found(&status) => Err(status.into()),
-            _ => Ok(Next::Wait),
+            _ => Ok(Requeue::OnChange),
         }
     }
 }

@@ -13,12 +13,12 @@ use crate::error::Error;
 use crate::pod::Pod;
 use crate::workload::event_reference;
 
-/// A pod whose eviction was granted this long ago and that is still there will not go: it counts again.
+/// A pod that still exists this long after its eviction was granted counts again; upstream's `DeletionTimeout`.
 pub(super) const DISRUPTION_TIMEOUT: Duration = Duration::from_secs(120);
 
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// The granted evictions that have yet to be seen.
+/// The granted evictions whose pods are not seen to terminate yet.
 pub(super) fn disrupted(budget: &Budget, pods: &[Arc<Pod>], context: Context<'_>) -> BTreeMap<String, Timestamp> {
     let mut open = BTreeMap::new();
     for pod in pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
@@ -60,7 +60,7 @@ pub(super) fn calculate(
     status
 }
 
-/// The status of a budget that cannot be calculated: nothing is allowed, and it says why.
+/// The status of a budget that cannot be computed: no disruption is allowed, and the condition has the reason.
 pub(super) fn failed(budget: &Budget, error: &Error, second: Timestamp) -> BudgetStatus {
     let mut status = BudgetStatus { disruptions_allowed: 0, ..budget.status.clone() };
     set(&mut status, "False", "SyncFailed", error.to_string(), second);

@@ -87,7 +87,7 @@ fn a_budget_allows_what_is_healthy_beyond_what_it_asks_for() {
         let spec = web((bound, value));
         let script = Script::new("numbers", [put(spec.clone(), status(numbers))]);
         let controller = controller(spec.clone(), json!({}), ready);
-        assert_eq!(script.play(&controller, "ns/b").unwrap(), Next::Wait, "{spec}");
+        assert_eq!(script.play(&controller, "ns/b").unwrap(), Requeue::OnChange, "{spec}");
         assert_eq!(script.events(), [""; 0], "{spec}");
     }
 }
@@ -97,7 +97,7 @@ fn a_status_that_is_right_is_left_alone() {
     let mut right = status([1, 4, 3, 4]);
     right["conditions"][0]["lastTransitionTime"] = json!("2020-01-01T00:00:00Z");
     let controller = controller(web(("maxUnavailable", json!(1))), right, 4);
-    assert_eq!(Script::new("right", []).play(&controller, "ns/b").unwrap(), Next::Wait);
+    assert_eq!(Script::new("right", []).play(&controller, "ns/b").unwrap(), Requeue::OnChange);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn granted_evictions_count_until_they_are_seen_or_overdue() {
     counted["disruptedPods"] = json!({"a": granted(30)});
     let script = Script::new("granted", [put(spec.clone(), counted)]);
     let controller = controller(spec, json!({"disruptedPods": disrupted}), 4);
-    assert_eq!(script.play(&controller, "ns/b").unwrap(), Next::After(Duration::from_secs(90)));
+    assert_eq!(script.play(&controller, "ns/b").unwrap(), Requeue::After(Duration::from_secs(90)));
     assert_eq!(script.events(), ["NotDeleted"]);
 }
 
@@ -124,7 +124,7 @@ fn pods_are_counted_by_whatever_says_how_many_there_should_be() {
     };
     let lost = "found no controllers for pod \"s-0\"";
     let cases: Vec<Case> = vec![
-        ("another kind", select("db"), vec![scale(Ok(live)), put(select("db"), status([0, 1, 2, 3]))], "Wait", &[]),
+        ("another kind", select("db"), vec![scale(Ok(live)), put(select("db"), status([0, 1, 2, 3]))], "OnChange", &[]),
         (
             "it is gone",
             select("db"),
@@ -132,8 +132,8 @@ fn pods_are_counted_by_whatever_says_how_many_there_should_be() {
             lost,
             &["CalculateExpectedPodCountFailed"],
         ),
-        ("nobody", select("lone"), vec![put(select("lone"), status([0, 0, 0, 0]))], "Wait", &["UnmanagedPods"]),
-        ("no pods", select("none"), vec![put(select("none"), status([0, 0, 0, 0]))], "Wait", &["NoPods"]),
+        ("nobody", select("lone"), vec![put(select("lone"), status([0, 0, 0, 0]))], "OnChange", &["UnmanagedPods"]),
+        ("no pods", select("none"), vec![put(select("none"), status([0, 0, 0, 0]))], "OnChange", &["NoPods"]),
     ];
     for (case, spec, steps, outcome, events) in cases {
         let script = Script::new(case, steps);
@@ -158,13 +158,13 @@ fn a_pod_that_was_said_to_be_disrupted_and_was_not_is_taken_back_after_two_minut
     });
     let patch = json!({"metadata": {"uid": "p", "resourceVersion": "5"}, "status": {"conditions": [condition]}});
     let write = |answer| -> Vec<Step> { vec![("STRATEGIC-PATCH ns/pods/p/status", patch.clone(), answer)] };
-    let soon = Next::After(Duration::from_secs(90));
-    let cases: [(&str, Value, bool, Vec<Step>, Next); 5] = [
+    let soon = Requeue::After(Duration::from_secs(90));
+    let cases: [(&str, Value, bool, Vec<Step>, Requeue); 5] = [
         ("not yet", pod(30, "EvictionByEvictionAPI", "Running"), true, vec![], soon),
-        ("stale", pod(120, "EvictionByEvictionAPI", "Running"), true, write(Ok(json!({}))), Next::Wait),
-        ("gone", pod(121, "PreemptionByScheduler", "Pending"), true, write(refused(404)), Next::Wait),
-        ("a kubelet said it", pod(500, "TerminationByKubelet", "Running"), false, vec![], Next::Wait),
-        ("it has ended", pod(500, "EvictionByEvictionAPI", "Failed"), false, vec![], Next::Wait),
+        ("stale", pod(120, "EvictionByEvictionAPI", "Running"), true, write(Ok(json!({}))), Requeue::OnChange),
+        ("gone", pod(121, "PreemptionByScheduler", "Pending"), true, write(refused(404)), Requeue::OnChange),
+        ("a kubelet said it", pod(500, "TerminationByKubelet", "Running"), false, vec![], Requeue::OnChange),
+        ("it has ended", pod(500, "EvictionByEvictionAPI", "Failed"), false, vec![], Requeue::OnChange),
     ];
     for (case, pod, wakes, steps, next) in cases {
         let controller = controller(web(("minAvailable", json!(1))), json!({}), 4);

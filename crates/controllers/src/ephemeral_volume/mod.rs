@@ -1,4 +1,4 @@
-//! Claims for the ephemeral volumes of pods: made with the pod, named after it, and its own, so that they go when it does.
+//! Creates the claims of pods' ephemeral volumes: named after the pod and owned by it, so that they are deleted with it.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup, split_key};
+use crate::controller::{Context, Controller, Requeue, Wakeup, split_key};
 use crate::error::Error;
 use crate::pod::{EphemeralVolume, Pod};
 use crate::requests::{self, PERSISTENT_VOLUME_CLAIMS};
@@ -28,10 +28,12 @@ impl EphemeralVolumeController {
         EphemeralVolumeController { cache }
     }
 
-    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (namespace, name) = split_key(key);
         let pod = self.cache.pods().get(namespace, name);
-        let Some(pod) = pod.filter(|pod| pod.metadata.deletion_timestamp.is_none()) else { return Ok(Next::Wait) };
+        let Some(pod) = pod.filter(|pod| pod.metadata.deletion_timestamp.is_none()) else {
+            return Ok(Requeue::OnChange);
+        };
         for volume in &pod.ephemeral_volumes {
             if let Err(error) = self.make(&pod, volume, context).await {
                 let why = format!("ephemeral volume {}: {error}", volume.name);
@@ -39,14 +41,14 @@ impl EphemeralVolumeController {
                 return Err(Error::Invalid(format!("pod {key}, {why}")));
             }
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
     async fn make(&self, pod: &Pod, volume: &EphemeralVolume, context: Context<'_>) -> Result<(), Error> {
         let (namespace, name) = (&pod.metadata.namespace, &volume.claim);
         let known = self.cache.volume_claims().get(namespace, name);
         if let Some(claim) = known {
-            // Another's claim of that name is none of the pod's: it would see foreign data.
+            // A claim of that name with another owner is not used: the pod would see foreign data.
             return match claim.metadata.controller().is_some_and(|owner| owner.uid == pod.metadata.uid) {
                 true => Ok(()),
                 false => Err(Error::Invalid(format!(
@@ -107,7 +109,7 @@ impl Controller for EphemeralVolumeController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

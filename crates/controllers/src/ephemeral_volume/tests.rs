@@ -39,11 +39,11 @@ fn a_pod_gets_the_claims_of_its_ephemeral_volumes_unless_they_are_anothers() {
         "pod ns/p, ephemeral volume scratch: PVC ns/p-scratch was not created for pod ns/p (pod is not owner)";
     let failed = "pod ns/p, ephemeral volume scratch: create PVC p-scratch: refused with 500";
     let cases = [
-        ("a new pod", pod(), None, vec![creation(Ok(json!({"metadata": {}})))], Ok(Next::Wait)),
-        ("a claim that is there", pod(), Some("pu"), vec![], Ok(Next::Wait)),
+        ("a new pod", pod(), None, vec![creation(Ok(json!({"metadata": {}})))], Ok(Requeue::OnChange)),
+        ("a claim that is there", pod(), Some("pu"), vec![], Ok(Requeue::OnChange)),
         ("a claim of another", pod(), Some("other"), vec![], Err(foreign)),
         ("a refusal", pod(), None, vec![creation(refused(500))], Err(failed)),
-        ("a pod that goes", deleted, None, vec![], Ok(Next::Wait)),
+        ("a pod that goes", deleted, None, vec![], Ok(Requeue::OnChange)),
     ];
     for (case, pod, owner, steps, expected) in cases {
         let cache = Arc::new(Cache::default());

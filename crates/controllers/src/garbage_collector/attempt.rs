@@ -1,4 +1,5 @@
-//! Looking at one object for real: does it have to go, and how?
+//! Decides by live reads whether one object is deleted, and how; upstream's `attemptToDeleteItem` and
+//! `attemptToOrphan`.
 
 use bayplan_model::api::{DeleteOptions, ObjectReference, PatchKind, Preconditions, Request, Verb, decode};
 use bayplan_model::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
@@ -8,32 +9,32 @@ use serde_json::{Value, json};
 
 use super::graph::{FOREGROUND, Identity, Node, ORPHAN, Task};
 use super::{GarbageCollector, next};
-use crate::controller::{Context, Next, lock};
+use crate::controller::{Context, Requeue, lock};
 use crate::discovery::ApiResource;
 use crate::error::{Error, not_found};
 use crate::requests;
 
-/// How often a finalizer's removal that met a newer version is tried.
+/// How often the removal of a finalizer that met a conflict is tried.
 const CONFLICT_TRIES: usize = 5;
 
-/// The owners of an object, by what is known of them now.
+/// The owners of an object, sorted by their state.
 #[derive(Default)]
 struct Owners {
-    /// There, and staying.
+    /// Exist, and are not being deleted in the foreground.
     solid: Vec<OwnerReference>,
-    /// Not there.
+    /// Do not exist.
     dangling: Vec<OwnerReference>,
-    /// There, and waiting for their dependents to go.
+    /// Exist, and wait for their dependents to be deleted.
     waiting: Vec<OwnerReference>,
 }
 
 impl GarbageCollector {
-    pub(super) async fn attempt_to_delete(&self, uid: &str, context: Context<'_>) -> Result<Next, Error> {
-        let Some(node) = lock(&self.graph).node(uid).map(Node::outline) else { return Ok(Next::Wait) };
+    pub(super) async fn attempt_to_delete(&self, uid: &str, context: Context<'_>) -> Result<Requeue, Error> {
+        let Some(node) = lock(&self.graph).node(uid).map(Node::outline) else { return Ok(Requeue::OnChange) };
         if node.being_deleted && !node.deleting_dependents {
-            return Ok(Next::Wait);
+            return Ok(Requeue::OnChange);
         }
-        let Some(resource) = self.resource_of(&node.identity)? else { return Ok(Next::Wait) };
+        let Some(resource) = self.resource_of(&node.identity)? else { return Ok(Requeue::OnChange) };
         let Some(live) = self.live(&resource, &node.identity, context).await? else {
             return Ok(next(lock(&self.graph).missing(&node.identity), false));
         };
@@ -43,7 +44,7 @@ impl GarbageCollector {
         if live.owner_references.is_empty() {
             return Ok(next(Vec::new(), node.is_virtual));
         }
-        let Some(owners) = self.classify(&resource, &node, &live, context).await? else { return Ok(Next::Wait) };
+        let Some(owners) = self.classify(&resource, &node, &live, context).await? else { return Ok(Requeue::OnChange) };
         let outcome = self.act(&resource, &node, &live, owners, context).await;
         match outcome {
             Err(Error::Api(status)) if not_found(&status) => Ok(next(lock(&self.graph).missing(&node.identity), false)),
@@ -51,8 +52,8 @@ impl GarbageCollector {
         }
     }
 
-    /// The resource of an object. Nothing for a cluster-scoped object that claims a namespaced kind: that can never be
-    /// looked up, and trying again does not help.
+    /// The resource of an object. None for a cluster-scoped object that claims a namespaced kind: it can never be looked
+    /// up, and a retry does not help.
     fn resource_of(&self, identity: &Identity) -> Result<Option<ApiResource>, Error> {
         let Identity { api_version, kind, namespace, .. } = identity;
         let unknown = || Error::Invalid(format!("no matches for kind \"{kind}\" in version \"{api_version}\""));
@@ -60,7 +61,7 @@ impl GarbageCollector {
         Ok((!resource.namespaced || !namespace.is_empty()).then_some(resource))
     }
 
-    /// The object as it is now; nothing when it is gone or another one took its name.
+    /// The live object; none when it no longer exists or another one has its name.
     async fn live(
         &self,
         resource: &ApiResource,
@@ -83,15 +84,15 @@ impl GarbageCollector {
         resource: &ApiResource,
         live: &ObjectMeta,
         context: Context<'_>,
-    ) -> Result<Next, Error> {
+    ) -> Result<Requeue, Error> {
         let blocking = lock(&self.graph).blocking_dependents(&live.uid);
         match blocking {
-            None => remove_finalizer(resource, live, FOREGROUND, context).await.map(|()| Next::Wait),
+            None => remove_finalizer(resource, live, FOREGROUND, context).await.map(|()| Requeue::OnChange),
             Some(waiting) => Ok(next(waiting.into_iter().map(Task::Delete).collect(), false)),
         }
     }
 
-    /// Looks every owner up. Nothing when one of them can never be looked up.
+    /// Looks every owner up. None when one of them can never be looked up.
     async fn classify(
         &self,
         resource: &ApiResource,
@@ -104,8 +105,8 @@ impl GarbageCollector {
         for owner in &live.owner_references {
             let here = Identity::of_owner(owner, namespace);
             let clusterwide = Identity::of_owner(owner, "");
-            // Told of each dependent, also when an earlier one has found out that the owner is not there.
-            self.tell_of_wrong_namespace(owner, node, &here, context);
+            // Reported for each dependent, also when an earlier one found out that the owner is absent.
+            self.warn_of_wrong_namespace(owner, node, &here, context);
             {
                 let graph = lock(&self.graph);
                 if graph.is_absent(&here) || graph.is_absent(&clusterwide) {
@@ -129,8 +130,8 @@ impl GarbageCollector {
         Ok(Some(owners))
     }
 
-    /// An owner that lives in another namespace is no owner; the user probably did not mean that.
-    fn tell_of_wrong_namespace(&self, owner: &OwnerReference, node: &Node, looked: &Identity, context: Context<'_>) {
+    /// Records an event when an owner is in another namespace: such a reference has no effect, which users do not expect.
+    fn warn_of_wrong_namespace(&self, owner: &OwnerReference, node: &Node, looked: &Identity, context: Context<'_>) {
         let elsewhere = lock(&self.graph).node(&owner.uid).is_some_and(|known| {
             !known.is_virtual && !known.identity.namespace.is_empty() && known.identity.namespace != looked.namespace
         });
@@ -175,7 +176,7 @@ impl GarbageCollector {
             let circular = lock(&self.graph).may_be_circular(uid);
             if circular {
                 unblock_owners(resource, live, context).await?;
-                // The patch raised the version the deletion would be conditional on.
+                // The patch raised the version that the deletion's precondition names.
                 let fresh = ObjectMeta { resource_version: String::new(), ..live.clone() };
                 return Ok(delete(resource, &fresh, "Foreground", context).await?);
             }
@@ -190,21 +191,21 @@ impl GarbageCollector {
         Ok(delete(resource, live, policy, context).await?)
     }
 
-    pub(super) async fn attempt_to_orphan(&self, uid: &str, context: Context<'_>) -> Result<Next, Error> {
+    pub(super) async fn attempt_to_orphan(&self, uid: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (owner, dependents) = {
             let graph = lock(&self.graph);
-            let Some(owner) = graph.node(uid).cloned() else { return Ok(Next::Wait) };
+            let Some(owner) = graph.node(uid).cloned() else { return Ok(Requeue::OnChange) };
             let dependents: Vec<Node> = owner.dependents.iter().filter_map(|uid| graph.node(uid).cloned()).collect();
             (owner, dependents)
         };
-        let Some(resource) = self.resource_of(&owner.identity)? else { return Ok(Next::Wait) };
+        let Some(resource) = self.resource_of(&owner.identity)? else { return Ok(Requeue::OnChange) };
         let outcomes = join_all(dependents.iter().map(|dependent| self.orphan(uid, dependent, context))).await;
         Error::collect(outcomes.into_iter().filter_map(Result::err).collect())?;
         let live = self.live(&resource, &owner.identity, context).await?;
         if let Some(live) = live {
             remove_finalizer(&resource, &live, ORPHAN, context).await?;
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
     async fn orphan(&self, owner: &str, dependent: &Node, context: Context<'_>) -> Result<(), Error> {
@@ -255,7 +256,7 @@ async fn remove_owners(
     patch_owners(resource, meta, changes, rest, context).await
 }
 
-/// Owners that wait for one another in a circle would wait for ever.
+/// Breaks a cycle of owners that block one another's deletion.
 async fn unblock_owners(resource: &ApiResource, meta: &ObjectMeta, context: Context<'_>) -> Result<(), Status> {
     let unblocked = |mut owner: OwnerReference| {
         owner.block_owner_deletion = Some(false);
@@ -266,8 +267,8 @@ async fn unblock_owners(resource: &ApiResource, meta: &ObjectMeta, context: Cont
     patch_owners(resource, meta, changes, rest, context).await
 }
 
-/// Deletes the object as it was looked at. When only something else than its owners changed meanwhile, the reasons to
-/// delete it still hold.
+/// Deletes the object at the version that was read. When it changed meanwhile but its owners did not, the reasons to
+/// delete it still hold, and the deletion is retried.
 async fn delete(resource: &ApiResource, live: &ObjectMeta, policy: &str, context: Context<'_>) -> Result<(), Status> {
     let options = |version: &str| DeleteOptions {
         propagation_policy: Some(policy.into()),
@@ -293,7 +294,7 @@ async fn delete(resource: &ApiResource, live: &ObjectMeta, policy: &str, context
     }
 }
 
-/// Takes a finalizer off an object.
+/// Removes a finalizer from an object.
 async fn remove_finalizer(
     resource: &ApiResource,
     live: &ObjectMeta,

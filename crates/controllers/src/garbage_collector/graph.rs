@@ -1,4 +1,4 @@
-//! Who owns whom, as far as the watches have told: a graph of UIDs.
+//! The graph of owners and dependents by UID, as far as the watches have reported them.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,32 +6,27 @@ use bayplan_model::meta::{ObjectMeta, OwnerReference};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The finalizer of foreground deletion.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of orphaning deletion.
-pub const ORPHAN: &str = "orphan";
+pub(crate) const ORPHAN: &str = "orphan";
 
-/// How many owners known to be absent are remembered, so that a thousand dependents of one do not ask for it a thousand
-/// times.
+/// How many absent owners are remembered, so that a thousand dependents of one cause one lookup.
 const ABSENT_OWNERS_MAX: usize = 500;
 
 /// Which object a node stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Identity {
-    /// Kind.
+pub(crate) struct Identity {
     pub kind: String,
-    /// Group and version.
     pub api_version: String,
-    /// Namespace, empty for cluster-scoped objects.
+    /// Empty for cluster-scoped objects.
     pub namespace: String,
-    /// Name.
     pub name: String,
-    /// UID.
     pub uid: String,
 }
 
 impl Identity {
-    /// The owner a reference speaks of, seen from an object of this namespace.
-    pub fn of_owner(owner: &OwnerReference, namespace: &str) -> Self {
+    /// The owner that a reference in an object of this namespace names.
+    pub(crate) fn of_owner(owner: &OwnerReference, namespace: &str) -> Self {
         Identity {
             kind: owner.kind.clone(),
             api_version: owner.api_version.clone(),
@@ -41,7 +36,7 @@ impl Identity {
         }
     }
 
-    /// Whether a reference from an object of this namespace means this object.
+    /// Whether a reference in an object of this namespace names this object.
     fn is_meant_by(&self, owner: &OwnerReference, namespace: &str) -> bool {
         owner.uid == self.uid
             && owner.kind == self.kind
@@ -51,37 +46,35 @@ impl Identity {
     }
 }
 
-/// An object, or an owner nobody has seen yet.
+/// An object, or an owner known only from references.
 #[derive(Clone, Debug, Default)]
-pub struct Node {
-    /// Which object.
+pub(crate) struct Node {
     pub identity: Identity,
-    /// Its owners.
     pub owners: Vec<OwnerReference>,
     /// The UIDs of the objects that name it as an owner.
     pub dependents: BTreeSet<String>,
-    /// It waits for its dependents to be gone.
+    /// Its foreground deletion waits for its dependents.
     pub deleting_dependents: bool,
-    /// It waits for its dependents to be orphaned.
+    /// Its orphaning deletion waits for its dependents' references to be removed.
     pub orphaning: bool,
     /// Its deletion has begun.
     pub being_deleted: bool,
-    /// Known only from references to it.
+    /// Known only from references; no watch has reported it.
     pub is_virtual: bool,
 }
 
-/// What is to be done about a node.
+/// Work on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Task {
-    /// See whether it must go, or may.
+pub(crate) enum Task {
+    /// Check whether it has to be deleted.
     Delete(String),
-    /// Take it out of its dependents' references.
+    /// Remove it from its dependents' owner references.
     Orphan(String),
 }
 
 /// The graph.
 #[derive(Debug, Default)]
-pub struct Graph {
+pub(crate) struct Graph {
     nodes: FxHashMap<String, Node>,
     absent: Absent,
 }
@@ -108,7 +101,7 @@ impl Absent {
 
 impl Node {
     /// A copy without the dependents, of which there may be very many.
-    pub fn outline(&self) -> Node {
+    pub(crate) fn outline(&self) -> Node {
         Node {
             identity: self.identity.clone(),
             owners: self.owners.clone(),
@@ -122,24 +115,23 @@ impl Node {
 }
 
 impl Graph {
-    /// One node.
-    pub fn node(&self, uid: &str) -> Option<&Node> {
+    pub(crate) fn node(&self, uid: &str) -> Option<&Node> {
         self.nodes.get(uid)
     }
 
-    /// Whether this owner is known not to be there.
-    pub fn is_absent(&self, identity: &Identity) -> bool {
+    /// Whether this owner is known to be absent.
+    pub(crate) fn is_absent(&self, identity: &Identity) -> bool {
         self.absent.known.contains(identity)
     }
 
-    /// Remembers that this owner is not there.
-    pub fn set_absent(&mut self, identity: Identity) {
+    /// Remembers that this owner is absent.
+    pub(crate) fn set_absent(&mut self, identity: Identity) {
         self.absent.insert(identity);
     }
 
-    /// What a foreground deletion of the node waits for: nothing when no dependent blocks it, else the blocking
-    /// dependents whose deletion has yet to begin.
-    pub fn blocking_dependents(&self, uid: &str) -> Option<Vec<String>> {
+    /// What a foreground deletion of the node waits for: none when no dependent blocks it, else the blocking dependents
+    /// that are not being deleted yet.
+    pub(crate) fn blocking_dependents(&self, uid: &str) -> Option<Vec<String>> {
         let blocks = |node: &&Node| node.owners.iter().any(|o| o.uid == uid && o.block_owner_deletion == Some(true));
         let dependents = self.nodes.get(uid).into_iter().flat_map(|node| &node.dependents);
         let mut blocking = dependents.filter_map(|dependent| self.nodes.get(dependent)).filter(blocks).peekable();
@@ -148,18 +140,18 @@ impl Graph {
     }
 
     /// Whether some object names this one as an owner.
-    pub fn has_dependents(&self, uid: &str) -> bool {
+    pub(crate) fn has_dependents(&self, uid: &str) -> bool {
         self.nodes.get(uid).is_some_and(|node| !node.dependents.is_empty())
     }
 
-    /// Whether some dependent of the node waits for dependents of its own: they might wait for each other.
-    pub fn may_be_circular(&self, uid: &str) -> bool {
+    /// Whether some dependent of the node waits for dependents of its own: they might wait for one another.
+    pub(crate) fn may_be_circular(&self, uid: &str) -> bool {
         let mut dependents = self.nodes.get(uid).into_iter().flat_map(|node| &node.dependents);
         dependents.any(|dependent| self.nodes.get(dependent).is_some_and(|node| node.deleting_dependents))
     }
 
-    /// A watch has seen the object, new or changed.
-    pub fn present(&mut self, api_version: &str, kind: &str, meta: &ObjectMeta) -> Vec<Task> {
+    /// A watch reported the object as added or updated.
+    pub(crate) fn present(&mut self, api_version: &str, kind: &str, meta: &ObjectMeta) -> Vec<Task> {
         let mut tasks = Vec::new();
         let uid = &meta.uid;
         let identity = Identity {
@@ -171,10 +163,10 @@ impl Graph {
         };
         let being_deleted = meta.deletion_timestamp.is_some();
         let has = |finalizer: &str| being_deleted && meta.finalizers.iter().any(|f| f == finalizer);
-        // Taken, not copied: an owner of ten thousand is seen again with every change of its status.
+        // Moved, not copied: an owner of ten thousand dependents comes by here with every change of its status.
         let old = self.nodes.get_mut(uid).map(std::mem::take).unwrap_or_default();
         if old.is_virtual && old.identity != identity {
-            // The references that led here spoke of something else: let each of those dependents be looked at.
+            // The references that created the node named another object: check each of those dependents.
             tasks.extend(self.dependents_not_meaning(&old, &identity).into_iter().map(Task::Delete));
         }
         self.relink(uid, &meta.namespace, &old.owners, &meta.owner_references, &mut tasks);
@@ -243,8 +235,8 @@ impl Graph {
         }
     }
 
-    /// A watch has seen the object go.
-    pub fn gone(&mut self, uid: &str) -> Vec<Task> {
+    /// A watch reported the deletion of the object.
+    pub(crate) fn gone(&mut self, uid: &str) -> Vec<Task> {
         let Some(node) = self.nodes.remove(uid) else { return Vec::new() };
         let mut tasks = Vec::new();
         if !node.dependents.is_empty() {
@@ -262,8 +254,8 @@ impl Graph {
         tasks
     }
 
-    /// A live read did not find the object under these coordinates, though no watch has said that it went.
-    pub fn missing(&mut self, identity: &Identity) -> Vec<Task> {
+    /// A live read did not find the object under this identity, although no watch reported its deletion.
+    pub(crate) fn missing(&mut self, identity: &Identity) -> Vec<Task> {
         let Some(node) = self.nodes.get(&identity.uid) else { return Vec::new() };
         let others = self.dependents_not_meaning(node, identity);
         let same = node.identity == *identity;
@@ -283,7 +275,7 @@ impl Graph {
         tasks
     }
 
-    /// The next coordinates under which some dependent names the owner, in a fixed order, wrapping around.
+    /// The next identity under which some dependent names the owner, in a fixed order, wrapping around.
     fn next_identity(&self, uid: &str, after: &Identity, dependents: &[String]) -> Option<Identity> {
         let mut candidates = BTreeSet::new();
         for dependent in dependents.iter().filter_map(|uid| self.nodes.get(uid)) {

@@ -1,7 +1,7 @@
-//! The garbage collector: what its owners leave behind goes, when all of them are gone.
+//! The garbage collector: deletes objects whose owners no longer exist.
 
 mod attempt;
-pub mod graph;
+pub(crate) mod graph;
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use bayplan_model::meta::PartialObjectMetadata;
 use futures::future::BoxFuture;
 
 use crate::cache::{AnyDelta, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup, lock};
+use crate::controller::{Context, Controller, Requeue, Wakeup, lock};
 use crate::discovery::{ApiResource, Resources};
 use crate::error::Error;
 use graph::{Graph, Task};
@@ -28,7 +28,7 @@ impl GarbageCollector {
         GarbageCollector { graph: Mutex::default(), resources }
     }
 
-    /// Whether objects of this resource take part: events come and go by themselves.
+    /// Whether objects of this resource are collected. Events are not: they expire.
     pub fn collects(resource: &ApiResource) -> bool {
         let group = resource.resource.group.as_ref();
         let is_event = resource.resource.plural == "events" && matches!(group, "" | "events.k8s.io");
@@ -51,11 +51,11 @@ impl GarbageCollector {
         })
     }
 
-    async fn run(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn run(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         match key.split_once('/') {
             Some(("orphan", uid)) => self.attempt_to_orphan(uid, context).await,
             Some((_, uid)) => self.attempt_to_delete(uid, context).await,
-            None => Ok(Next::Wait),
+            None => Ok(Requeue::OnChange),
         }
     }
 }
@@ -69,9 +69,9 @@ fn wakeups(tasks: Vec<Task>) -> Vec<Wakeup> {
     tasks.into_iter().map(|task| Wakeup::now(key(task))).collect()
 }
 
-/// Asks for tasks, and for nothing more when there are none.
-fn next(tasks: Vec<Task>, again: bool) -> Next {
-    if tasks.is_empty() && !again { Next::Wait } else { Next::Wake { keys: wakeups(tasks), again } }
+/// Requeues tasks, and the key itself when `again` is set.
+fn next(tasks: Vec<Task>, again: bool) -> Requeue {
+    if tasks.is_empty() && !again { Requeue::OnChange } else { Requeue::Keys { keys: wakeups(tasks), again } }
 }
 
 impl Controller for GarbageCollector {
@@ -79,7 +79,7 @@ impl Controller for GarbageCollector {
         "garbage-collector-controller"
     }
 
-    /// None of the typed caches: the shell watches every collected resource and tells
+    /// None of the typed caches: the shell watches the metadata of every collected resource and calls
     /// [`observe_object`](GarbageCollector::observe_object).
     fn watches(&self) -> &'static [Kind] {
         &[]
@@ -93,7 +93,7 @@ impl Controller for GarbageCollector {
         Vec::new()
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.run(key, context))
     }
 }

@@ -88,9 +88,9 @@ fn finalizers(version: &str, rest: &[&str], answer: Result<Value, Status>) -> St
 }
 
 /// Outcomes in words: what is woken, or that nothing is, or what failed.
-fn told(outcome: Result<Next, Error>) -> String {
+fn shown(outcome: Result<Requeue, Error>) -> String {
     match outcome {
-        Ok(Next::Wake { keys, again }) => {
+        Ok(Requeue::Keys { keys, again }) => {
             let keys: Vec<_> = keys.into_iter().map(|wakeup| wakeup.key).collect();
             format!("wake {}{}", keys.join(" "), if again { "again" } else { "" })
         }
@@ -107,12 +107,12 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
     let second = |answer| get("GET ns/things/second metadata", answer);
     let again = |answer| get("GET ns/things/child", Ok(answer));
     let cases: Vec<(&str, Value, Vec<Step>, &str)> = vec![
-        ("the owner stays", plain(), vec![child(plain()), owner(Ok(thing("owner", &[])))], "Wait"),
+        ("the owner stays", plain(), vec![child(plain()), owner(Ok(thing("owner", &[])))], "OnChange"),
         (
             "the owner is gone",
             plain(),
             vec![child(plain()), owner(refused(404)), delete("Background", Some("7"), Ok(json!({})))],
-            "Wait",
+            "OnChange",
         ),
         (
             "the owner is another one of the same name",
@@ -122,11 +122,11 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
                 owner(Ok(with(thing("owner", &[]), "uid", json!("new")))),
                 delete("Background", Some("7"), Ok(json!({}))),
             ],
-            "Wait",
+            "OnChange",
         ),
-        ("the dependent is gone", plain(), vec![get("GET ns/things/child metadata", refused(404))], "Wait"),
-        ("the dependent is another one", plain(), vec![child(with(plain(), "uid", json!("new")))], "Wait"),
-        ("it has no owners any more", plain(), vec![child(thing("child", &[]))], "Wait"),
+        ("the dependent is gone", plain(), vec![get("GET ns/things/child metadata", refused(404))], "OnChange"),
+        ("the dependent is another one", plain(), vec![child(with(plain(), "uid", json!("new")))], "OnChange"),
+        ("it has no owners any more", plain(), vec![child(thing("child", &[]))], "OnChange"),
         ("the server fails", plain(), vec![child(plain()), owner(refused(500))], "refused with 500"),
         (
             "one of two owners is gone",
@@ -137,7 +137,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
                 second(Ok(thing("second", &[]))),
                 drop_owners(&["owner"], Ok(two())),
             ],
-            "Wait",
+            "OnChange",
         ),
         (
             "one of two owners waits for it",
@@ -148,7 +148,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
                 second(Ok(thing("second", &[]))),
                 drop_owners(&["owner"], Ok(two())),
             ],
-            "Wait",
+            "OnChange",
         ),
         (
             "a custom resource knows no strategic patch",
@@ -165,7 +165,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
                     Ok(two()),
                 ),
             ],
-            "Wait",
+            "OnChange",
         ),
         (
             "the patch meets another object of the name",
@@ -182,7 +182,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
             "its only owner waits for it",
             plain(),
             vec![child(plain()), owner(Ok(waiting())), delete("Background", Some("7"), Ok(json!({})))],
-            "Wait",
+            "OnChange",
         ),
         (
             "it is to leave its own dependents alone",
@@ -192,7 +192,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
                 owner(refused(404)),
                 delete("Orphan", Some("7"), Ok(json!({}))),
             ],
-            "Wait",
+            "OnChange",
         ),
         (
             "it changed meanwhile, its owners did not",
@@ -204,7 +204,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
                 again(with(plain(), "resourceVersion", json!("8"))),
                 delete("Background", None, Ok(json!({}))),
             ],
-            "Wait",
+            "OnChange",
         ),
         (
             "its owners changed meanwhile",
@@ -232,13 +232,13 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
             "somebody else deleted it",
             plain(),
             vec![child(plain()), owner(refused(404)), delete("Background", Some("7"), refused(404))],
-            "Wait",
+            "OnChange",
         ),
     ];
     for (case, seen, steps, outcome) in cases {
         let collector = collector();
         see(&collector, [thing("owner", &[]), thing("second", &[]), seen]);
-        assert_eq!(told(Script::new(case, steps).play(&collector, "delete/child")), outcome, "{case}");
+        assert_eq!(shown(Script::new(case, steps).play(&collector, "delete/child")), outcome, "{case}");
     }
 }
 
@@ -248,11 +248,11 @@ fn a_missing_owner_is_asked_for_once() {
     see(&collector, [thing("owner", &[]), thing("child", &["owner"]), thing("twin", &["owner"])]);
     let first =
         [child(thing("child", &["owner"])), owner(refused(404)), delete("Background", Some("7"), Ok(json!({})))];
-    assert_eq!(told(Script::new("first", first).play(&collector, "delete/child")), "Wait");
+    assert_eq!(shown(Script::new("first", first).play(&collector, "delete/child")), "OnChange");
     let options = json!({"propagationPolicy": "Background", "preconditions": {"uid": "twin", "resourceVersion": "7"}});
     let twin = get("GET ns/things/twin metadata", Ok(thing("twin", &["owner"])));
     let second = [twin, ("DELETE ns/things/twin", options, Ok(json!({})))];
-    assert_eq!(told(Script::new("second", second).play(&collector, "delete/twin")), "Wait");
+    assert_eq!(shown(Script::new("second", second).play(&collector, "delete/twin")), "OnChange");
 }
 
 #[test]
@@ -260,13 +260,13 @@ fn an_owner_nobody_has_seen_wakes_its_dependents_when_it_is_not_there() {
     let collector = collector();
     see(&collector, [thing("child", &["owner"])]);
     assert_eq!(
-        told(Script::new("absent", [owner(refused(404))]).play(&collector, "delete/owner")),
+        shown(Script::new("absent", [owner(refused(404))]).play(&collector, "delete/owner")),
         "wake delete/child"
     );
     see(&collector, [thing("late", &["other"])]);
     let present = get("GET ns/things/other metadata", Ok(thing("other", &[])));
     let outcome = Script::new("present", [present]).play(&collector, "delete/other");
-    assert_eq!(told(outcome), "wake again", "its watch has yet to tell of it");
+    assert_eq!(shown(outcome), "wake again", "its watch has yet to tell of it");
 }
 
 #[test]
@@ -276,10 +276,10 @@ fn what_can_never_be_looked_up_is_not_tried_again() {
     let meta: ObjectMeta = serde_json::from_value(world["metadata"].clone()).unwrap();
     collector.observe_object("v1", "World", &added(meta));
     let look = get("GET worlds/w metadata", Ok(world));
-    assert_eq!(told(Script::new("namespaced owner", [look]).play(&collector, "delete/w")), "Wait");
+    assert_eq!(shown(Script::new("namespaced owner", [look]).play(&collector, "delete/w")), "OnChange");
 
     collector.observe_object("v1", "Unserved", &added(ObjectMeta { uid: "u".into(), ..ObjectMeta::default() }));
-    let outcome = told(Script::new("unknown kind", []).play(&collector, "delete/u"));
+    let outcome = shown(Script::new("unknown kind", []).play(&collector, "delete/u"));
     assert_eq!(outcome, r#"no matches for kind "Unserved" in version "v1""#, "may be served later: tried again");
 }
 
@@ -290,7 +290,7 @@ fn an_owner_in_another_namespace_is_no_owner_and_the_user_is_told() {
     let steps =
         [child(thing("child", &["owner"])), owner(refused(404)), delete("Background", Some("7"), Ok(json!({})))];
     let script = Script::new("elsewhere", steps);
-    assert_eq!(told(script.play(&collector, "delete/child")), "Wait");
+    assert_eq!(shown(script.play(&collector, "delete/child")), "OnChange");
     assert_eq!(script.events(), ["OwnerRefInvalidNamespace"]);
 
     // The owner is known not to be there by now, so nobody asks for it again; the next dependent is told all the same.
@@ -299,7 +299,7 @@ fn an_owner_in_another_namespace_is_no_owner_and_the_user_is_told() {
     let gone = json!({"propagationPolicy": "Background", "preconditions": {"uid": "second", "resourceVersion": "7"}});
     let steps = [child(second), ("DELETE ns/things/child", gone, Ok(json!({})))];
     let script = Script::new("elsewhere, too", steps);
-    assert_eq!(told(script.play(&collector, "delete/second")), "Wait");
+    assert_eq!(shown(script.play(&collector, "delete/second")), "OnChange");
     assert_eq!(script.events(), ["OwnerRefInvalidNamespace"]);
 }
 
@@ -314,9 +314,9 @@ fn a_foreground_deletion_ends_when_nothing_blocks_it() {
             "a dependent does not block",
             &["owner?"],
             vec![owner(Ok(waiting())), finalizers("7", &[], Ok(waiting()))],
-            "Wait",
+            "OnChange",
         ),
-        ("the owner went meanwhile", &[], vec![owner(Ok(waiting())), finalizers("7", &[], refused(404))], "Wait"),
+        ("the owner went meanwhile", &[], vec![owner(Ok(waiting())), finalizers("7", &[], refused(404))], "OnChange"),
         (
             "the owner changed meanwhile",
             &[],
@@ -326,7 +326,7 @@ fn a_foreground_deletion_ends_when_nothing_blocks_it() {
                 again(Ok(newer(with(waiting(), "finalizers", json!(["keep", graph::FOREGROUND]))))),
                 finalizers("8", &["keep"], Ok(waiting())),
             ],
-            "Wait",
+            "OnChange",
         ),
         (
             "the owner was re-created meanwhile",
@@ -336,19 +336,19 @@ fn a_foreground_deletion_ends_when_nothing_blocks_it() {
                 finalizers("7", &[], refused(409)),
                 again(Ok(with(newer(waiting()), "uid", json!("new")))),
             ],
-            "Wait",
+            "OnChange",
         ),
         (
             "somebody else took the finalizer off",
             &[],
             vec![owner(Ok(waiting())), finalizers("7", &[], refused(409)), again(Ok(newer(thing("owner", &[]))))],
-            "Wait",
+            "OnChange",
         ),
     ];
     for (case, owners, steps, outcome) in cases {
         let collector = collector();
         see(&collector, [waiting(), thing("child", owners)]);
-        assert_eq!(told(Script::new(case, steps).play(&collector, "delete/owner")), outcome, "{case}");
+        assert_eq!(shown(Script::new(case, steps).play(&collector, "delete/owner")), outcome, "{case}");
     }
 }
 
@@ -359,7 +359,7 @@ fn a_dependent_with_dependents_goes_in_the_foreground_too_and_a_circle_is_broken
         [child(thing("child", &["owner"])), owner(Ok(waiting())), delete("Foreground", Some("7"), Ok(json!({})))];
     let tree = collector();
     see(&tree, [waiting(), thing("child", &["owner"]), thing("leaf", &["child"])]);
-    assert_eq!(told(Script::new("tree", steps).play(&tree, "delete/child")), "Wait");
+    assert_eq!(shown(Script::new("tree", steps).play(&tree, "delete/child")), "OnChange");
 
     let unblocked = thing("child", &["owner?"])["metadata"]["ownerReferences"].clone();
     let unblock = json!({"metadata": {"uid": "child", "ownerReferences": unblocked}});
@@ -371,7 +371,7 @@ fn a_dependent_with_dependents_goes_in_the_foreground_too_and_a_circle_is_broken
     ];
     let circle = collector();
     see(&circle, [deleting(thing("owner", &["child"]), graph::FOREGROUND), thing("child", &["owner"])]);
-    assert_eq!(told(Script::new("circle", steps).play(&circle, "delete/child")), "Wait");
+    assert_eq!(shown(Script::new("circle", steps).play(&circle, "delete/child")), "OnChange");
 }
 
 #[test]
@@ -385,24 +385,24 @@ fn an_owner_lets_go_of_its_dependents_before_it_goes() {
                 owner(Ok(leaving())),
                 finalizers("7", &[], Ok(leaving())),
             ],
-            "Wait",
+            "OnChange",
         ),
         (
             "the dependent is gone",
             vec![drop_owners(&["owner"], refused(404)), owner(Ok(leaving())), finalizers("7", &[], Ok(leaving()))],
-            "Wait",
+            "OnChange",
         ),
         ("the dependent is refused", vec![drop_owners(&["owner"], refused(500))], "refused with 500"),
-        ("the owner is gone", vec![drop_owners(&["owner"], Ok(thing("child", &[]))), owner(refused(404))], "Wait"),
+        ("the owner is gone", vec![drop_owners(&["owner"], Ok(thing("child", &[]))), owner(refused(404))], "OnChange"),
         (
             "the owner is another one",
             vec![drop_owners(&["owner"], Ok(thing("child", &[]))), owner(Ok(with(leaving(), "uid", json!("new"))))],
-            "Wait",
+            "OnChange",
         ),
     ];
     for (case, steps, outcome) in cases {
         let collector = collector();
         see(&collector, [thing("child", &["owner"]), leaving()]);
-        assert_eq!(told(Script::new(case, steps).play(&collector, "orphan/owner")), outcome, "{case}");
+        assert_eq!(shown(Script::new(case, steps).play(&collector, "orphan/owner")), outcome, "{case}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a terminating namespace says about its content: always all five conditions.
+//! The five conditions in which a terminating namespace reports on its content.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::content::Outcome;
 
-/// Type; reason and message when all is well; reason when not; what is not.
+/// Type; reason and message on success; reason on failure; the failure.
 type Row = (&'static str, (&'static str, &'static str), &'static str, Option<String>);
 
 /// Sets the five conditions that follow from an attempt to empty the namespace.

@@ -14,28 +14,28 @@ use crate::discovery::{ApiResource, Resources};
 use crate::error::{Error, not_found};
 use crate::requests::PODS;
 
-/// How long finalizers are given before the next look.
+/// How long finalizers are given before the next attempt.
 const FINALIZER_ESTIMATE_SECONDS: u64 = 15;
 
-/// What came of one round.
+/// The result of one attempt to empty a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// Objects left, by `resource.group`.
     pub(super) remaining: BTreeMap<String, usize>,
-    /// Objects left, by the finalizer that keeps them.
+    /// Objects left, by the finalizer that holds them.
     pub(super) finalizers: BTreeMap<String, usize>,
     /// What failed.
     pub(super) errors: Vec<Error>,
-    /// Why some resources are not known: what they hold cannot be deleted, so the namespace has to wait.
+    /// Why discovery of some groups failed: their objects cannot be deleted, so the namespace has to wait.
     pub(super) discovery_failure: Option<String>,
-    /// When to look again; 0 when nothing is left to wait for.
+    /// When to try again; 0 when nothing is left to wait for.
     pub(super) estimate_seconds: u64,
     /// Pods are left, so nothing else was touched.
     pub(super) pods_remain: bool,
 }
 
 impl Outcome {
-    /// The failures as one.
+    /// The failures as one error.
     pub(super) fn first_error(&self) -> Option<Error> {
         let unknown = self.discovery_failure.iter().cloned().map(Error::Invalid);
         Error::collect(unknown.chain(self.errors.iter().cloned()).collect()).err()
@@ -45,11 +45,11 @@ impl Outcome {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct List {
-    /// An empty list of metadata says `null`.
+    /// `null` in an empty list of metadata.
     items: Option<Vec<PartialObjectMetadata>>,
 }
 
-/// Deletes what is in the namespace: first the pods, and when none is left everything else.
+/// Deletes the content of the namespace: pods first, and everything else when none is left.
 pub(super) async fn delete_all(
     cache: &Cache,
     resources: &Resources,
@@ -119,7 +119,7 @@ async fn delete(
     }
 }
 
-/// Deletes every object of the resource; answers those that are still there.
+/// Deletes every object of the resource; returns those that are still there.
 async fn empty(
     resource: &ApiResource,
     namespace: &str,

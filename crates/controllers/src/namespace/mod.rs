@@ -1,4 +1,4 @@
-//! Namespaces on their way out: everything in them goes first, pods before all else.
+//! Terminating namespaces: deletes their content, pods first, and then removes their finalizer.
 
 mod conditions;
 mod content;
@@ -16,32 +16,29 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup};
+use crate::controller::{Context, Controller, Requeue, Wakeup};
 use crate::discovery::Resources;
 use crate::error::{Error, not_found};
 use crate::requests::{self, NAMESPACES};
 
-/// The finalizer by which this controller keeps a namespace until it is empty.
+/// The finalizer with which this controller holds a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
 
-/// Every event waits this long: admission in other API servers may not know yet that the namespace is closing.
+/// Every event waits this long: admission in other API servers may not know yet that the namespace is terminating.
 const EVENT_DELAY: Duration = Duration::from_secs(5);
 
-/// A namespace that cannot be emptied is looked at this often: what keeps it may be gone any moment, and nothing tells.
+/// A namespace that cannot be emptied is retried at least this often: no watch reports when the obstacle is gone.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// How often a write that met a newer version is tried.
+/// How often a write that met a conflict is tried.
 const CONFLICT_TRIES: usize = 5;
 
-/// The part of a namespace that decides something.
+/// The fields of a namespace that the controller reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Namespace {
-    /// Metadata.
     pub metadata: ObjectMeta,
-    /// What keeps it.
     pub spec: NamespaceSpec,
-    /// Where it stands.
     pub status: NamespaceStatus,
 }
 
@@ -49,7 +46,6 @@ pub struct Namespace {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NamespaceSpec {
-    /// Who must let go of the content.
     pub finalizers: Vec<String>,
 }
 
@@ -62,7 +58,7 @@ pub struct NamespaceStatus {
 }
 
 impl Namespace {
-    /// Not on its way out.
+    /// Not terminating.
     pub fn is_active(&self) -> bool {
         self.metadata.deletion_timestamp.is_none() && self.status.phase != "Terminating"
     }
@@ -87,21 +83,21 @@ impl NamespaceController {
         NamespaceController { cache, resources, delay: EVENT_DELAY }
     }
 
-    /// The same with another delay: where the one API server is our own, admission always knows.
+    /// Sets another delay: with a single API server admission always knows.
     #[must_use]
     pub fn with_delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    async fn reconcile(&self, name: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, name: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let live: Value = match requests::get(context.api, &NAMESPACES, "", name).await {
-            Err(status) if not_found(&status) => return Ok(Next::Wait),
+            Err(status) if not_found(&status) => return Ok(Requeue::OnChange),
             live => live?,
         };
         let view: Namespace = Namespace::deserialize(&live).map_err(|error| Error::Invalid(error.to_string()))?;
         if view.metadata.deletion_timestamp.is_none() || view.spec.finalizers.is_empty() {
-            return Ok(Next::Wait);
+            return Ok(Requeue::OnChange);
         }
         if view.status.phase != "Terminating" {
             self.edit_status(&view, context, |status, _| status["phase"] = json!("Terminating")).await?;
@@ -112,16 +108,16 @@ impl NamespaceController {
             return Err(error);
         }
         if outcome.estimate_seconds > 0 {
-            return Ok(Next::After(Duration::from_secs(outcome.estimate_seconds / 2 + 1)));
+            return Ok(Requeue::After(Duration::from_secs(outcome.estimate_seconds / 2 + 1)));
         }
         if outcome.pods_remain {
-            return Ok(Next::RateLimited);
+            return Ok(Requeue::RateLimited);
         }
         self.finalize(&view, context).await?;
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
-    /// Changes the status of the namespace as it is now, as long as it is the same one.
+    /// Updates the status of the live namespace, unless another one has its name.
     async fn edit_status(
         &self,
         view: &Namespace,
@@ -131,7 +127,7 @@ impl NamespaceController {
         self.write(view, context, "status", |live| edit(&mut live["status"], context.second())).await
     }
 
-    /// Lets go of the namespace.
+    /// Removes the finalizer from the namespace.
     async fn finalize(&self, view: &Namespace, context: Context<'_>) -> Result<(), Error> {
         let let_go = |live: &mut Value| {
             if let Some(finalizers) = live.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
@@ -201,14 +197,14 @@ impl Controller for NamespaceController {
                 let name = &pod.metadata.namespace;
                 let closing = self.cache.namespaces().get("", name).is_some_and(|namespace| !namespace.is_active());
                 let empty = closing && self.cache.pods().namespace(name).next().is_none();
-                // The last pod is gone: no need to wait for as long as it might have taken.
+                // The last pod is gone: no need to wait for the rest of its grace period.
                 empty.then(|| Wakeup::now(name.clone())).into_iter().collect()
             }
             _ => Vec::new(),
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

@@ -31,7 +31,7 @@ fn with(mut namespace: Value, pointer: &str, value: Value) -> Value {
 }
 
 /// The namespace after a round in which these resources remained, held by these finalizers, and this failed.
-fn told(remaining: Option<&str>, finalizers: Option<&str>, failure: Option<&str>) -> Value {
+fn conditions(remaining: Option<&str>, finalizers: Option<&str>, failure: Option<&str>) -> Value {
     let row = |kind: &str, good: (&str, &str), bad: &str, trouble: Option<&str>| {
         let (status, reason, message) = trouble.map_or(("False", good.0, good.1), |message| ("True", bad, message));
         json!({"type": kind, "status": status, "lastTransitionTime": crate::script::now(), "reason": reason, "message": message})
@@ -104,7 +104,7 @@ fn finalize(namespace: Value, answer: Result<Value, Status>) -> Step {
 
 #[test]
 fn a_closing_namespace_is_emptied_pods_first_and_then_let_go() {
-    let done = || told(None, None, None);
+    let done = || conditions(None, None, None);
     let settled = || [get(Ok(closing())), status(done(), Ok(done())), get(Ok(done()))];
     let round = |steps: Vec<Step>, rest: Vec<Step>| {
         [get(Ok(closing()))].into_iter().chain(steps).chain(rest).collect::<Vec<Step>>()
@@ -116,9 +116,9 @@ fn a_closing_namespace_is_emptied_pods_first_and_then_let_go() {
         "Some resources are remaining: things. has 2 resource instances",
         "Some content in the namespace has finalizers remaining: x/hold in 2 resource instances",
     );
-    let holding = told(Some(held_words.0), Some(held_words.1), None);
+    let holding = conditions(Some(held_words.0), Some(held_words.1), None);
     let unexpected = "unexpected items still remain in namespace: ns for gvr: /v1, Resource=pods";
-    let stuck = told(
+    let stuck = conditions(
         Some("Some resources are remaining: pods. has 1 resource instances"),
         None,
         Some(&format!("Failed to delete all resource types, 1 remaining: {unexpected}")),
@@ -200,7 +200,7 @@ fn a_namespace_waits_while_the_resources_of_some_group_are_unknown() {
     controller.resources.replace_partly(known, vec![crate::discovery::Failure { version, why }]);
     let message = "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: \
                    metrics.k8s.io/v1beta1: stale GroupVersion discovery: metrics.k8s.io/v1beta1";
-    let mut waiting = told(None, None, None);
+    let mut waiting = conditions(None, None, None);
     let condition = &mut waiting["status"]["conditions"][0];
     condition["status"] = json!("True");
     condition["reason"] = json!("DiscoveryFailed");
@@ -218,7 +218,7 @@ fn pods_are_given_the_time_they_ask_for() {
     controller.cache.set(Kind::Pod, pod.to_string().as_bytes()).unwrap();
     let since = crate::script::now() - Duration::from_secs(10);
     let closing = || with(closing(), "/metadata/deletionTimestamp", json!(since));
-    let mut waiting = told(Some("Some resources are remaining: pods. has 1 resource instances"), None, None);
+    let mut waiting = conditions(Some("Some resources are remaining: pods. has 1 resource instances"), None, None);
     waiting["metadata"] = closing()["metadata"].clone();
     let steps = [
         get(Ok(closing())),
@@ -228,14 +228,14 @@ fn pods_are_given_the_time_they_ask_for() {
         status(waiting.clone(), Ok(waiting)),
     ];
     let next = Script::new("grace", steps).play(&controller, "ns").unwrap();
-    assert_eq!(next, Next::After(Duration::from_secs(16)));
+    assert_eq!(next, Requeue::After(Duration::from_secs(16)));
 }
 
 #[test]
 fn what_cannot_be_deleted_together_is_deleted_one_by_one() {
     let one = || json!([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]);
     let delete = |line, answer| (line, json!({"propagationPolicy": "Background"}), answer);
-    let done = told(None, None, None);
+    let done = conditions(None, None, None);
     let steps = [
         get(Ok(closing())),
         list("LIST ns/pods metadata", json!([])),
@@ -249,7 +249,10 @@ fn what_cannot_be_deleted_together_is_deleted_one_by_one() {
         get(Ok(done.clone())),
         finalize(done.clone(), Ok(done)),
     ];
-    assert_eq!(Script::new("one by one", steps).play(&controller(&["delete", "list"]), "ns").unwrap(), Next::Wait);
+    assert_eq!(
+        Script::new("one by one", steps).play(&controller(&["delete", "list"]), "ns").unwrap(),
+        Requeue::OnChange
+    );
 }
 
 #[test]

@@ -1,22 +1,22 @@
-//! Whether a kubelet still lives: by its status, its lease, and how long both may stay silent.
+//! Whether a kubelet is alive: judged by its node's status, its lease, and the grace period for both.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::node::{Node, NodeCondition};
 
-/// The conditions that nobody knows any more when the kubelet is silent. `NetworkUnavailable` is not the kubelet's.
+/// The conditions that become `Unknown` when the kubelet stops posting. `NetworkUnavailable` is not set by kubelets.
 const KUBELETS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// What is remembered of a node from one look to the next.
+/// What the monitor remembers of a node between two passes; upstream's `nodeHealthData`.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     ready: Option<NodeCondition>,
     renewed: Option<Timestamp>,
-    /// When it last gave a sign of life, by our clock.
+    /// When its status or lease last changed, by our clock; upstream's `probeTimestamp`.
     probed: Timestamp,
 }
 
-/// How long a kubelet may stay silent.
+/// How long a kubelet may post nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grace {
     pub(super) running: SignedDuration,
@@ -24,13 +24,13 @@ pub(super) struct Grace {
 }
 
 impl Health {
-    /// What is known after a look at the node and its lease.
+    /// The health that follows from the node and its lease.
     pub(super) fn observe(before: Option<Health>, node: &Node, renewed: Option<Timestamp>, now: Timestamp) -> Health {
         let ready = node.condition("Ready").cloned();
         let heartbeat = |ready: &Option<NodeCondition>| ready.as_ref().map(|ready| ready.last_heartbeat_time);
         let known_renewal = before.as_ref().and_then(|health| health.renewed);
         let mut health = match before {
-            // A kubelet that has never said anything is measured from its node's creation.
+            // A kubelet that never posted is measured from its node's creation.
             None if ready.is_none() => {
                 Health { ready: None, renewed: None, probed: node.metadata.creation_timestamp.unwrap_or(now) }
             }
@@ -45,30 +45,30 @@ impl Health {
         health
     }
 
-    /// Whether the last sign of life is too long ago.
+    /// Whether the grace period is over.
     pub(super) fn is_silent(&self, grace: Grace, now: Timestamp) -> bool {
         let grace = if self.ready.is_some() { grace.running } else { grace.starting };
         now.duration_since(self.probed) > grace
     }
 
-    /// Whether the node said that it is ready; nothing when it said neither.
+    /// Whether condition `Ready` was `True`; none when it was neither `True` nor `False`.
     pub(super) fn is_ready(&self) -> Option<bool> {
         self.ready.as_ref().map(|ready| ready.status == "True")
     }
 
-    /// Remembers what was written about a silent node, so that it is not taken for a sign of life.
+    /// Remembers our own write about an unresponsive node, so that it does not count as a heartbeat.
     pub(super) fn written(&mut self, conditions: &[NodeCondition], renewed: Option<Timestamp>) {
         self.ready = conditions.iter().find(|condition| condition.condition_type == "Ready").cloned();
         self.renewed = renewed;
     }
 
-    /// A sign of life that nobody gave: after all nodes were away at once, it was us who heard nothing.
+    /// Counts as a heartbeat: when all nodes were unreachable at once, the fault was on our side.
     pub(super) fn forgive(&mut self, now: Timestamp) {
         self.probed = now;
     }
 }
 
-/// The kubelet's conditions when it is silent; nothing when they say so already.
+/// The conditions of an unresponsive kubelet; none when the node has them already.
 pub(super) fn unknown(node: &Node, second: Timestamp) -> Option<Vec<NodeCondition>> {
     let said = node.condition("Ready").is_some_and(|ready| ready.status == "Unknown");
     let condition = |condition_type: &str| match node.condition(condition_type) {

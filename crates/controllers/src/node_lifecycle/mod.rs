@@ -1,4 +1,5 @@
-//! Nodes that fall silent: their conditions become unknown, taints say so, and their pods are no longer ready.
+//! The node lifecycle: when a kubelet stops posting, its node's conditions become `Unknown`, the node is tainted, and
+//! its pods become not ready.
 //!
 //! ```text
 //!   every 5 s: nodes, leases ─▶ health ─▶ conditions Unknown ─▶ pods NotReady
@@ -28,9 +29,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
 use self::health::{Grace, Health};
-use self::zones::{Outlook, Zones};
+use self::zones::{ClusterHealth, Zones};
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
+use crate::controller::{Context, Controller, Requeue, Wakeup, lock, split_key};
 use crate::error::{Error, not_found};
 use crate::node::{NODE_LEASES, Node, Taint, patch_status, swap_taints};
 use crate::pod::Pod;
@@ -40,11 +41,11 @@ use crate::workload::event_reference;
 
 const MONITOR: &str = "monitor";
 const TAINT_PASS: &str = "taint-pass";
-/// How often the nodes that wait for their NoExecute taint are looked at.
+/// How often the queue of nodes that wait for their NoExecute taint is processed.
 const TAINT_PASS_PERIOD: Duration = Duration::from_millis(100);
-/// How many nodes are looked after at the same time; nearly all of it is waiting for the API server.
+/// How many nodes are handled at the same time; nearly all of that time is waiting for the API server.
 const NODES_AT_ONCE: usize = 8;
-/// How often a status that lost against another writer is tried on the newest state.
+/// How often a status update that met a conflict is retried on the newest state.
 const CONFLICTS_MAX: usize = 5;
 
 /// Upstream's flags of the node lifecycle controller.
@@ -90,7 +91,7 @@ pub struct NodeLifecycleController {
 
 #[derive(Default)]
 struct State {
-    /// The nodes that were there at the last look, with their UIDs.
+    /// The nodes of the last pass, with their UIDs.
     known: FxHashMap<String, String>,
     health: FxHashMap<String, Health>,
     zones: Zones,
@@ -98,8 +99,8 @@ struct State {
     retry: FxHashSet<String>,
 }
 
-/// What a look at one node found.
-struct Look {
+/// What one pass of the monitor found out about a node.
+struct NodeObservation {
     zone: String,
     ready: bool,
     counts: bool,
@@ -111,13 +112,13 @@ impl NodeLifecycleController {
         NodeLifecycleController { cache, config, pods: Mutex::default(), state: Mutex::default() }
     }
 
-    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         match split_key(key) {
             ("", MONITOR) => self.monitor(context).await,
             ("", TAINT_PASS) => self.taint_pass(context).await,
             ("node", name) => self.follow_conditions(name, context).await,
             ("pod", pod) => self.mark_bound_pod(pod, context).await,
-            _ => Ok(Next::Wait),
+            _ => Ok(Requeue::OnChange),
         }
     }
 
@@ -126,11 +127,11 @@ impl NodeLifecycleController {
         Grace { running: signed(self.config.monitor_grace_period), starting: signed(self.config.startup_grace_period) }
     }
 
-    /// Looks at every node once.
-    async fn monitor(&self, context: Context<'_>) -> Result<Next, Error> {
+    /// One pass over all nodes; upstream's `monitorNodeHealth`.
+    async fn monitor(&self, context: Context<'_>) -> Result<Requeue, Error> {
         let nodes: Vec<Arc<Node>> = self.cache.nodes().all().cloned().collect();
         self.classify(&nodes, context).await;
-        let looks: Vec<Option<Look>> = futures::stream::iter(nodes.iter().cloned())
+        let looks: Vec<Option<NodeObservation>> = futures::stream::iter(nodes.iter().cloned())
             .map(|node| self.look(node, context))
             .buffer_unordered(NODES_AT_ONCE)
             .collect()
@@ -140,22 +141,22 @@ impl NodeLifecycleController {
             let count = counts.entry(look.zone).or_default();
             *(if look.ready { &mut count.0 } else { &mut count.1 }) += 1;
         }
-        let outlook = lock(&self.state).zones.judge(&counts, &self.config, context.now);
-        match outlook {
-            Outlook::AllLost => {
+        let health = lock(&self.state).zones.decide(&counts, &self.config, context.now);
+        match health {
+            ClusterHealth::FullDisruption => {
                 for node in &nodes {
                     self.mark_reachable(node, context).await;
                 }
             }
-            Outlook::Back => {
+            ClusterHealth::Recovered => {
                 lock(&self.state).health.values_mut().for_each(|health| health.forgive(context.now));
             }
-            Outlook::Usual => {}
+            ClusterHealth::Normal => {}
         }
         let waiting = lock(&self.state).zones.is_waiting();
         let mut keys = vec![Wakeup::after(MONITOR, self.config.monitor_period)];
         keys.extend(waiting.then(|| Wakeup::now(TAINT_PASS)));
-        Ok(Next::Wake { keys, again: false })
+        Ok(Requeue::Keys { keys, again: false })
     }
 
     /// Notes which nodes are new and which are gone.
@@ -182,7 +183,7 @@ impl NodeLifecycleController {
         }
         for node in &added {
             let name = &node.metadata.name;
-            self.tell(
+            self.record_event(
                 name,
                 &node.metadata.uid,
                 "RegisteredNode",
@@ -192,18 +193,18 @@ impl NodeLifecycleController {
             self.mark_reachable(node, context).await;
         }
         for (name, uid) in &gone {
-            self.tell(name, uid, "RemovingNode", format!("Removing Node {name} from Controller"), context);
+            self.record_event(name, uid, "RemovingNode", format!("Removing Node {name} from Controller"), context);
         }
     }
 
-    fn tell(&self, name: &str, uid: &str, reason: &'static str, what: String, context: Context<'_>) {
+    fn record_event(&self, name: &str, uid: &str, reason: &'static str, what: String, context: Context<'_>) {
         context.normal(reference(name, uid), reason, format!("Node {name} event: {what}"));
     }
 
-    /// Looks at one node; nothing when the API server does not let us.
-    async fn look(&self, node: Arc<Node>, context: Context<'_>) -> Option<Look> {
+    /// Observes one node; none when the API server refuses.
+    async fn look(&self, node: Arc<Node>, context: Context<'_>) -> Option<NodeObservation> {
         let (node, was, is) = self.probe(node, context).await?;
-        let look = Look {
+        let look = NodeObservation {
             zone: node.zone(),
             ready: is == Some(true),
             counts: !node.metadata.labels.contains_key("node.kubernetes.io/exclude-disruption"),
@@ -230,8 +231,8 @@ impl NodeLifecycleController {
         Some(look)
     }
 
-    /// Compares a node with what is known of it and writes that it is silent when it is. Answers whether it was ready
-    /// before and is ready now; nothing where it does not say.
+    /// Compares a node with the health remembered of it, and writes `Unknown` conditions when its grace period is over.
+    /// Returns whether it was ready before and is ready now; none where the condition is `Unknown`.
     async fn probe(
         &self,
         mut node: Arc<Node>,
@@ -269,8 +270,8 @@ impl NodeLifecycleController {
         None
     }
 
-    /// A node that is not ready waits for its NoExecute taint; one that has the other one swaps it at once; one that
-    /// is ready loses both.
+    /// Queues a node that is not ready for its NoExecute taint; swaps the taint at once when the node has the other
+    /// one; removes both from a node that is ready.
     async fn queue_taint(&self, node: &Node, was: Option<bool>, context: Context<'_>) {
         let status = node.condition("Ready").map_or("Unknown", |ready| ready.status.as_str());
         let (wanted, opposite) = match (was, status) {
@@ -279,7 +280,7 @@ impl NodeLifecycleController {
             _ => (taints::unreachable(), taints::not_ready()),
         };
         if node.has(&opposite) {
-            // Tried again at the next look.
+            // Retried in the next pass.
             let _ = swap_taints(context, node, &[wanted], &[opposite]).await;
         } else {
             lock(&self.state).zones.enqueue(&node.zone(), &node.metadata.name, node.has(&wanted));
@@ -294,8 +295,8 @@ impl NodeLifecycleController {
         lock(&self.state).zones.forget(&node.zone(), &node.metadata.name);
     }
 
-    /// Gives the nodes whose turn it is their NoExecute taint.
-    async fn taint_pass(&self, context: Context<'_>) -> Result<Next, Error> {
+    /// Adds the NoExecute taint to the nodes whose turn it is.
+    async fn taint_pass(&self, context: Context<'_>) -> Result<Requeue, Error> {
         let due = lock(&self.state).zones.due(context.now);
         for name in due {
             let Some(node) = self.cache.nodes().get("", &name) else { continue };
@@ -313,12 +314,12 @@ impl NodeLifecycleController {
             }
         }
         let waiting = lock(&self.state).zones.is_waiting();
-        Ok(if waiting { Next::After(TAINT_PASS_PERIOD) } else { Next::Wait })
+        Ok(if waiting { Requeue::After(TAINT_PASS_PERIOD) } else { Requeue::OnChange })
     }
 
-    /// Keeps a node's NoSchedule taints and its former labels in step with what it says.
-    async fn follow_conditions(&self, name: &str, context: Context<'_>) -> Result<Next, Error> {
-        let Some(node) = self.cache.nodes().get("", name) else { return Ok(Next::Wait) };
+    /// Keeps a node's NoSchedule taints in step with its conditions, and its deprecated labels with the present ones.
+    async fn follow_conditions(&self, name: &str, context: Context<'_>) -> Result<Requeue, Error> {
+        let Some(node) = self.cache.nodes().get("", name) else { return Ok(Requeue::OnChange) };
         let (add, remove) = taints::by_condition(&node);
         if !add.is_empty() || !remove.is_empty() {
             settled(swap_taints(context, &node, &add, &remove).await)?;
@@ -329,22 +330,22 @@ impl NodeLifecycleController {
             let kind = bayplan_model::api::PatchKind::Strategic;
             settled(requests::patch(context.api, &NODES, &node.metadata, kind, &patch).await.map(drop))?;
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
     /// A pod that was bound to a node that is not ready is not ready either.
-    async fn mark_bound_pod(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn mark_bound_pod(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (namespace, name) = split_key(key);
-        let Some(pod) = self.cache.pods().get(namespace, name) else { return Ok(Next::Wait) };
+        let Some(pod) = self.cache.pods().get(namespace, name) else { return Ok(Requeue::OnChange) };
         let ready = lock(&self.state).health.get(&pod.node_name).and_then(Health::is_ready);
         if ready == Some(false) {
             mark_not_ready(&[pod], context).await?;
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 }
 
-/// A node that is gone needs nothing any more.
+/// A node that no longer exists needs nothing.
 fn settled(outcome: Result<(), bayplan_model::status::Status>) -> Result<(), Error> {
     match outcome {
         Err(status) if not_found(&status) => Ok(()),
@@ -357,7 +358,7 @@ fn reference(name: &str, uid: &str) -> ObjectReference {
     ObjectReference { api_version: "v1".into(), kind: "Node".into(), name, uid, ..ObjectReference::default() }
 }
 
-/// Nobody knows whether the pods of a silent node still work.
+/// Marks the pods of an unresponsive node as not ready.
 async fn mark_not_ready(pods: &[Arc<Pod>], context: Context<'_>) -> Result<(), Error> {
     let mut errors = Vec::new();
     for pod in pods.iter().filter(|pod| pod.ready) {
@@ -383,7 +384,7 @@ impl Controller for NodeLifecycleController {
         "node-lifecycle-controller"
     }
 
-    /// Events come from upstream's older name of it.
+    /// Events carry upstream's older name of the controller.
     fn component(&self) -> &'static str {
         "node-controller"
     }
@@ -419,7 +420,7 @@ impl Controller for NodeLifecycleController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

@@ -20,21 +20,21 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Labels, and the former ones that old clients still look for.
+/// Labels, and the deprecated ones that old clients still read.
 const FORMER_LABELS: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
-/// Empties a node whose kubelet says that it is not ready.
+/// The taint that evicts pods from a node that is not ready.
 pub(super) fn not_ready() -> Taint {
     Taint::new(NOT_READY, NO_EXECUTE)
 }
 
-/// Empties a node whose kubelet says nothing.
+/// The taint that evicts pods from a node whose kubelet posts nothing.
 pub(super) fn unreachable() -> Taint {
     Taint::new(UNREACHABLE, NO_EXECUTE)
 }
 
-/// The NoSchedule taints to add and to remove, so that they say what the conditions say.
+/// The NoSchedule taints to add and to remove so that they match the conditions.
 pub(super) fn by_condition(node: &Node) -> (Vec<Taint>, Vec<Taint>) {
     let asked = |condition: &crate::node::NodeCondition| {
         let row = BY_CONDITION.iter().find(|row| row.0 == condition.condition_type && row.1 == condition.status)?;
@@ -52,7 +52,7 @@ pub(super) fn by_condition(node: &Node) -> (Vec<Taint>, Vec<Taint>) {
     (add, remove)
 }
 
-/// The former labels that do not say what the present ones say.
+/// The deprecated labels that differ from their successors.
 pub(super) fn former_labels(node: &Node) -> BTreeMap<&'static str, String> {
     let labels = &node.metadata.labels;
     FORMER_LABELS

@@ -93,7 +93,7 @@ fn a_silent_node_becomes_unknown_its_pods_not_ready_and_it_waits_for_its_taint()
     Script::new("no new pods", [step]).play_at(56, &controller, "node/dead").unwrap();
 
     let next = Script::new("seen as unreachable", []).play_at(56, &controller, MONITOR).unwrap();
-    let Next::Wake { keys, .. } = next else { panic!("{next:?}") };
+    let Requeue::Keys { keys, .. } = next else { panic!("{next:?}") };
     assert_eq!(keys, [Wakeup::after(MONITOR, Duration::from_secs(5)), Wakeup::now(TAINT_PASS)]);
     let step: Step = ("MERGE-PATCH nodes/dead", patch("NoExecute"), Ok(json!({})));
     Script::new("its turn", [step]).play_at(56, &controller, TAINT_PASS).unwrap();

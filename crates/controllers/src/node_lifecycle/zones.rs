@@ -1,4 +1,5 @@
-//! How fast nodes of a zone may be emptied: the more of them are away, the more likely it is us who is cut off.
+//! How fast nodes of a zone may be tainted. The more of them are unreachable, the more likely it is that this process
+//! is cut off, and the slower they are tainted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,16 +9,16 @@ use jiff::Timestamp;
 
 use super::NodeLifecycleConfig;
 
-/// How a zone is doing.
+/// The state of a zone; upstream's `ZoneState`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ZoneState {
     /// Just seen.
     Initial,
-    /// Most nodes are well.
+    /// Most nodes are ready.
     Normal,
-    /// Too many are not.
+    /// Too many are not ready.
     Partial,
-    /// None is.
+    /// No node is ready.
     Full,
 }
 
@@ -29,7 +30,7 @@ struct Zone {
     /// Absent when nothing may be tainted.
     bucket: Option<TokenBucket>,
     waiting: VecDeque<String>,
-    /// Waiting, or tainted since they last were well.
+    /// Nodes that wait, or were tainted since they were last ready.
     known: rustc_hash::FxHashSet<String>,
 }
 
@@ -39,7 +40,8 @@ impl Zone {
         Zone { state: ZoneState::Initial, rate, bucket: bucket(rate), waiting, known }
     }
 
-    /// A spent limiter is replaced by a spent one, or each change of the rate would let one more node through.
+    /// An exhausted limiter is replaced by an exhausted one; otherwise each change of the rate would let one more node
+    /// through.
     fn set_rate(&mut self, rate: f64, now: Duration) {
         if self.rate == rate {
             return;
@@ -68,15 +70,15 @@ fn since_epoch(now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(Timestamp::UNIX_EPOCH)).unwrap_or_default()
 }
 
-/// What a round of looks at all nodes means for the cluster as a whole.
+/// What one pass over all nodes means for the cluster as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outlook {
-    /// Nothing special.
-    Usual,
-    /// No node is well any more: nothing is evicted, and nodes lose the taints that would.
-    AllLost,
-    /// The first nodes are well again: all of them get a new chance.
-    Back,
+pub(super) enum ClusterHealth {
+    /// Some node is ready.
+    Normal,
+    /// No node is ready any more: nothing is evicted, and nodes lose their NoExecute taints.
+    FullDisruption,
+    /// The first nodes are ready again after full disruption: every node's grace period starts again.
+    Recovered,
 }
 
 /// All zones.
@@ -93,7 +95,7 @@ impl Zones {
         }
     }
 
-    /// A node waits to be tainted, behind the others; one that has its taint already stays known as such.
+    /// Queues a node to be tainted, unless it has its taint already.
     pub(super) fn enqueue(&mut self, zone: &str, node: &str, tainted: bool) {
         let Some(zone) = self.zones.get_mut(zone) else { return };
         if !tainted {
@@ -104,7 +106,7 @@ impl Zones {
         }
     }
 
-    /// A node is well again.
+    /// A node is ready again.
     pub(super) fn forget(&mut self, zone: &str, node: &str) {
         if let Some(zone) = self.zones.get_mut(zone) {
             zone.forget(node);
@@ -123,18 +125,18 @@ impl Zones {
         due
     }
 
-    /// Whether some node waits that may be tainted some time.
+    /// Whether some node waits in a zone whose nodes may be tainted.
     pub(super) fn is_waiting(&self) -> bool {
         self.zones.values().any(|zone| !zone.waiting.is_empty() && zone.bucket.is_some())
     }
 
-    /// Draws the conclusions from how many nodes of each zone are ready, and how many are not.
-    pub(super) fn judge(
+    /// Sets the state and the rate of each zone from the number of its nodes that are ready and that are not.
+    pub(super) fn decide(
         &mut self,
         counts: &BTreeMap<String, (usize, usize)>,
         config: &NodeLifecycleConfig,
         now: Timestamp,
-    ) -> Outlook {
+    ) -> ClusterHealth {
         let now = since_epoch(now);
         let states: BTreeMap<&str, ZoneState> =
             counts.iter().map(|(zone, count)| (zone.as_str(), state(*count, config))).collect();
@@ -145,14 +147,14 @@ impl Zones {
         let all_are_lost = states.values().all(|state| *state == ZoneState::Full);
         let all_were_lost = self.zones.values().all(|zone| zone.state == ZoneState::Full);
         if all_are_lost && all_were_lost {
-            return Outlook::Usual;
+            return ClusterHealth::Normal;
         }
         if all_are_lost {
             for zone in self.zones.values_mut() {
                 zone.set_rate(0.0, now);
                 zone.state = ZoneState::Full;
             }
-            return Outlook::AllLost;
+            return ClusterHealth::FullDisruption;
         }
         for (name, zone) in &mut self.zones {
             let Some(&state) = states.get(name.as_str()) else { continue };
@@ -162,7 +164,7 @@ impl Zones {
                 zone.state = state;
             }
         }
-        if all_were_lost { Outlook::Back } else { Outlook::Usual }
+        if all_were_lost { ClusterHealth::Recovered } else { ClusterHealth::Normal }
     }
 }
 
@@ -202,7 +204,7 @@ mod tests {
         for (ready, not_ready, tainted) in [(9, 3, 3), (4, 6, 0), (40, 60, 2), (0, 3, 3), (1, 2, 2)] {
             let mut zones = Zones::default();
             let counts = counts(&[("a", ready, not_ready), ("other", 1, 0)]);
-            zones.judge(&counts, &config, at(0));
+            zones.decide(&counts, &config, at(0));
             (0..not_ready).for_each(|node| zones.enqueue("a", &format!("n{node}"), false));
             let due: usize = (0..=100).map(|second| zones.due(at(second)).len()).sum();
             assert_eq!(due, tainted, "{ready} ready, {not_ready} not");
@@ -215,12 +217,12 @@ mod tests {
         let mut zones = Zones::default();
         let well = counts(&[("a", 3, 0), ("b", 3, 0)]);
         let lost = counts(&[("a", 0, 3), ("b", 0, 3)]);
-        assert_eq!(zones.judge(&well, &config, at(0)), Outlook::Usual);
-        assert_eq!(zones.judge(&lost, &config, at(5)), Outlook::AllLost);
+        assert_eq!(zones.decide(&well, &config, at(0)), ClusterHealth::Normal);
+        assert_eq!(zones.decide(&lost, &config, at(5)), ClusterHealth::FullDisruption);
         zones.enqueue("a", "n", false);
         assert!(!zones.is_waiting() && zones.due(at(500)).is_empty());
-        assert_eq!(zones.judge(&lost, &config, at(505)), Outlook::Usual);
-        assert_eq!(zones.judge(&counts(&[("a", 1, 2), ("b", 0, 3)]), &config, at(510)), Outlook::Back);
+        assert_eq!(zones.decide(&lost, &config, at(505)), ClusterHealth::Normal);
+        assert_eq!(zones.decide(&counts(&[("a", 1, 2), ("b", 0, 3)]), &config, at(510)), ClusterHealth::Recovered);
         assert!(zones.is_waiting());
     }
 
@@ -228,7 +230,7 @@ mod tests {
     fn a_node_waits_once_and_is_tainted_once() {
         let config = NodeLifecycleConfig::default();
         let mut zones = Zones::default();
-        zones.judge(&counts(&[("a", 3, 1)]), &config, at(0));
+        zones.decide(&counts(&[("a", 3, 1)]), &config, at(0));
         zones.enqueue("a", "n", false);
         zones.enqueue("a", "n", false);
         assert_eq!(zones.due(at(0)), ["n"]);

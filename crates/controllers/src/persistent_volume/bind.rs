@@ -1,4 +1,4 @@
-//! The writes by which volumes and claims are bound and say how they stand.
+//! Writes bindings and phases of volumes and claims.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use crate::error::Error;
 use crate::requests::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use crate::workload::event_reference;
 
-/// How an event speaks of a claim.
+/// The reference with which events name a claim.
 pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> ObjectReference {
     event_reference("v1", "PersistentVolumeClaim", &claim.metadata)
 }
 
-/// How an event speaks of a volume.
+/// The reference with which events name a volume.
 pub(super) fn of_volume(volume: &PersistentVolume) -> ObjectReference {
     event_reference("v1", "PersistentVolume", &volume.metadata)
 }
 
-/// Changes an object unless it has changed meanwhile; answers what is stored.
+/// Updates an object unless it changed meanwhile; returns what is stored.
 async fn change<T: DeserializeOwned>(
     api: &dyn Api,
     resource: &Resource,
@@ -41,7 +41,7 @@ async fn change<T: DeserializeOwned>(
     decode(&api.call(request).await?)
 }
 
-/// Changes a volume.
+/// Updates a volume.
 pub(super) async fn change_volume(
     volume: &PersistentVolume,
     patch: Value,
@@ -50,7 +50,7 @@ pub(super) async fn change_volume(
     change(api, &PERSISTENT_VOLUMES, &volume.metadata, patch, None).await
 }
 
-/// Changes a claim.
+/// Updates a claim.
 pub(super) async fn change_claim(
     claim: &PersistentVolumeClaim,
     patch: Value,
@@ -59,7 +59,7 @@ pub(super) async fn change_claim(
     change(api, &PERSISTENT_VOLUME_CLAIMS, &claim.metadata, patch, None).await
 }
 
-/// Sets a volume's phase, with the sentence that goes with it.
+/// Sets a volume's phase and message.
 pub(super) async fn set_volume_phase(
     volume: &PersistentVolume,
     phase: &str,
@@ -74,7 +74,7 @@ pub(super) async fn set_volume_phase(
     change(api, &PERSISTENT_VOLUMES, &volume.metadata, patch, Some("status")).await
 }
 
-/// Sets a volume's phase and tells of it, once.
+/// Sets a volume's phase, and records an event when it changed.
 pub(super) async fn fail_volume(
     volume: &PersistentVolume,
     reason: &'static str,
@@ -88,7 +88,7 @@ pub(super) async fn fail_volume(
     Ok(())
 }
 
-/// Sets a claim's phase, and what it says of its volume.
+/// Sets a claim's phase, access modes and capacity.
 pub(super) async fn set_claim_phase(
     claim: &PersistentVolumeClaim,
     phase: &str,
@@ -108,7 +108,7 @@ pub(super) async fn set_claim_phase(
     change(api, &PERSISTENT_VOLUME_CLAIMS, &claim.metadata, patch, Some("status")).await
 }
 
-/// A claim without its volume is lost; told of once.
+/// Marks a claim without its volume as `Lost`, and records an event when that changed.
 pub(super) async fn lose_claim(
     claim: &PersistentVolumeClaim,
     reason: &'static str,
@@ -122,7 +122,7 @@ pub(super) async fn lose_claim(
     Ok(())
 }
 
-/// Binds both to each other, the volume first: it is the one that others may want too.
+/// Binds a volume and a claim to each other, the volume first: other claims may compete for it.
 pub(super) async fn bind(
     volume: &PersistentVolume,
     claim: &PersistentVolumeClaim,
@@ -174,7 +174,7 @@ async fn bind_claim(
     change_claim(claim, patch, api).await
 }
 
-/// Takes a binding back that lost against another one. What a user reserved stays reserved.
+/// Undoes a binding that lost against another one. What a user reserved stays reserved.
 pub(super) async fn unbind_volume(volume: &PersistentVolume, api: &dyn Api) -> Result<(), Status> {
     let patch = if volume.metadata.annotations.contains_key(BOUND_BY_CONTROLLER_ANNOTATION) {
         json!({"metadata": {"annotations": {BOUND_BY_CONTROLLER_ANNOTATION: null}}, "spec": {"claimRef": null}})

@@ -1,4 +1,4 @@
-//! What is done about a claim.
+//! Reconciles a claim; upstream's `syncClaim`.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ impl PersistentVolumeController {
         }
     }
 
-    /// A claim that was bound once stays bound or is lost.
+    /// A claim that was bound once stays bound or becomes `Lost`.
     async fn sync_bound(&self, claim: &PersistentVolumeClaim, context: Context<'_>) -> Result<(), Error> {
         let gone = "Data on the volume is lost!";
         if claim.spec.volume_name.is_empty() {
@@ -45,7 +45,7 @@ impl PersistentVolumeController {
         Ok(lose_claim(claim, "ClaimMisbound", message, context).await?)
     }
 
-    /// A claim that takes any volume that suits.
+    /// A claim that takes any matching volume.
     async fn sync_searching(&self, claim: &PersistentVolumeClaim, context: Context<'_>) -> Result<(), Error> {
         let class = self.cache.storage_classes().get("", claim.class());
         let by_pod =
@@ -56,7 +56,7 @@ impl PersistentVolumeController {
             return bind(&volume, claim, context).await;
         }
         if waits {
-            self.tell_waiting(claim, context);
+            self.record_waiting(claim, context);
         } else if !claim.class().is_empty() {
             self.provision(claim, class.as_deref(), context).await?;
             return Ok(());
@@ -68,7 +68,7 @@ impl PersistentVolumeController {
         Ok(())
     }
 
-    fn tell_waiting(&self, claim: &PersistentVolumeClaim, context: Context<'_>) {
+    fn record_waiting(&self, claim: &PersistentVolumeClaim, context: Context<'_>) {
         let meta = &claim.metadata;
         let mut pods: Vec<String> = {
             let pods = self.cache.pods();
@@ -86,7 +86,7 @@ impl PersistentVolumeController {
         context.normal(of_claim(claim), reason, note);
     }
 
-    /// Asks the provisioner of the claim's class for a volume. It is made outside of this controller.
+    /// Asks the provisioner of the claim's class for a volume, which is created outside of this controller.
     async fn provision(
         &self,
         claim: &PersistentVolumeClaim,
@@ -122,7 +122,7 @@ impl PersistentVolumeController {
         Ok(())
     }
 
-    /// A claim that asks for a volume by name.
+    /// A claim that names its volume.
     async fn sync_choosing(&self, claim: &PersistentVolumeClaim, context: Context<'_>) -> Result<(), Error> {
         let volume = self.cache.volumes().get("", &claim.spec.volume_name);
         let name = &claim.spec.volume_name;

@@ -1,17 +1,17 @@
-//! Which volume suits a claim.
+//! Finds the volume for a claim; upstream's `FindMatchingVolume`.
 
 use std::sync::Arc;
 
 use bayplan_model::label_selector::Selector;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim};
 
-/// Whether a volume waits for a claim.
+/// Whether a volume is free.
 pub(super) fn is_free(volume: &PersistentVolume) -> bool {
     volume.spec.claim_ref.is_none() && volume.status.phase == "Available"
 }
 
-/// The volume reserved for a claim, else the smallest free one that serves; of those with the fewest access modes first.
-/// A claim that waits for its first pod takes a reserved one only.
+/// The volume reserved for a claim, else the smallest free one that fits, those with the fewest access modes first. A
+/// claim that waits for its first consumer takes a reserved one only.
 pub(super) fn find<'v>(
     claim: &PersistentVolumeClaim,
     volumes: impl Iterator<Item = &'v Arc<PersistentVolume>>,
@@ -46,7 +46,7 @@ pub(super) fn find<'v>(
     suitable.into_iter().find(|volume| !waits && serves(volume)).cloned()
 }
 
-/// Why a volume that a claim asks for by name does not do, if it does not.
+/// Why a volume that a claim names does not fit, if it does not.
 pub(super) fn mismatch(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<&'static str> {
     match () {
         () if volume.capacity() < claim.requested_storage() => Some("requested PV is too small"),
@@ -62,7 +62,7 @@ pub(super) fn mismatch(claim: &PersistentVolumeClaim, volume: &PersistentVolume)
     }
 }
 
-/// Block devices are for those who ask for them, file systems for the others.
+/// Whether the volume modes match; `Filesystem` is the default.
 pub(super) fn has_mode(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     let mode = |mode: &Option<String>| mode.as_deref().unwrap_or("Filesystem").to_owned();
     mode(&claim.spec.volume_mode) == mode(&volume.spec.volume_mode)

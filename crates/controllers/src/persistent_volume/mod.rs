@@ -1,13 +1,13 @@
-//! The PersistentVolume binder: claims find volumes, volumes know their claims, and both say how they stand.
+//! The PersistentVolume binder: binds claims to volumes and keeps the phases of both.
 //!
 //! ```text
 //!   claim, unbound ─▶ a free volume of its class? ─▶ bind (volume, its phase, claim, its phase)
-//!                        └ none ─▶ wait for its first pod, or ask the provisioner of its class
+//!                        └ none ─▶ wait for its first consumer, or ask the provisioner of its class
 //!   claim, bound ───▶ its volume is gone, or another's ─▶ Lost
 //!   volume ─────────▶ its claim is gone ─▶ Released ─▶ reclaim
 //! ```
 //!
-//! A claim that waits for its first pod is bound by the scheduler's choice: it reserves a volume (`claimRef`) or names a
+//! A claim that waits for its first consumer is bound by the scheduler's choice: it reserves a volume (`claimRef`) or names a
 //! node (`volume.kubernetes.io/selected-node`), and this controller does the rest.
 
 mod bind;
@@ -25,7 +25,7 @@ use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim};
 use futures::future::BoxFuture;
 
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup, split_key};
+use crate::controller::{Context, Controller, Requeue, Wakeup, split_key};
 use crate::error::Error;
 
 /// The PersistentVolume binder.
@@ -39,7 +39,7 @@ impl PersistentVolumeController {
         PersistentVolumeController { cache }
     }
 
-    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (kind, rest) = split_key(key);
         match kind {
             "claim" => {
@@ -57,10 +57,10 @@ impl PersistentVolumeController {
             }
             _ => {}
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
-    /// The claims that may find their volume now.
+    /// The keys of the unbound claims that may have a volume now.
     fn unbound(&self, wanted: impl Fn(&PersistentVolumeClaim) -> bool) -> Vec<Wakeup> {
         let claims = self.cache.volume_claims();
         let unbound = claims.all().filter(|claim| !claim.is_fully_bound() && wanted(claim));
@@ -120,7 +120,7 @@ impl Controller for PersistentVolumeController {
         &[Kind::Volume, Kind::VolumeClaim, Kind::StorageClass, Kind::Pod]
     }
 
-    /// One: two claims looked at together could both be given the same volume.
+    /// One: two claims reconciled at the same time could both get the same volume.
     fn workers(&self) -> usize {
         1
     }
@@ -134,7 +134,7 @@ impl Controller for PersistentVolumeController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

@@ -127,7 +127,7 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
             vec![unbound(), immediate(), free("big", "9Gi"), free("v", "8Gi"), free("small", "4Gi")],
             binding(false, false),
             &[],
-            "Wait",
+            "OnChange",
         ),
         Case(
             "it waits for a pod",
@@ -135,7 +135,7 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
             vec![unbound(), waiting(), free("v", "8Gi")],
             vec![],
             &["WaitForFirstConsumer"],
-            "Wait",
+            "OnChange",
         ),
         Case(
             "the scheduler reserved a volume",
@@ -154,7 +154,7 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
                 })
                 .collect(),
             &[],
-            "Wait",
+            "OnChange",
         ),
         Case(
             "the scheduler chose a node",
@@ -162,7 +162,7 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
             vec![claim("fast", "", selected()), waiting()],
             asked(selected()),
             &["ExternalProvisioning"],
-            "Wait",
+            "OnChange",
         ),
         Case(
             "a provisioner is asked",
@@ -170,7 +170,7 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
             vec![unbound(), immediate()],
             asked(json!({})),
             &["ExternalProvisioning"],
-            "Wait",
+            "OnChange",
         ),
         Case("no such class", "claim/ns/c", vec![unbound()], vec![], &["ProvisioningFailed"], missing),
         Case(
@@ -181,7 +181,7 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
             &["ProvisioningFailed"],
             "no volume plugin matched name: kubernetes.io/no-provisioner",
         ),
-        Case("no class at all", "claim/ns/c", vec![claim("", "", json!({}))], vec![], &["FailedBinding"], "Wait"),
+        Case("no class at all", "claim/ns/c", vec![claim("", "", json!({}))], vec![], &["FailedBinding"], "OnChange"),
         Case(
             "a new claim is pending",
             "claim/ns/c",
@@ -192,7 +192,7 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
                 Ok(claim("", "", json!({})).1),
             )],
             &["FailedBinding"],
-            "Wait",
+            "OnChange",
         ),
     ]);
 }
@@ -201,14 +201,14 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
 fn a_claim_that_names_its_volume_gets_that_one_or_waits() {
     let choosing = || claim("fast", "v", json!({}));
     check(vec![
-        Case("it is not there yet", "claim/ns/c", vec![choosing()], vec![], &[], "Wait"),
+        Case("it is not there yet", "claim/ns/c", vec![choosing()], vec![], &[], "OnChange"),
         Case(
             "it is free",
             "claim/ns/c",
             vec![choosing(), volume("v", "fast", "8Gi", "Available", Value::Null)],
             binding(false, true),
             &[],
-            "Wait",
+            "OnChange",
         ),
         Case(
             "it is too small",
@@ -216,7 +216,7 @@ fn a_claim_that_names_its_volume_gets_that_one_or_waits() {
             vec![choosing(), volume("v", "fast", "1Gi", "Available", Value::Null)],
             vec![],
             &["VolumeMismatch"],
-            "Wait",
+            "OnChange",
         ),
         Case(
             "another claim has it",
@@ -227,7 +227,7 @@ fn a_claim_that_names_its_volume_gets_that_one_or_waits() {
             ],
             vec![],
             &["FailedBinding"],
-            "Wait",
+            "OnChange",
         ),
     ]);
 }
@@ -249,10 +249,10 @@ fn a_bound_claim_without_its_volume_is_lost() {
         json!({"storage": "8Gi"}),
     );
     check(vec![
-        Case("all is well", "claim/ns/c", vec![whole, (Kind::Volume, bound_volume("v"))], vec![], &[], "Wait"),
-        Case("the volume is gone", "claim/ns/c", vec![bound("v")], lost(), &["ClaimLost"], "Wait"),
-        Case("the name is gone", "claim/ns/c", vec![bound("")], lost(), &["ClaimLost"], "Wait"),
-        Case("the volume is another's", "claim/ns/c", vec![bound("v"), others], lost(), &["ClaimMisbound"], "Wait"),
+        Case("all is well", "claim/ns/c", vec![whole, (Kind::Volume, bound_volume("v"))], vec![], &[], "OnChange"),
+        Case("the volume is gone", "claim/ns/c", vec![bound("v")], lost(), &["ClaimLost"], "OnChange"),
+        Case("the name is gone", "claim/ns/c", vec![bound("")], lost(), &["ClaimLost"], "OnChange"),
+        Case("the volume is another's", "claim/ns/c", vec![bound("v"), others], lost(), &["ClaimMisbound"], "OnChange"),
     ]);
 }
 
@@ -290,16 +290,16 @@ fn a_volume_says_how_it_stands_and_is_reclaimed() {
             vec![of("", Value::Null)],
             vec![phase("Available", Value::Null, of("Available", Value::Null))],
             &[],
-            "Wait",
+            "OnChange",
         ),
-        Case("reserved by name", "volume/v", vec![of("Available", reference(""))], vec![], &[], "Wait"),
+        Case("reserved by name", "volume/v", vec![of("Available", reference(""))], vec![], &[], "OnChange"),
         Case(
             "bound",
             "volume/v",
             vec![of("Available", reference("cu")), claim("fast", "v", json!({}))],
             vec![phase("Bound", Value::Null, of("Bound", reference("cu")))],
             &[],
-            "Wait",
+            "OnChange",
         ),
         Case(
             "retained",
@@ -307,9 +307,9 @@ fn a_volume_says_how_it_stands_and_is_reclaimed() {
             vec![retained("Bound")],
             vec![gone(), phase("Released", Value::Null, retained("Released"))],
             &[],
-            "Wait",
+            "OnChange",
         ),
-        Case("left to its provisioner", "volume/v", vec![made("Released")], vec![gone()], &[], "Wait"),
+        Case("left to its provisioner", "volume/v", vec![made("Released")], vec![gone()], &[], "OnChange"),
         Case(
             "nobody can delete it",
             "volume/v",
@@ -320,7 +320,7 @@ fn a_volume_says_how_it_stands_and_is_reclaimed() {
                 phase("Failed", why.into(), of("Failed", reference("cu"))),
             ],
             &["VolumeFailedDelete"],
-            "Wait",
+            "OnChange",
         ),
         Case(
             "its claim took another one",
@@ -328,7 +328,7 @@ fn a_volume_says_how_it_stands_and_is_reclaimed() {
             vec![with(of("Bound", reference("cu")), "/metadata/annotations", by_us), claim("fast", "other", json!({}))],
             vec![unbound, phase("Available", Value::Null, of("Available", Value::Null))],
             &[],
-            "Wait",
+            "OnChange",
         ),
     ]);
 }

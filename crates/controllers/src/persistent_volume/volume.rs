@@ -1,4 +1,4 @@
-//! What is done about a volume.
+//! Reconciles a volume; upstream's `syncVolume`.
 
 use bayplan_model::status::Status;
 use bayplan_model::storage::{
@@ -45,14 +45,14 @@ impl PersistentVolumeController {
             return self.release(volume, context).await;
         }
         let by_us = volume.metadata.annotations.contains_key(BOUND_BY_CONTROLLER_ANNOTATION);
-        // A volume that a user reserved and that is free again already is left alone.
+        // A volume that a user reserved and that is free again is left alone.
         if by_us || volume.status.phase != "Available" {
             unbind_volume(volume, context.api).await?;
         }
         Ok(())
     }
 
-    /// The claim a volume belongs to. The cache may be behind, and data is lost when a claim is taken for gone.
+    /// The claim a volume is bound to, read live when the cache lacks it: a claim wrongly taken for deleted loses its data.
     async fn claim_of(
         &self,
         namespace: &str,
@@ -73,7 +73,7 @@ impl PersistentVolumeController {
         }
     }
 
-    /// Its claim is gone: the volume waits for its end, or for an administrator.
+    /// Its claim was deleted: reclaims the volume by its policy.
     async fn release(&self, volume: &PersistentVolume, context: Context<'_>) -> Result<(), Error> {
         let volume = match volume.status.phase.as_str() {
             "Released" | "Failed" => volume.clone(),
@@ -95,7 +95,7 @@ impl PersistentVolumeController {
     }
 }
 
-/// Whoever made a volume deletes it; nobody here can delete one that no provisioner made.
+/// An external provisioner deletes the volumes it created; a volume without one cannot be deleted here.
 async fn delete(volume: &PersistentVolume, context: Context<'_>) -> Result<(), Status> {
     let provisioner = volume.metadata.annotations.get(PROVISIONED_BY_ANNOTATION);
     let external = provisioner.is_some_and(|provisioner| !provisioner.starts_with("kubernetes.io/"));

@@ -1,5 +1,5 @@
-//! Pods that nobody else removes: ended ones beyond a number, those of nodes that are gone, and those that were deleted
-//! where no kubelet will ever stop them.
+//! Deletes pods that no kubelet deletes: terminated ones beyond a threshold, those bound to nodes that no longer exist,
+//! and terminating ones on nodes that are out of service.
 
 #[cfg(test)]
 mod tests;
@@ -18,20 +18,20 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup, lock};
+use crate::controller::{Context, Controller, Requeue, Wakeup, lock};
 use crate::error::{Error, not_found};
 use crate::node::{Node, patch_status};
 use crate::pod::{Phase, Pod};
 use crate::requests::{self, NODES, PODS};
 
-/// Upstream's `--terminated-pod-gc-threshold`: how many ended pods may stay.
+/// Upstream's `--terminated-pod-gc-threshold`: how many terminated pods are kept.
 pub const TERMINATED_PODS_MAX: usize = 12_500;
 
-/// How often it is looked.
+/// How often the collector runs.
 const PERIOD: Duration = Duration::from_secs(20);
-/// How long a node must be missing: its pods may be heard of before it is.
+/// How long a node must be missing: the watch of pods may be ahead of the watch of nodes.
 const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
-/// How many pods are removed at the same time.
+/// How many pods are deleted at the same time.
 const PODS_AT_ONCE: usize = 20;
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 const LOOK: &str = "look";
@@ -46,23 +46,23 @@ pub struct PodGcController {
 }
 
 impl PodGcController {
-    /// A collector over this cache that lets so many ended pods stay; 0 for all.
+    /// A collector that keeps at most this many terminated pods; 0 keeps all.
     pub fn new(cache: Arc<Cache>, terminated_pods_max: usize) -> Self {
         let terminated_pods_max = (terminated_pods_max > 0).then_some(terminated_pods_max);
         PodGcController { cache, terminated_pods_max, missing: Mutex::default() }
     }
 
-    async fn look(&self, context: Context<'_>) -> Next {
+    async fn look(&self, context: Context<'_>) -> Requeue {
         let pods: Vec<Arc<Pod>> = self.cache.pods().all().cloned().collect();
         self.remove(self.terminated(&pods), false, context).await;
         self.remove(self.out_of_service(&pods), false, context).await;
         self.remove(self.orphaned(&pods, context).await, true, context).await;
         let unscheduled = |pod: &&Arc<Pod>| pod.metadata.deletion_timestamp.is_some() && pod.node_name.is_empty();
         self.remove(pods.iter().filter(unscheduled).cloned().collect(), false, context).await;
-        Next::After(PERIOD)
+        Requeue::After(PERIOD)
     }
 
-    /// The oldest of the ended pods that are too many, evicted ones first.
+    /// Deletes terminated pods beyond the threshold, evicted ones first, then the oldest.
     fn terminated(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let Some(max) = self.terminated_pods_max else { return Vec::new() };
         let ended = |pod: &&Arc<Pod>| !matches!(pod.phase, Phase::Pending | Phase::Running | Phase::Unknown);
@@ -78,7 +78,7 @@ impl PodGcController {
         ended
     }
 
-    /// Deleted pods on nodes that an administrator has declared dead.
+    /// Deletes terminating pods on nodes with the out-of-service taint.
     fn out_of_service(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let nodes = self.cache.nodes();
         let dead = |node: &Node| !node.is_ready() && node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE);
@@ -88,7 +88,7 @@ impl PodGcController {
         pods.iter().filter(lost).cloned().collect()
     }
 
-    /// Pods bound to nodes that have been missing for long enough.
+    /// Deletes pods bound to nodes that have been missing for long enough.
     async fn orphaned(&self, pods: &[Arc<Pod>], context: Context<'_>) -> Vec<Arc<Pod>> {
         let absent: FxHashSet<&str> = {
             let nodes = self.cache.nodes();
@@ -106,7 +106,7 @@ impl PodGcController {
         };
         let mut gone = FxHashSet::default();
         for node in due {
-            // The cache may be behind; only the API server knows that a node does not exist.
+            // The cache may lag; only the API server knows that a node does not exist.
             let answer: Result<PartialObjectMetadata, _> = requests::get(context.api, &NODES, "", &node).await;
             if answer.is_err_and(|status| not_found(&status)) {
                 gone.insert(node);
@@ -115,7 +115,7 @@ impl PodGcController {
         pods.iter().filter(|pod| gone.contains(&pod.node_name)).cloned().collect()
     }
 
-    /// Removes pods; what fails is seen again at the next look.
+    /// Deletes pods; what fails is found again by the next run.
     async fn remove(&self, pods: Vec<Arc<Pod>>, orphaned: bool, context: Context<'_>) {
         futures::stream::iter(pods)
             .for_each_concurrent(PODS_AT_ONCE, |pod| async move {
@@ -125,7 +125,7 @@ impl PodGcController {
     }
 }
 
-/// Lets a pod end as failed and deletes it without grace: there is nobody to stop it.
+/// Marks a pod as failed and deletes it without grace: no kubelet is there to stop it.
 async fn remove(pod: &Pod, orphaned: bool, context: Context<'_>) -> Result<(), Error> {
     if !pod.is_terminal() {
         let mut status = json!({"phase": "Failed"});
@@ -166,7 +166,7 @@ impl Controller for PodGcController {
         Vec::new()
     }
 
-    fn sync<'a>(&'a self, _: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, _: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(async move { Ok(self.look(context).await) })
     }
 }

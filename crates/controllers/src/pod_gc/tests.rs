@@ -52,7 +52,7 @@ fn the_oldest_of_too_many_ended_pods_go_and_evicted_ones_before_them() {
     ] {
         let collector = PodGcController::new(cache(&pods, std::slice::from_ref(&node)), max);
         let next = Script::new("ended", steps).play(&collector, LOOK).unwrap();
-        assert_eq!(next, Next::After(PERIOD));
+        assert_eq!(next, Requeue::After(PERIOD));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Creating what is missing and deleting what is too much.
+//! Creates missing pods and deletes surplus ones; upstream's `manageReplicas`.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl ReplicaSetController {
             let created = create_pod(context, &rs.metadata.namespace, body.clone()?, &regarding).await;
             match created {
                 Ok(pod) => lock(&self.consistency).wrote_pod(key, &rs.metadata.uid, &pod.resource_version),
-                // Counted as done: the namespace takes the ReplicaSet along, trying again is pointless.
+                // Counted as done: the namespace is deleted with the ReplicaSet, so a retry is pointless.
                 Err(status) if namespace_terminating(&status) => {}
                 Err(status) => return Err(Error::Api(status)),
             }

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 
 use crate::cache::{AnyDelta, Cache, Kind};
 use crate::consistency::Consistency;
-use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
+use crate::controller::{Context, Controller, Requeue, Wakeup, lock, split_key};
 use crate::error::Error;
 use crate::expectations::Expectations;
 use crate::pod::Pod;
@@ -56,17 +56,17 @@ impl ReplicaSetController {
         ReplicaSetController { cache, owner, burst, expectations: Mutex::default(), consistency: Mutex::default() }
     }
 
-    /// One reconcile.
-    pub async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    /// Reconciles one ReplicaSet; upstream's `syncReplicaSet`.
+    pub async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         self.check_consistency(key)?;
         let (namespace, name) = split_key(key);
         let Some(rs) = self.owner.get(&self.cache, namespace, name) else {
             lock(&self.consistency).forget(key, None);
             lock(&self.expectations).forget(key);
-            return Ok(Next::Wait);
+            return Ok(Requeue::OnChange);
         };
         if rs.spec.selector.error().is_some() {
-            return Ok(Next::Wait);
+            return Ok(Requeue::OnChange);
         }
         let adjust = rs.metadata.deletion_timestamp.is_none() && lock(&self.expectations).satisfied(key, context.now);
         let (active, terminating) = self.pods(key, &rs, context).await?;
@@ -80,7 +80,7 @@ impl ReplicaSetController {
         }
         managed?;
         let wait = status::next_availability(rs.spec.min_ready_seconds, &status, &active, context.now);
-        Ok(wait.map_or(Next::Wait, Next::After))
+        Ok(wait.map_or(Requeue::OnChange, Requeue::After))
     }
 
     fn check_consistency(&self, key: &str) -> Result<(), Error> {
@@ -101,7 +101,7 @@ impl ReplicaSetController {
             let pods = self.cache.pods();
             let selected = |pod: &Arc<Pod>| rs.spec.selector.matches(&pod.metadata.labels);
             let (mut active, mut others, mut terminating) = (Vec::new(), Vec::new(), 0);
-            // Thousands of pods are looked at for each that changes: once, and those that need no write go straight in.
+            // Each change of one pod visits thousands: once each, and those that need no write are taken as they are.
             for pod in pods.controlled_by(&rs.metadata.uid) {
                 match pod.is_active() {
                     true if selected(pod) => active.push(pod.clone()),
@@ -158,7 +158,7 @@ impl Controller for ReplicaSetController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

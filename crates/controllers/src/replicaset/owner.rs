@@ -1,5 +1,5 @@
-//! The two kinds that keep a number of pods: a ReplicationController is read, reconciled and written as the ReplicaSet
-//! it describes.
+//! ReplicaSets and ReplicationControllers: the latter are decoded, reconciled and written as the ReplicaSets they
+//! describe.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::claim::Claimant;
 use crate::requests::{self, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS};
 use crate::workload::{APPS_V1, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
 
-/// Which of the two kinds a controller looks after.
+/// The kind that a controller reconciles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     ReplicaSet,
@@ -105,7 +105,7 @@ impl Owner {
         }
     }
 
-    /// Reads the latest state.
+    /// Reads the live object.
     pub(super) async fn read(self, api: &dyn Api, meta: &ObjectMeta) -> Result<ReplicaSet, Status> {
         match self {
             Owner::ReplicaSet => requests::get(api, &self.resource(), &meta.namespace, &meta.name).await,
@@ -117,7 +117,7 @@ impl Owner {
         }
     }
 
-    /// Writes the status and answers what is stored.
+    /// Writes the status and returns what is stored.
     pub(super) async fn write_status(self, api: &dyn Api, rs: ReplicaSet) -> Result<ReplicaSet, Status> {
         let meta = rs.metadata.clone();
         match self {
@@ -232,7 +232,7 @@ mod tests {
 
     use super::super::ReplicaSetController;
     use super::*;
-    use crate::controller::{Controller, Next};
+    use crate::controller::{Controller, Requeue};
     use crate::script::Script;
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
                 ("PUT ns/replicationcontrollers/rc/status", written.clone(), Ok(written)),
             ],
         );
-        assert_eq!(script.play(&controller, "ns/rc").unwrap(), Next::Wait);
+        assert_eq!(script.play(&controller, "ns/rc").unwrap(), Requeue::OnChange);
         assert_eq!(script.events(), ["SuccessfulCreate"]);
     }
 }

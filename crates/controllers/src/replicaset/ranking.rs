@@ -1,4 +1,4 @@
-//! Which pods go first when a ReplicaSet has too many.
+//! Which pods are deleted first when a ReplicaSet has too many; upstream's `ActivePodsWithRanks`.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use rustc_hash::FxHashMap;
 
 use crate::pod::{Phase, Pod};
 
-/// The annotation by which a user says what the loss of a pod costs.
+/// The annotation with the cost of deleting a pod.
 pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// A pod with what is known about its neighbours.
+/// A pod and the number of related pods on its node.
 #[derive(Clone, Debug)]
 pub struct Ranked {
-    /// The pod.
+    /// The pod to rank.
     pub pod: Arc<Pod>,
     /// How many active related pods share its node.
     pub rank: usize,

@@ -1,12 +1,12 @@
 //! Calls in batches of 1, 2, 4, 8…: when the first pod is refused (quota, admission), the other thousands are not
-//! even tried.
+//! tried. Upstream's `slowStartBatch`.
 
 use std::future::Future;
 
 use futures::future::join_all;
 
 /// Runs up to `count` calls, `initial` first and then twice as many each time, until a batch has a failure.
-/// Answers how many succeeded, and the first error.
+/// Returns how many succeeded, and the first error.
 pub async fn slow_start<E, F: Future<Output = Result<(), E>>>(
     count: usize,
     initial: usize,

@@ -1,4 +1,4 @@
-//! What a ReplicaSet says about itself, and how that is written.
+//! The status of a ReplicaSet, and how it is written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::workload::{Condition, ReplicaSet, ReplicaSetStatus, template_map};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// The status that follows from the pods; `failure` is what went wrong when their number was adjusted.
+/// The status that follows from the pods; `failure` is the error of creating or deleting pods.
 pub fn calculate(
     rs: &ReplicaSet,
     active: &[Arc<Pod>],
@@ -64,7 +64,7 @@ fn saturate(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-/// Writes the status unless it says nothing new; answers the ReplicaSet as stored.
+/// Writes the status if it changed; returns the ReplicaSet as stored.
 pub(super) async fn write(
     api: &dyn Api,
     owner: Owner,
@@ -74,7 +74,7 @@ pub(super) async fn write(
     if status == rs.status && rs.metadata.generation == rs.status.observed_generation {
         return Ok(None);
     }
-    // The generation that was acted on, also when a newer object has to be fetched for the second try.
+    // The generation that was acted on, also when a newer object has to be read for the second attempt.
     status.observed_generation = rs.metadata.generation;
     let first = ReplicaSet { status, ..rs.clone() };
     let status = first.status.clone();

@@ -68,16 +68,16 @@ fn create(name: &str, version: &str) -> Step {
     ("POST ns/pods", ANY, Ok(pod(name, version)))
 }
 
-fn told(outcome: Result<Next, Error>) -> String {
+fn shown(outcome: Result<Requeue, Error>) -> String {
     outcome.map_or_else(|error| error.to_string(), |next| format!("{next:?}"))
 }
 
 #[test]
 fn pods_are_created_burst_by_burst_and_the_next_waits_until_the_last_is_seen() {
     let controller = controller(3, &replica_set(5, json!({"replicas": 0})), &[]);
-    let play = |case, steps: Vec<Step>| told(Script::new(case, steps).play(&controller, "ns/web"));
+    let play = |case, steps: Vec<Step>| shown(Script::new(case, steps).play(&controller, "ns/web"));
     let first = vec![create("a", "11"), create("b", "12"), create("c", "13"), write(5, status(0, None), "14")];
-    assert_eq!(play("the first burst", first), "Wait");
+    assert_eq!(play("the first burst", first), "OnChange");
     see(&controller, Kind::Pod, &pod("a", "11"));
     let stale = "read version: 11 is not as new as written version: 13 for group resource pods";
     assert_eq!(play("not all pods are seen", vec![]), stale);
@@ -92,19 +92,19 @@ fn pods_are_created_burst_by_burst_and_the_next_waits_until_the_last_is_seen() {
     counted["metadata"]["resourceVersion"] = json!("14");
     let second =
         vec![create("d", "15"), create("e", "16"), ("PUT ns/replicasets/web/status", counted.clone(), Ok(counted))];
-    assert_eq!(play("the rest", second), "Wait");
+    assert_eq!(play("the rest", second), "OnChange");
 }
 
 #[test]
 fn a_bookmark_tells_that_a_write_was_seen_even_when_its_object_is_gone() {
     let controller = controller(3, &replica_set(1, status(0, None)), &[]);
-    let play = |case, steps: Vec<Step>| told(Script::new(case, steps).play(&controller, "ns/web"));
-    assert_eq!(play("created", vec![create("a", "11")]), "Wait");
+    let play = |case, steps: Vec<Step>| shown(Script::new(case, steps).play(&controller, "ns/web"));
+    assert_eq!(play("created", vec![create("a", "11")]), "OnChange");
     controller.cache.bookmark(Kind::Pod, "10");
     assert!(play("created and gone", vec![]).starts_with("read version: 10"));
     controller.cache.bookmark(Kind::Pod, "12");
     // The creation was never seen; it is waited for as long as any other.
-    assert_eq!(play("known to be gone", vec![]), "Wait");
+    assert_eq!(play("known to be gone", vec![]), "OnChange");
 }
 
 #[test]
@@ -113,22 +113,22 @@ fn what_cannot_be_created_or_deleted_is_told_of_once() {
     let failing = status(0, Some(("FailedCreate", "refused with 403")));
     let empty = controller(500, &replica_set(2, status(0, None)), &[]);
     let script = Script::new("refused", [refusal(), write(2, failing.clone(), "11")]);
-    assert_eq!(told(script.play(&empty, "ns/web")), "refused with 403");
+    assert_eq!(shown(script.play(&empty, "ns/web")), "refused with 403");
     assert_eq!(script.events(), ["FailedCreate"]);
 
     // The condition stays as it was first said, whatever the next refusal says, and goes with the first success.
     let failed = controller(500, &replica_set(2, failing), &[]);
     let script = Script::new("refused again", [("POST ns/pods", ANY, refused(500))]);
-    assert_eq!(told(script.play(&failed, "ns/web")), "refused with 500");
+    assert_eq!(shown(script.play(&failed, "ns/web")), "refused with 500");
     let script = Script::new("at last", [create("a", "11"), create("b", "12"), write(2, status(0, None), "13")]);
-    assert_eq!(told(script.play(&failed, "ns/web")), "Wait");
+    assert_eq!(shown(script.play(&failed, "ns/web")), "OnChange");
 
     // Nothing is told where the namespace takes everything along, and nothing is tried again: the pods count as created.
     let going = controller(500, &replica_set(2, status(0, None)), &[]);
     let script = Script::new("closing", [("POST ns/pods", ANY, closing()), ("POST ns/pods", ANY, closing())]);
-    assert_eq!(told(script.play(&going, "ns/web")), "Wait");
+    assert_eq!(shown(script.play(&going, "ns/web")), "OnChange");
     assert_eq!(script.events(), [""; 0]);
-    assert_eq!(told(Script::new("closing still", []).play(&going, "ns/web")), "Wait");
+    assert_eq!(shown(Script::new("closing still", []).play(&going, "ns/web")), "OnChange");
 
     let pods = [pod("a", "8"), pod("b", "9")];
     let delete = |line, answer| -> Step { (line, json!({}), answer) };
@@ -138,7 +138,7 @@ fn what_cannot_be_created_or_deleted_is_told_of_once() {
         "one is gone, one stays",
         [delete("DELETE ns/pods/a", refused(404)), delete("DELETE ns/pods/b", refused(500)), write(0, failing, "11")],
     );
-    assert_eq!(told(script.play(&crowded, "ns/web")), "unable to delete pods: refused with 500");
+    assert_eq!(shown(script.play(&crowded, "ns/web")), "unable to delete pods: refused with 500");
     assert_eq!(script.events(), ["FailedDelete"]);
 }
 
@@ -148,7 +148,7 @@ fn a_template_without_labels_creates_nothing() {
     set["spec"]["template"]["metadata"] = json!({});
     let nameless = controller(500, &set, &[]);
     let script = Script::new("no labels", [("PUT ns/replicasets/web/status", ANY, Ok(set.clone()))]);
-    assert_eq!(told(script.play(&nameless, "ns/web")), "unable to create pods, no labels");
+    assert_eq!(shown(script.play(&nameless, "ns/web")), "unable to create pods, no labels");
     assert_eq!(script.events(), [""; 0]);
 }
 
@@ -169,7 +169,7 @@ fn a_status_that_meets_a_newer_object_is_written_to_that_once() {
         ]
     };
     let script = Script::new("newer", steps(Ok(written.clone())));
-    assert_eq!(told(script.play(&controller(500, &set, &[]), "ns/web")), "Wait");
+    assert_eq!(shown(script.play(&controller(500, &set, &[]), "ns/web")), "OnChange");
     let script = Script::new("newer still", steps(refused(409)));
-    assert_eq!(told(script.play(&controller(500, &set, &[]), "ns/web")), "refused with 409");
+    assert_eq!(shown(script.play(&controller(500, &set, &[]), "ns/web")), "refused with 409");
 }

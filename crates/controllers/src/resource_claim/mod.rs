@@ -1,5 +1,5 @@
-//! ResourceClaims: made from templates for the pods that ask for them, released when their pods are done, and removed
-//! when they were made for a pod that is.
+//! ResourceClaims: created from templates for the pods that need them, released when their pods are done, and deleted
+//! with the pod they were created for.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
+use crate::controller::{Context, Controller, Requeue, Wakeup, lock, split_key};
 use crate::error::{Error, not_found};
 use crate::node::patch_status;
 use crate::pod::Pod;
@@ -31,36 +31,31 @@ const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 const DELETE_PROTECTION: &str = "resource.kubernetes.io/delete-protection";
 /// A claim can be reserved for this many consumers.
 const RESERVED_FOR_MAX: usize = 256;
-/// Leaves room for a hyphen and five random letters in a name of 63.
+/// 63 characters, less a hyphen and five random ones.
 const NAME_BASE_MAX: usize = 57;
 
 /// A ResourceClaimTemplate.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ResourceClaimTemplate {
-    /// Metadata.
     pub metadata: ObjectMeta,
-    /// What claims made from it look like.
     pub spec: ClaimTemplate,
 }
 
-/// What claims are made from: `ResourceClaimTemplate.spec`, and the `volumeClaimTemplate` of an ephemeral volume.
+/// The template of a claim: `ResourceClaimTemplate.spec`, and the `volumeClaimTemplate` of an ephemeral volume.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ClaimTemplate {
-    /// Their labels and annotations.
     pub metadata: TemplateMeta,
-    /// Their spec: nobody here reads inside it, and what is not decoded cannot be lost in a write.
+    /// Copied as it is: what is not decoded cannot be lost in a write.
     pub spec: Value,
 }
 
-/// The metadata a template gives.
+/// The labels and annotations of claims created from a template.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TemplateMeta {
-    /// Labels.
     pub labels: Map,
-    /// Annotations.
     pub annotations: Map,
 }
 
@@ -73,8 +68,8 @@ impl HasMeta for ResourceClaimTemplate {
 /// The ResourceClaim controller.
 pub struct ResourceClaimController {
     cache: Arc<Cache>,
-    /// The claims that were made and that the cache has not seen yet, by the pod's UID and the name in its spec: one
-    /// made twice would be allocated twice.
+    /// The claims that were created and that the cache does not have yet, by the pod's UID and the name in its spec: a
+    /// claim created twice would be allocated twice.
     made: Mutex<FxHashMap<(String, String), String>>,
 }
 
@@ -84,7 +79,7 @@ impl ResourceClaimController {
         ResourceClaimController { cache, made: Mutex::default() }
     }
 
-    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (kind, rest) = split_key(key);
         let (namespace, name) = split_key(rest);
         match kind {
@@ -92,10 +87,10 @@ impl ResourceClaimController {
             "claim" => self.sync_claim(namespace, name, context).await?,
             _ => {}
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
-    /// Makes the claims a pod is missing; reserves those it has when it was bound by hand.
+    /// Creates the claims a pod is missing; reserves those it has when it was bound without a scheduler.
     async fn sync_pod(&self, namespace: &str, name: &str, context: Context<'_>) -> Result<(), Error> {
         let Some(pod) = self.cache.pods().get(namespace, name) else { return Ok(()) };
         if pod.metadata.deletion_timestamp.is_some() {
@@ -129,7 +124,7 @@ impl ResourceClaimController {
         Ok(())
     }
 
-    /// The name of the claim that has to be written into the pod's status, after it was made if need be.
+    /// The name of the claim to write into the pod's status; creates the claim when it does not exist.
     async fn claim_for(
         &self,
         pod: &Pod,
@@ -142,7 +137,7 @@ impl ResourceClaimController {
         if let Some(status) = known {
             let Some(name) = &status.resource_claim_name else { return Ok(None) };
             let claim = self.cache.resource_claims().get(namespace, name);
-            // One that was deleted, or that somebody else has taken over, is made again.
+            // A claim that was deleted, or has another owner now, is created again.
             if claim.is_some_and(|claim| is_for(&claim.metadata, pod)) {
                 return Ok(None);
             }
@@ -168,7 +163,7 @@ impl ResourceClaimController {
         Ok(Some(stored.metadata.name))
     }
 
-    /// Releases a claim from consumers that are done, and removes it when it was made for one that is.
+    /// Releases a claim from consumers that are done, and deletes it when it was created for one of them.
     async fn sync_claim(&self, namespace: &str, name: &str, context: Context<'_>) -> Result<(), Error> {
         let Some(claim) = self.cache.resource_claims().get(namespace, name) else { return Ok(()) };
         let mut kept = Vec::new();
@@ -211,7 +206,7 @@ impl ResourceClaimController {
         if let Some(pod) = self.cache.pods().get(namespace, &consumer.name) {
             return Ok(pod.metadata.uid == consumer.uid && !pod.is_done());
         }
-        // A pod the cache has not seen yet may just be on its way through the scheduler.
+        // A pod that the cache does not have yet may be in the scheduler's binding cycle.
         let live: Result<PartialObjectMetadata, Status> = requests::get(api, &PODS, namespace, &consumer.name).await;
         match live {
             Ok(pod) => Ok(pod.metadata.uid == consumer.uid),
@@ -224,7 +219,7 @@ impl ResourceClaimController {
         let meta = &claim.metadata;
         let owner = meta.controller().filter(|owner| owner.api_version == "v1" && owner.kind == "Pod");
         let pod = owner.and_then(|owner| Some((owner, self.cache.pods().get(&meta.namespace, &owner.name)?)));
-        // A pod that is not known, yet or any more, is left to the garbage collector.
+        // A pod that is not in the cache is left to the garbage collector.
         let done = pod.is_some_and(|(owner, pod)| pod.metadata.uid != owner.uid || pod.is_done());
         if !done || meta.deletion_timestamp.is_some() {
             return Ok(());
@@ -237,7 +232,7 @@ impl ResourceClaimController {
         }
     }
 
-    /// What to look at when a pod changes: its claims when it is done, itself when it may miss some.
+    /// The keys to reconcile when a pod changes: its claims when it is done, itself when it may lack some.
     fn pod_keys(&self, pod: &Pod, gone: bool) -> Vec<Wakeup> {
         if pod.resource_claims.is_empty() && pod.extended_resource_claim.is_none() {
             return Vec::new();
@@ -261,7 +256,7 @@ fn is_for(claim: &ObjectMeta, pod: &Pod) -> bool {
     claim.controller().is_some_and(|owner| owner.uid == pod.metadata.uid)
 }
 
-/// The claims a pod uses, as far as they have a name already.
+/// The claims a pod uses, as far as they have names.
 fn claim_names(pod: &Pod) -> Vec<String> {
     let status = |name: &str| pod.resource_claim_statuses.iter().find(|status| status.name == name);
     let name = |claim: &PodResourceClaim| match &claim.resource_claim_name {
@@ -271,7 +266,7 @@ fn claim_names(pod: &Pod) -> Vec<String> {
     pod.resource_claims.iter().filter_map(name).collect()
 }
 
-/// The claim that is made from a template for a pod.
+/// The claim created from a template for a pod.
 fn generated(pod: &Pod, wanted: &PodResourceClaim, template: &ResourceClaimTemplate) -> Value {
     let mut annotations = template.spec.metadata.annotations.clone();
     annotations.insert(POD_CLAIM_NAME.into(), wanted.name.clone());
@@ -325,7 +320,7 @@ async fn reserve(claim: &ResourceClaim, pod: &Pod, context: Context<'_>) -> Resu
     Ok(())
 }
 
-/// Changes a claim's status unless it has changed meanwhile; answers the new version.
+/// Updates a claim's status unless it changed meanwhile; returns the new version.
 async fn write_status(claim: &ResourceClaim, version: &str, status: Value, api: &dyn Api) -> Result<String, Status> {
     let patch = json!({"metadata": {"resourceVersion": version, "uid": claim.metadata.uid}, "status": status});
     let verb = Verb::Patch(PatchKind::Merge, encode(&patch));
@@ -334,7 +329,7 @@ async fn write_status(claim: &ResourceClaim, version: &str, status: Value, api: 
     Ok(stored.metadata.resource_version)
 }
 
-/// Lets a claim that is no longer allocated go.
+/// Removes the finalizer from a claim that is no longer allocated.
 async fn unprotect(claim: &ResourceClaim, version: &str, api: &dyn Api) -> Result<(), Status> {
     let left: Vec<&String> = claim.metadata.finalizers.iter().filter(|name| *name != DELETE_PROTECTION).collect();
     let patch = json!({"metadata": {"resourceVersion": version, "finalizers": left}});
@@ -389,7 +384,7 @@ impl Controller for ResourceClaimController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

@@ -1,4 +1,4 @@
-//! What every namespace needs before pods can live in it: the `default` ServiceAccount and the cluster's CA.
+//! What every namespace needs before pods can run in it: the `default` ServiceAccount and the cluster's CA.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup};
+use crate::controller::{Context, Controller, Requeue, Wakeup};
 use crate::error::{Error, namespace_terminating, not_found};
 use crate::requests::{self, CONFIG_MAPS, SERVICE_ACCOUNTS};
 
 /// The ServiceAccount of pods that name none.
-pub const DEFAULT_SERVICE_ACCOUNT: &str = "default";
+pub(crate) const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 
-/// The ConfigMap in every namespace by which pods recognise the API server.
-pub const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
+/// The ConfigMap in every namespace with the CA that pods verify the API server by.
+pub(crate) const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
 
 /// The key of the certificates in it.
 const CA_KEY: &str = "ca.crt";
@@ -32,9 +32,7 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConfigMap {
-    /// Metadata.
     pub metadata: ObjectMeta,
-    /// The text, by key.
     pub data: BTreeMap<String, String>,
 }
 
@@ -44,18 +42,18 @@ impl HasMeta for ConfigMap {
     }
 }
 
-/// Gives every namespace its `default` ServiceAccount.
+/// Creates the `default` ServiceAccount of every namespace.
 pub struct ServiceAccountController {
     cache: Arc<Cache>,
 }
 
-/// Gives every namespace the cluster's CA.
+/// Publishes the cluster's CA in every namespace; upstream's `root-ca-certificate-publisher-controller`.
 pub struct RootCaPublisher {
     cache: Arc<Cache>,
     ca: String,
 }
 
-/// The namespace of a change, unless it went away.
+/// The key of a namespace that was added or updated.
 fn namespace_of(delta: &AnyDelta) -> Vec<Wakeup> {
     match delta {
         AnyDelta::Namespace(Delta::Added(namespace) | Delta::Updated { new: namespace, .. }) => {
@@ -65,13 +63,13 @@ fn namespace_of(delta: &AnyDelta) -> Vec<Wakeup> {
     }
 }
 
-/// Somebody else was faster, or the namespace is on its way out: either way nothing is left to do.
-fn settled(outcome: Result<Value, Status>) -> Result<Next, Error> {
+/// Another writer created it first, or the namespace is terminating: either way nothing is left to do.
+fn settled(outcome: Result<Value, Status>) -> Result<Requeue, Error> {
     match outcome {
         Err(status) if status.is(reason::ALREADY_EXISTS) || not_found(&status) || namespace_terminating(&status) => {
-            Ok(Next::Wait)
+            Ok(Requeue::OnChange)
         }
-        outcome => outcome.map(|_| Next::Wait).map_err(Error::from),
+        outcome => outcome.map(|_| Requeue::OnChange).map_err(Error::from),
     }
 }
 
@@ -81,11 +79,11 @@ impl ServiceAccountController {
         ServiceAccountController { cache }
     }
 
-    async fn reconcile(&self, namespace: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, namespace: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let active = self.cache.namespaces().get("", namespace).is_some_and(|namespace| namespace.is_active());
         let there = self.cache.service_accounts().get(namespace, DEFAULT_SERVICE_ACCOUNT).is_some();
         if !active || there {
-            return Ok(Next::Wait);
+            return Ok(Requeue::OnChange);
         }
         let metadata = json!({"name": DEFAULT_SERVICE_ACCOUNT, "namespace": namespace});
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
@@ -115,7 +113,7 @@ impl Controller for ServiceAccountController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }
@@ -126,14 +124,14 @@ impl RootCaPublisher {
         RootCaPublisher { cache, ca }
     }
 
-    async fn reconcile(&self, namespace: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, namespace: &str, context: Context<'_>) -> Result<Requeue, Error> {
         if !self.cache.namespaces().get("", namespace).is_some_and(|namespace| namespace.is_active()) {
-            return Ok(Next::Wait);
+            return Ok(Requeue::OnChange);
         }
         let published = self.cache.root_cas().get(namespace, ROOT_CA_CONFIG_MAP);
         let data = BTreeMap::from([(CA_KEY.to_owned(), self.ca.clone())]);
         let outcome = match published {
-            Some(published) if published.data == data => return Ok(Next::Wait),
+            Some(published) if published.data == data => return Ok(Requeue::OnChange),
             Some(published) => {
                 let mut live: Value = requests::get(context.api, &CONFIG_MAPS, namespace, ROOT_CA_CONFIG_MAP).await?;
                 live["data"] = json!(data);
@@ -172,7 +170,7 @@ impl Controller for RootCaPublisher {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

@@ -16,7 +16,7 @@ fn cache(phase: &str, objects: &[(Kind, Value)]) -> Arc<Cache> {
     cache
 }
 
-fn outcome(next: Result<Next, Error>) -> String {
+fn outcome(next: Result<Requeue, Error>) -> String {
     next.map_or_else(|error| error.to_string(), |next| format!("{next:?}"))
 }
 
@@ -30,12 +30,12 @@ fn every_active_namespace_gets_its_default_account_once() {
     let there = (Kind::ServiceAccount, json!({"metadata": {"name": "default", "namespace": "ns"}}));
     let other = (Kind::ServiceAccount, json!({"metadata": {"name": "robot", "namespace": "ns"}}));
     let cases: Vec<Case> = vec![
-        ("it is missing", "Active", vec![other], vec![post(Ok(json!({})))], "Wait"),
-        ("it is there", "Active", vec![there], vec![], "Wait"),
-        ("the namespace closes", "Terminating", vec![], vec![], "Wait"),
-        ("somebody was faster", "Active", vec![], vec![post(exists())], "Wait"),
-        ("the namespace closes meanwhile", "Active", vec![], vec![post(closing())], "Wait"),
-        ("the namespace is gone", "Active", vec![], vec![post(refused(404))], "Wait"),
+        ("it is missing", "Active", vec![other], vec![post(Ok(json!({})))], "OnChange"),
+        ("it is there", "Active", vec![there], vec![], "OnChange"),
+        ("the namespace closes", "Terminating", vec![], vec![], "OnChange"),
+        ("somebody was faster", "Active", vec![], vec![post(exists())], "OnChange"),
+        ("the namespace closes meanwhile", "Active", vec![], vec![post(closing())], "OnChange"),
+        ("the namespace is gone", "Active", vec![], vec![post(refused(404))], "OnChange"),
         ("the server fails", "Active", vec![], vec![post(refused(500))], "refused with 500"),
     ];
     for (case, phase, objects, steps, expected) in cases {
@@ -57,9 +57,9 @@ fn every_active_namespace_holds_the_certificates_of_today() {
     let get = |answer| -> Step { ("GET ns/configmaps/kube-root-ca.crt", Value::Null, answer) };
     let put = |answer| -> Step { ("PUT ns/configmaps/kube-root-ca.crt", map("new"), answer) };
     let cases: Vec<Case> = vec![
-        ("it is missing", "Active", vec![], vec![post(Ok(json!({})))], "Wait"),
-        ("it is right", "Active", known("new"), vec![], "Wait"),
-        ("it is old", "Active", known("old"), vec![get(Ok(map("old"))), put(Ok(map("new")))], "Wait"),
+        ("it is missing", "Active", vec![], vec![post(Ok(json!({})))], "OnChange"),
+        ("it is right", "Active", known("new"), vec![], "OnChange"),
+        ("it is old", "Active", known("old"), vec![get(Ok(map("old"))), put(Ok(map("new")))], "OnChange"),
         (
             "it changes meanwhile",
             "Active",
@@ -67,9 +67,9 @@ fn every_active_namespace_holds_the_certificates_of_today() {
             vec![get(Ok(map("old"))), put(refused(409))],
             "refused with 409",
         ),
-        ("the namespace closes", "Terminating", known("old"), vec![], "Wait"),
-        ("somebody was faster", "Active", vec![], vec![post(exists())], "Wait"),
-        ("the namespace closes meanwhile", "Active", vec![], vec![post(closing())], "Wait"),
+        ("the namespace closes", "Terminating", known("old"), vec![], "OnChange"),
+        ("somebody was faster", "Active", vec![], vec![post(exists())], "OnChange"),
+        ("the namespace closes meanwhile", "Active", vec![], vec![post(closing())], "OnChange"),
     ];
     for (case, phase, objects, steps, expected) in cases {
         let controller = RootCaPublisher::new(cache(phase, &objects), "new".into());

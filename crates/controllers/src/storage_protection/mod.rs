@@ -1,7 +1,7 @@
-//! Claims stay while pods use them and volumes while claims do: each has a finalizer, which goes when it was deleted and
-//! nobody uses it any more.
+//! Protects claims that pods use and volumes that claims use: each has a finalizer, which is removed when the object is
+//! being deleted and no longer in use.
 //!
-//! The API server's admission gives new objects their finalizers; those that it did not get them here.
+//! The API server's admission adds the finalizers to new objects; this controller adds them to objects without one.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup, split_key};
+use crate::controller::{Context, Controller, Requeue, Wakeup, split_key};
 use crate::error::Error;
 use crate::pod::Pod;
 use crate::requests::{self, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
@@ -25,40 +25,39 @@ use crate::requests::{self, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// Whether there is anything to do about an object's finalizer.
+/// What to do with an object's finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
-    /// It is not there yet.
+enum FinalizerAction {
+    /// It is missing.
     Add,
-    /// The object was deleted: it goes as soon as nobody uses the object.
+    /// The object is being deleted: it is removed as soon as nothing uses the object.
     Remove,
-    /// Nothing.
     Nothing,
 }
 
-fn due(meta: &ObjectMeta, finalizer: &str) -> Due {
+fn finalizer_action(meta: &ObjectMeta, finalizer: &str) -> FinalizerAction {
     match (meta.deletion_timestamp.is_some(), meta.finalizers.iter().any(|known| known == finalizer)) {
-        (true, true) => Due::Remove,
-        (false, false) => Due::Add,
-        _ => Due::Nothing,
+        (true, true) => FinalizerAction::Remove,
+        (false, false) => FinalizerAction::Add,
+        _ => FinalizerAction::Nothing,
     }
 }
 
-/// Writes the finalizers unless the object has changed meanwhile.
+/// Writes the finalizers unless the object changed meanwhile.
 async fn write(
     api: &dyn Api,
     resource: &Resource,
     meta: &ObjectMeta,
     finalizer: &str,
-    due: Due,
-) -> Result<Next, Error> {
+    due: FinalizerAction,
+) -> Result<Requeue, Error> {
     let mut finalizers: Vec<&str> = meta.finalizers.iter().map(String::as_str).filter(|f| *f != finalizer).collect();
-    if due == Due::Add {
+    if due == FinalizerAction::Add {
         finalizers.push(finalizer);
     }
     let metadata = json!({"uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": finalizers});
     requests::patch(api, resource, meta, PatchKind::Merge, &json!({"metadata": metadata})).await?;
-    Ok(Next::Wait)
+    Ok(Requeue::OnChange)
 }
 
 /// Protects claims that pods use.
@@ -72,17 +71,19 @@ impl ClaimProtectionController {
         ClaimProtectionController { cache }
     }
 
-    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (namespace, name) = split_key(key);
-        let Some(claim) = self.cache.volume_claims().get(namespace, name) else { return Ok(Next::Wait) };
-        let due = due(&claim.metadata, CLAIM_FINALIZER);
-        if due == Due::Nothing || (due == Due::Remove && self.is_used(&claim, context.api).await?) {
-            return Ok(Next::Wait);
+        let Some(claim) = self.cache.volume_claims().get(namespace, name) else { return Ok(Requeue::OnChange) };
+        let due = finalizer_action(&claim.metadata, CLAIM_FINALIZER);
+        if due == FinalizerAction::Nothing
+            || (due == FinalizerAction::Remove && self.is_used(&claim, context.api).await?)
+        {
+            return Ok(Requeue::OnChange);
         }
         write(context.api, &PERSISTENT_VOLUME_CLAIMS, &claim.metadata, CLAIM_FINALIZER, due).await
     }
 
-    /// A pod that the cache has not heard of may use the claim already, so the API server has the last word.
+    /// A pod that is not in the cache yet may use the claim, so the API server is asked before the finalizer is removed.
     async fn is_used(&self, claim: &PersistentVolumeClaim, api: &dyn Api) -> Result<bool, Error> {
         let namespace = &claim.metadata.namespace;
         if self.cache.pods().namespace(namespace).any(|pod| uses(pod, claim)) {
@@ -107,7 +108,8 @@ fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     !pod.node_name.is_empty() && (pod.volume_claims.contains(&meta.name) || (!is_over(pod) && made()))
 }
 
-/// A pod that was deleted without grace is over. Its object may wait for its claim to go, so the claim does not wait for it.
+/// Whether a pod has ended, or was deleted without grace. Its object may wait for its claim to be deleted, so the claim
+/// does not wait for it.
 fn is_over(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0)
 }
@@ -132,11 +134,11 @@ impl Controller for ClaimProtectionController {
     fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
         match delta {
             AnyDelta::VolumeClaim(Delta::Added(claim) | Delta::Updated { new: claim, .. })
-                if due(&claim.metadata, CLAIM_FINALIZER) != Due::Nothing =>
+                if finalizer_action(&claim.metadata, CLAIM_FINALIZER) != FinalizerAction::Nothing =>
             {
                 vec![Wakeup::now(claim.metadata.key())]
             }
-            // Nothing else takes a claim's last user away.
+            // Only these changes can remove the last user of a claim.
             AnyDelta::Pod(Delta::Updated { old, new }) if old.metadata.uid != new.metadata.uid => claims_of(old),
             AnyDelta::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) if is_over(pod) => claims_of(pod),
             AnyDelta::Pod(Delta::Deleted(pod)) => claims_of(pod),
@@ -144,7 +146,7 @@ impl Controller for ClaimProtectionController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }
@@ -160,11 +162,11 @@ impl VolumeProtectionController {
         VolumeProtectionController { cache }
     }
 
-    async fn reconcile(&self, name: &str, context: Context<'_>) -> Result<Next, Error> {
-        let Some(volume) = self.cache.volumes().get("", name) else { return Ok(Next::Wait) };
-        let due = due(&volume.metadata, VOLUME_FINALIZER);
-        if due == Due::Nothing || (due == Due::Remove && volume.status.phase == "Bound") {
-            return Ok(Next::Wait);
+    async fn reconcile(&self, name: &str, context: Context<'_>) -> Result<Requeue, Error> {
+        let Some(volume) = self.cache.volumes().get("", name) else { return Ok(Requeue::OnChange) };
+        let due = finalizer_action(&volume.metadata, VOLUME_FINALIZER);
+        if due == FinalizerAction::Nothing || (due == FinalizerAction::Remove && volume.status.phase == "Bound") {
+            return Ok(Requeue::OnChange);
         }
         write(context.api, &PERSISTENT_VOLUMES, &volume.metadata, VOLUME_FINALIZER, due).await
     }
@@ -186,7 +188,7 @@ impl Controller for VolumeProtectionController {
     fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup> {
         match delta {
             AnyDelta::Volume(Delta::Added(volume) | Delta::Updated { new: volume, .. })
-                if due(&volume.metadata, VOLUME_FINALIZER) != Due::Nothing =>
+                if finalizer_action(&volume.metadata, VOLUME_FINALIZER) != FinalizerAction::Nothing =>
             {
                 vec![Wakeup::now(volume.metadata.name.clone())]
             }
@@ -194,7 +196,7 @@ impl Controller for VolumeProtectionController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

@@ -62,7 +62,7 @@ fn a_claim_keeps_its_finalizer_while_a_bound_pod_uses_it() {
         }
         let script = Script::new(case, steps);
         let outcome = script.play(&ClaimProtectionController::new(cache), "ns/c");
-        assert_eq!(outcome.map_err(|error| error.to_string()), Ok(Next::Wait), "{case}");
+        assert_eq!(outcome.map_err(|error| error.to_string()), Ok(Requeue::OnChange), "{case}");
     }
 }
 
@@ -97,7 +97,7 @@ fn a_volume_keeps_its_finalizer_while_a_claim_is_bound_to_it() {
         let volume = json!({"metadata": meta, "status": {"phase": phase}});
         cache.set(Kind::Volume, volume.to_string().as_bytes()).unwrap();
         let outcome = Script::new(case, steps).play(&VolumeProtectionController::new(cache), "c");
-        assert_eq!(outcome.map_err(|error| error.to_string()), Ok(Next::Wait), "{case}");
+        assert_eq!(outcome.map_err(|error| error.to_string()), Ok(Requeue::OnChange), "{case}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Pods on nodes with NoExecute taints: those that do not bear them go at once, those that bear them for a while go
-//! when it is over.
+//! Evicts pods from nodes with NoExecute taints: at once when they do not tolerate the taints, later when they tolerate
+//! them for a limited time.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::cache::{AnyDelta, Cache, Kind};
-use crate::controller::{Context, Controller, Next, Wakeup, lock, split_key};
+use crate::controller::{Context, Controller, Requeue, Wakeup, lock, split_key};
 use crate::error::{Error, not_found};
 use crate::node::{Taint, patch_status};
 use crate::pod::Pod;
@@ -30,37 +30,37 @@ pub struct TaintEvictionController {
     evictions: Mutex<FxHashMap<String, Eviction>>,
 }
 
-/// Where the eviction of a pod stands.
+/// The eviction of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Eviction {
-    /// It goes then; the decision was first taken at `since`.
+    /// The pod is deleted at `at`; the decision was first made at `since`.
     Planned { since: Timestamp, at: Timestamp },
-    /// It was told to go.
+    /// The pod was deleted.
     Done,
 }
 
-/// How long a pod may stay on a node.
+/// How long a pod tolerates the taints of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stay {
+enum Tolerated {
     Forever,
     For(SignedDuration),
-    /// It does not bear all taints.
-    Not,
+    /// Some taint is not tolerated.
+    No,
 }
 
-/// How long tolerations bear taints: as long as the shortest of those that are needed.
-fn stay(taints: &[Taint], tolerations: &[Toleration]) -> Stay {
+/// How long tolerations tolerate taints: the shortest `tolerationSeconds` of those that are needed.
+fn tolerated(taints: &[Taint], tolerations: &[Toleration]) -> Tolerated {
     let mut shortest: Option<i64> = None;
     for taint in taints {
         let taint = taint.plain();
         let Some(toleration) = tolerations.iter().find(|toleration| toleration.tolerates(&taint)) else {
-            return Stay::Not;
+            return Tolerated::No;
         };
         if let Some(seconds) = toleration.toleration_seconds {
             shortest = Some(shortest.map_or(seconds, |known| known.min(seconds)));
         }
     }
-    shortest.map_or(Stay::Forever, |seconds| Stay::For(SignedDuration::from_secs(seconds.max(0))))
+    shortest.map_or(Tolerated::Forever, |seconds| Tolerated::For(SignedDuration::from_secs(seconds.max(0))))
 }
 
 impl TaintEvictionController {
@@ -69,55 +69,55 @@ impl TaintEvictionController {
         TaintEvictionController { cache, pods: Mutex::default(), evictions: Mutex::default() }
     }
 
-    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         match split_key(key) {
             ("node", name) => Ok(self.node_changed(name, context)),
             ("pod", pod) => Ok(self.pod_changed(pod, context)),
             ("evict", pod) => self.evict(pod, context).await,
-            _ => Ok(Next::Wait),
+            _ => Ok(Requeue::OnChange),
         }
     }
 
-    fn node_changed(&self, name: &str, context: Context<'_>) -> Next {
-        let Some(node) = self.cache.nodes().get("", name) else { return Next::Wait };
+    fn node_changed(&self, name: &str, context: Context<'_>) -> Requeue {
+        let Some(node) = self.cache.nodes().get("", name) else { return Requeue::OnChange };
         let taints: Vec<Taint> = node.no_execute_taints().cloned().collect();
         let pods = lock(&self.pods).on(name, &self.cache);
         let keys: Vec<Wakeup> = pods.iter().filter_map(|pod| self.plan(pod, &taints, context)).collect();
-        Next::Wake { keys, again: false }
+        Requeue::Keys { keys, again: false }
     }
 
-    fn pod_changed(&self, key: &str, context: Context<'_>) -> Next {
+    fn pod_changed(&self, key: &str, context: Context<'_>) -> Requeue {
         let (namespace, name) = split_key(key);
         let Some(pod) = self.cache.pods().get(namespace, name) else {
             self.cancel(key, context);
-            return Next::Wait;
+            return Requeue::OnChange;
         };
         let node = self.cache.nodes().get("", &pod.node_name);
         let taints: Vec<Taint> = node.iter().flat_map(|node| node.no_execute_taints()).cloned().collect();
         if taints.is_empty() {
-            return Next::Wait;
+            return Requeue::OnChange;
         }
-        Next::Wake { keys: self.plan(&pod, &taints, context).into_iter().collect(), again: false }
+        Requeue::Keys { keys: self.plan(&pod, &taints, context).into_iter().collect(), again: false }
     }
 
-    /// Decides when a pod has to go, and answers when to come back for it.
+    /// Decides when a pod is evicted, and returns when to reconcile it again.
     fn plan(&self, pod: &Pod, taints: &[Taint], context: Context<'_>) -> Option<Wakeup> {
         let key = pod.metadata.key();
         let now = context.now;
-        let (since, at) = match stay(taints, &pod.tolerations) {
-            Stay::Forever => {
+        let (since, at) = match tolerated(taints, &pod.tolerations) {
+            Tolerated::Forever => {
                 self.cancel(&key, context);
                 return None;
             }
-            Stay::Not => {
+            Tolerated::No => {
                 self.cancel(&key, context);
                 (now, now)
             }
-            Stay::For(time) => {
+            Tolerated::For(time) => {
                 let at = now.checked_add(time).unwrap_or(Timestamp::MAX);
                 let known = lock(&self.evictions).get(&key).copied();
                 match known {
-                    // Its time runs already.
+                    // Its eviction is scheduled already.
                     Some(Eviction::Planned { since, .. }) if since < now => return None,
                     Some(Eviction::Done) => return None,
                     _ => {}
@@ -130,25 +130,25 @@ impl TaintEvictionController {
         Some(Wakeup::after(format!("evict/{key}"), at.duration_since(now).try_into().unwrap_or_default()))
     }
 
-    /// The pod may stay after all, or is gone.
+    /// The pod may stay, or no longer exists.
     fn cancel(&self, key: &str, context: Context<'_>) {
         if let Some(Eviction::Planned { .. }) = lock(&self.evictions).remove(key) {
             context.normal(reference(key), "TaintManagerEviction", format!("Cancelling deletion of Pod {key}"));
         }
     }
 
-    async fn evict(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn evict(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let planned = lock(&self.evictions).get(key).copied();
-        let Some(Eviction::Planned { at, .. }) = planned else { return Ok(Next::Wait) };
+        let Some(Eviction::Planned { at, .. }) = planned else { return Ok(Requeue::OnChange) };
         if at > context.now {
-            return Ok(Next::After(at.duration_since(context.now).try_into().unwrap_or_default()));
+            return Ok(Requeue::After(at.duration_since(context.now).try_into().unwrap_or_default()));
         }
         context.normal(reference(key), "TaintManagerEviction", format!("Marking for deletion Pod {key}"));
         delete(key, context).await?;
         if let Some(eviction) = lock(&self.evictions).get_mut(key) {
             *eviction = Eviction::Done;
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 }
 
@@ -163,7 +163,7 @@ fn reference(key: &str) -> ObjectReference {
     }
 }
 
-/// Says why a pod has to go, and tells it to. A pod that is gone already is nobody's trouble.
+/// Records why a pod is evicted, and deletes it, unless it no longer exists.
 async fn delete(key: &str, context: Context<'_>) -> Result<(), Error> {
     let (namespace, name) = split_key(key);
     let outcome = async {
@@ -233,7 +233,7 @@ impl Controller for TaintEvictionController {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

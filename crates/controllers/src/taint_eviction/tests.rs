@@ -31,8 +31,8 @@ fn set_taints(cache: &Cache, controller: &TaintEvictionController, taints: &[Val
     controller.observe(&cache.set(Kind::Node, node.to_string().as_bytes()).unwrap())
 }
 
-fn wakes(next: Next) -> Vec<(String, u64)> {
-    let Next::Wake { keys, again: false } = next else { panic!("{next:?}") };
+fn wakes(next: Requeue) -> Vec<(String, u64)> {
+    let Requeue::Keys { keys, again: false } = next else { panic!("{next:?}") };
     keys.into_iter().map(|wakeup| (wakeup.key, wakeup.after.as_secs())).collect()
 }
 
@@ -80,7 +80,7 @@ fn a_pod_is_told_to_go_when_its_time_is_over_and_only_once() {
     let again = Script::new("its time runs already", []).play_at(100, &controller, "node/n").unwrap();
     assert_eq!(wakes(again), []);
     let early = Script::new("too early", []).play_at(200, &controller, "evict/ns/p").unwrap();
-    assert_eq!(early, Next::After(Duration::from_secs(100)));
+    assert_eq!(early, Requeue::After(Duration::from_secs(100)));
     let script = Script::new("now", exchange());
     script.play_at(300, &controller, "evict/ns/p").unwrap();
     assert_eq!(script.events(), ["TaintManagerEviction"]);

@@ -4,11 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_controllers::Controller;
-use bayplan_controllers::cache::{Cache, Kind};
-use bayplan_controllers::deployment::DeploymentController;
-use bayplan_controllers::process::Process;
-use bayplan_controllers::replicaset::ReplicaSetController;
+use bayplan_controllers::{Cache, Controller, DeploymentController, Kind, Process, ReplicaSetController};
 
 use super::server::{Server, Trouble, Watch};
 
@@ -81,7 +77,7 @@ impl Manager {
         let held = self.held.map(|(trouble, _)| trouble.plural);
         let first = self.pending.iter().position(|event| Some(event.plural.as_str()) != held);
         let Some(event) = first.and_then(|first| self.pending.remove(first)) else { return false };
-        self.tell(&event, now);
+        self.observe(&event, now);
         true
     }
 
@@ -89,11 +85,11 @@ impl Manager {
     pub(super) fn deliver_of(&mut self, plural: &str, now: Duration) -> bool {
         let first = self.pending.iter().position(|event| event.plural == plural);
         let Some(event) = first.and_then(|first| self.pending.remove(first)) else { return false };
-        self.tell(&event, now);
+        self.observe(&event, now);
         true
     }
 
-    fn tell(&mut self, event: &Watch, now: Duration) {
+    fn observe(&mut self, event: &Watch, now: Duration) {
         let cache = self.process.cache();
         let change = match &event.object {
             Some(object) => Some(cache.set(kind(&event.plural), object).unwrap()),
@@ -111,10 +107,10 @@ impl Manager {
         let names: BTreeSet<&str> = listed.iter().map(|event| event.name.as_str()).collect();
         let version = server.revision();
         for name in self.known(plural).into_iter().filter(|name| !names.contains(name.as_str())) {
-            self.tell(&Watch { plural: plural.into(), name, version: String::new(), object: None }, now);
+            self.observe(&Watch { plural: plural.into(), name, version: String::new(), object: None }, now);
         }
         for event in &listed {
-            self.tell(event, now);
+            self.observe(event, now);
         }
         self.process.cache().bookmark(kind(plural), &version);
     }

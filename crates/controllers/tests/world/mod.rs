@@ -37,7 +37,7 @@ pub(crate) struct World {
     /// How many reconciles there were.
     pub(crate) reconciles: usize,
     /// How many watch events the controllers are told before they reconcile once.
-    pub(crate) told_at_once: usize,
+    pub(crate) events_per_reconcile: usize,
     now: Duration,
     managers: Vec<Manager>,
 }
@@ -54,7 +54,7 @@ impl World {
 
     fn of(server: Server, now: Duration, managers: usize) -> Self {
         let managers = (0..managers).map(|_| Manager::start(&server, now)).collect();
-        World { server: Arc::new(server), reconciles: 0, told_at_once: 1, now, managers }
+        World { server: Arc::new(server), reconciles: 0, events_per_reconcile: 1, now, managers }
     }
 
     /// The same objects at the same time, under controllers that have just started.
@@ -79,8 +79,9 @@ impl World {
             let mut busy = false;
             for at in 0..self.managers.len() {
                 // Some events, then one reconcile: caches lag behind as they do in a real cluster.
-                let told = (0..self.told_at_once).take_while(|_| self.managers[at].deliver_one(self.now)).count();
-                busy |= told > 0;
+                let delivered =
+                    (0..self.events_per_reconcile).take_while(|_| self.managers[at].deliver_one(self.now)).count();
+                busy |= delivered > 0;
                 busy |= self.reconcile_one(at);
             }
             if busy || self.managers.iter_mut().any(|manager| manager.release(&self.server, self.now)) {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Polling, Poll};
 
-use bayplan_controllers::process::Job;
-use bayplan_controllers::{Context, Error, Next};
+use bayplan_controllers::{Context, Error, Job, Requeue};
 use bayplan_model::api::{Api, Request};
 use bayplan_model::status::Status;
 use bayplan_testkit::{NoEvents, Rng};
@@ -50,7 +49,7 @@ impl Api for Gate {
     }
 }
 
-type Reconcile = Pin<Box<dyn Future<Output = (Job, Result<Next, Error>)>>>;
+type Reconcile = Pin<Box<dyn Future<Output = (Job, Result<Requeue, Error>)>>>;
 
 /// A reconcile that is under way.
 struct Flight {
@@ -70,7 +69,7 @@ impl Flight {
     }
 
     /// Lets it get on by one call.
-    fn step(&mut self) -> Option<(Job, Result<Next, Error>)> {
+    fn step(&mut self) -> Option<(Job, Result<Requeue, Error>)> {
         self.gate.open.store(true, Ordering::Relaxed);
         let waker = noop_waker();
         let mut polling = Polling::from_waker(&waker);

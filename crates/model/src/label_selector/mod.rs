@@ -17,7 +17,7 @@ use crate::quoted::Quoted;
 use crate::sorted_map::SortedMap;
 pub use requirement::{Operator, Requirement, RequirementError};
 
-/// Anything labels can be looked up in.
+/// A set of labels that can be looked up by key.
 pub trait Labels {
     /// The value of a label, if it is set.
     fn get(&self, key: &str) -> Option<&str>;
@@ -53,9 +53,9 @@ pub enum Error {
     /// The text ends or goes on where it must not.
     #[error("found '{found}', expected: {expected}")]
     Unexpected {
-        /// What stands there.
+        /// The token that was found.
         found: String,
-        /// What may stand there.
+        /// The tokens that are allowed there.
         expected: &'static str,
     },
     /// A set without its parenthesis.
@@ -72,7 +72,7 @@ pub enum Error {
     Operator(String),
 }
 
-/// A compiled selector: nothing, or everything that meets all requirements.
+/// A compiled selector: selects nothing, or everything that meets all requirements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
     /// `None` selects nothing.

@@ -138,7 +138,7 @@ impl Requirement {
         Ok(Requirement { key: key.into(), operator, values, bound })
     }
 
-    /// A label must have this value; nothing is judged.
+    /// A label must have this value; neither key nor value is validated.
     pub fn equals(key: &str, value: &str) -> Self {
         Requirement { key: key.into(), operator: Operator::Equals, values: vec![value.into()], bound: 0 }
     }

@@ -81,7 +81,7 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Nothing, written `0`.
+    /// Zero, written `0`.
     pub const ZERO: Quantity = Quantity::scaled(0, 0, Format::DecimalSI);
 
     /// A whole amount.

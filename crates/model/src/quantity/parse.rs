@@ -25,7 +25,7 @@ pub enum Error {
     /// Not a number with a suffix.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
-    /// Not a suffix anybody knows.
+    /// An unknown suffix.
     #[error("unable to parse quantity's suffix")]
     Suffix,
     /// Beyond our limits.
@@ -166,7 +166,7 @@ fn parse_big(parts: &Parts<'_>, fraction: &str, suffix: &Suffix) -> Quantity {
             Format::BinarySI
         }
     };
-    // Whoever asks for something gets something: what is finer than a nano is rounded up to it.
+    // As upstream, an amount finer than a nano is rounded up to one, so that it does not become zero.
     if decimal.sign() != 0 {
         decimal = decimal.rounded_up(scale::NANO);
     }

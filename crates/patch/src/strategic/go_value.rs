@@ -35,7 +35,7 @@ impl fmt::Display for Printed<'_> {
     }
 }
 
-/// A value as `%s` prints it: text as it is, and a complaint about anything else.
+/// A value as Go's `%s` prints it: text as it is, and `%!s(…)` for anything else.
 pub(super) fn as_string(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

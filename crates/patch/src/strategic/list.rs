@@ -72,7 +72,7 @@ pub(super) fn merge_ordered(
             (None, Some(wanted)) => (wanted.iter().cloned().filter_map(without_directives).collect(), Vec::new()),
             (Some(live), Some(wanted)) => {
                 let merged = merge(live.clone(), wanted.clone(), &member)?;
-                // What the patch deletes has no place in the object's order any more, should it come back.
+                // An element that the patch deletes loses its position, should the patch add it again.
                 let gone: BTreeSet<String> =
                     wanted.iter().filter(|own| is_deletion(own)).map(|own| lookup_key(own, member.merge_key)).collect();
                 (
@@ -290,7 +290,7 @@ fn put_in_order(
     }
 }
 
-/// Where elements stand in a list, by merge key for maps.
+/// The positions of elements in a list, by merge key for maps.
 struct Places<'a> {
     places: BTreeMap<String, usize>,
     merge_key: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! What the types say about a field that is to be merged.
+//! Looks up in the schema how a field is merged.
 
 use bayplan_model::schema::{PatchStrategy, Type};
 

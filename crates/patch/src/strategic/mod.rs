@@ -1,4 +1,4 @@
-//! Strategic merge patch: merge patch that knows the types.
+//! Strategic merge patch: a merge patch that follows the types' merge keys and strategies.
 //!
 //! ```text
 //!   maps   merge field by field; null deletes; $patch: replace | delete; $retainKeys
@@ -35,12 +35,12 @@ pub enum Error {
     /// The patch or the object is not a JSON object.
     #[error("invalid JSON document")]
     NotAnObject,
-    /// `$patch` with a word nobody knows.
+    /// `$patch` with an unknown directive.
     #[error("unknown patch type: {directive} in map: {map}")]
     UnknownDirective {
         /// The directive's value.
         directive: String,
-        /// The map it stands in.
+        /// The map that contains it.
         map: String,
     },
     /// `$patch: merge` in a list.
@@ -54,7 +54,7 @@ pub enum Error {
         /// The key.
         key: String,
     },
-    /// A list of maps that says nothing of a merge key.
+    /// A list of maps without a merge key.
     #[error("cannot merge lists without merge key for {0}")]
     ListWithoutMergeKey(&'static str),
     /// `$retainKeys` that is no list, or does not list a field of the patch.

@@ -1,4 +1,4 @@
-//! Asks the API server what it serves.
+//! Discovery: asks the API server which resources it serves.
 
 use std::future::Future;
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 /// Aggregated discovery: everything in two answers. A server that does not know it answers the plain form.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
-/// Why the resources are not known.
+/// Why discovery failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// The server refused.
@@ -21,7 +21,7 @@ pub(super) enum Error {
         /// What it said.
         status: Status,
     },
-    /// The answer is not what was asked for.
+    /// The answer cannot be decoded.
     #[error("unreadable discovery of {path}: {source}")]
     Unreadable {
         /// What was asked for.
@@ -29,12 +29,12 @@ pub(super) enum Error {
         /// What the decoder said.
         source: serde_json::Error,
     },
-    /// No server serves nothing.
+    /// The answer is empty, which no API server's is.
     #[error("the server says that it serves no resources")]
     Nothing,
 }
 
-/// Every resource in its preferred version, and the versions whose resources nobody could tell.
+/// Every resource in its preferred version, and the versions whose discovery failed.
 pub(super) async fn discover(client: &Client) -> Result<(Vec<ApiResource>, Vec<Failure>), Error> {
     discover_by(|path| async move { client.get(&path, ACCEPT).await }).await
 }
@@ -56,7 +56,7 @@ async fn discover_by<F: Future<Output = Result<Bytes, Status>>>(
                     match get(path.clone()).await {
                         Ok(answer) => add_version(&mut resources, &version, &answer)
                             .map_err(|source| Error::Unreadable { path, source })?,
-                        // One group whose server is away must not hide all others; aggregated discovery calls it stale.
+                        // One group whose server does not answer must not hide all others; aggregated discovery calls it stale.
                         Err(status) => {
                             failures.push(Failure { version, why: status.to_string() });
                             tracing::warn!("{}", Error::Refused { path, status });

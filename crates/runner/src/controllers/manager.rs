@@ -1,4 +1,4 @@
-//! The control loops as `bayplan controller-manager` runs them: while this process leads, and looked at from outside.
+//! The control loops as `bayplan controller-manager` runs them: under leader election, with metrics and health.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use bayplan_client::{Client, EventRecorder};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use super::{ControllersConfig, run_controllers_told};
+use super::{ControllersConfig, run_controllers_with_telemetry};
 use crate::telemetry::Telemetry;
 
-/// Why the control loops stopped by themselves.
+/// Why the control loops stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another process leads, or nobody can tell: we must not go on.
+    /// Another process leads, or the lease could not be renewed: this process must not go on.
     #[error("leader election lost")]
     LeaseLost,
 }
 
-/// Runs the control loops until `shutdown` says true, if need be only while this process leads.
+/// Runs the control loops until `shutdown` is true; with leader election, only while this process leads.
 ///
-/// As upstream, the lease is not given back at the end: whoever takes over waits until it has run out.
+/// As upstream, the lease is not released at the end: the next leader waits until it has expired.
 ///
 /// The future is boxed so that it is compiled in this crate, and not once more in each crate that awaits it.
 pub fn run_controller_manager(
@@ -42,19 +42,19 @@ async fn run(
     mut shutdown: watch::Receiver<bool>,
 ) -> Result<(), Error> {
     let Some(election) = election else {
-        run_controllers_told(client, config, Some(telemetry), shutdown).await;
+        run_controllers_with_telemetry(client, config, Some(telemetry), shutdown).await;
         return Ok(());
     };
     let recorder = EventRecorder::core(&client, "kube-controller-manager");
     let mut elector = Elector::new(&client, election, Some(Arc::new(recorder)))
-        .with_standing(Arc::clone(&telemetry.standing))
+        .with_leadership(Arc::clone(&telemetry.leadership))
         .with_metrics(ElectionMetrics::new(&telemetry.registry));
     {
         let mut leading = std::pin::pin!(elector.acquire());
         loop {
             tokio::select! {
                 () = &mut leading => break,
-                // Who does not work yet has nothing new to tell.
+                // A standby has no new values.
                 scrape = telemetry.scraped() => {
                     let _ = scrape.send(());
                 }
@@ -63,7 +63,7 @@ async fn run(
         }
     }
     tokio::select! {
-        () = run_controllers_told(client, config, Some(telemetry), shutdown) => Ok(()),
+        () = run_controllers_with_telemetry(client, config, Some(telemetry), shutdown) => Ok(()),
         () = elector.hold() => Err(Error::LeaseLost),
     }
 }

@@ -19,22 +19,14 @@ use std::time::Duration;
 use bayplan_client::informer;
 use bayplan_client::metrics::QueueMetrics;
 use bayplan_client::{Client, EventRecorder, Informer, Scope, WorkQueue};
-use bayplan_controllers::Controller;
-use bayplan_controllers::cache::{AnyDelta, Apply, Cache, Kind, Visitor};
-use bayplan_controllers::deployment::DeploymentController;
 use bayplan_controllers::discovery::Resources;
-use bayplan_controllers::disruption::DisruptionController;
-use bayplan_controllers::ephemeral_volume::EphemeralVolumeController;
-use bayplan_controllers::garbage_collector::GarbageCollector;
-use bayplan_controllers::namespace::NamespaceController;
-use bayplan_controllers::node_lifecycle::{NodeLifecycleConfig, NodeLifecycleController};
-use bayplan_controllers::persistent_volume::PersistentVolumeController;
-use bayplan_controllers::pod_gc::{PodGcController, TERMINATED_PODS_MAX};
-use bayplan_controllers::replicaset::ReplicaSetController;
-use bayplan_controllers::resource_claim::ResourceClaimController;
-use bayplan_controllers::service_account::{RootCaPublisher, ServiceAccountController};
-use bayplan_controllers::storage_protection::{ClaimProtectionController, VolumeProtectionController};
-use bayplan_controllers::taint_eviction::TaintEvictionController;
+use bayplan_controllers::{
+    AnyDelta, Apply, Cache, ClaimProtectionController, Controller, DeploymentController, DisruptionController,
+    EphemeralVolumeController, GarbageCollector, Kind, NamespaceController, NodeLifecycleConfig,
+    NodeLifecycleController, PersistentVolumeController, PodGcController, ReplicaSetController,
+    ResourceClaimController, RootCaPublisher, ServiceAccountController, TERMINATED_PODS_MAX, TaintEvictionController,
+    Visitor, VolumeProtectionController,
+};
 use bayplan_metrics::Gauge;
 use bayplan_model::meta::HasMeta;
 use futures::future::BoxFuture;
@@ -46,24 +38,24 @@ use self::provisioner::SimulatedProvisioner;
 pub use self::provisioner::create_default_class;
 use crate::telemetry::Telemetry;
 
-/// Which control loops run, and what they need to know.
+/// Which control loops run, and their settings.
 #[derive(Clone, Debug)]
 pub struct ControllersConfig {
     /// Upstream's `--controllers`: `*` for all, `name` for one, `-name` for all but one.
     pub controllers: Vec<String>,
-    /// The certificates pods recognise the API server by, as PEM; without them nothing is published.
+    /// The CA that pods verify the API server by, as PEM; nothing is published when absent.
     pub root_ca: Option<String>,
     /// How long the namespace controller waits before it empties a namespace; upstream's 5 s when absent.
     pub namespace_delay: Option<Duration>,
-    /// When nodes are taken for dead, and how fast they are emptied.
+    /// When nodes count as unreachable, and how fast their pods are evicted.
     pub node_lifecycle: NodeLifecycleConfig,
     /// Upstream's `--terminated-pod-gc-threshold`.
     pub terminated_pods_max: usize,
-    /// Whether claims get volumes that exist on paper only, for clusters of simulated nodes.
+    /// Whether claims get volumes that exist as objects only, for clusters of simulated nodes.
     pub simulated_volumes: bool,
-    /// How many keys a loop reconciles at the same time, where that is not its own number.
+    /// How many keys a loop reconciles at the same time, by name; each loop has a default.
     pub workers: BTreeMap<String, usize>,
-    /// Upstream's `--min-resync-period`: every loop is shown all objects again at a period between this and twice this;
+    /// Upstream's `--min-resync-period`: every loop observes all objects again at a period between this and twice this;
     /// 0 for never.
     pub resync_min: Duration,
     /// Requests per second and burst of each loop; nothing is throttled when absent.
@@ -90,7 +82,7 @@ impl Default for ControllersConfig {
 }
 
 impl ControllersConfig {
-    /// Whether the loop of this name is asked for.
+    /// Whether the loop of this name is selected.
     fn runs(&self, name: &str) -> bool {
         let says = |text: &str| self.controllers.iter().any(|known| known == text);
         says(name) || (says("*") && !says(&format!("-{name}")))
@@ -117,12 +109,12 @@ impl Loop {
     }
 }
 
-/// The loops that can run, by name: what [`names::choose`] chooses from.
+/// The names of all loops that [`names::select`] selects from.
 pub fn known() -> Vec<&'static str> {
     running(&ControllersConfig { root_ca: Some(String::new()), ..ControllersConfig::default() })
 }
 
-/// The loops that run with this configuration, by name.
+/// The names of the loops that run with this configuration.
 pub fn running(config: &ControllersConfig) -> Vec<&'static str> {
     let resources = Resources::default();
     let collector = Arc::new(GarbageCollector::new(resources.clone()));
@@ -130,7 +122,7 @@ pub fn running(config: &ControllersConfig) -> Vec<&'static str> {
     loops.iter().map(|each| each.controller.name()).collect()
 }
 
-/// Runs the control loops until `shutdown` says true; what is being reconciled then is finished first.
+/// Runs the control loops until `shutdown` is true; reconciles in progress are finished first.
 ///
 /// The future is boxed so that it is compiled in this crate, and not once more in each crate that awaits it.
 pub fn run_controllers(
@@ -138,11 +130,11 @@ pub fn run_controllers(
     config: ControllersConfig,
     shutdown: watch::Receiver<bool>,
 ) -> BoxFuture<'static, ()> {
-    Box::pin(run_controllers_told(client, config, None, shutdown))
+    Box::pin(run_controllers_with_telemetry(client, config, None, shutdown))
 }
 
-/// Runs the control loops as [`run_controllers`] does, looked at from outside.
-async fn run_controllers_told(
+/// Runs the control loops as [`run_controllers`] does, with metrics and health.
+async fn run_controllers_with_telemetry(
     client: Client,
     config: ControllersConfig,
     telemetry: Option<Telemetry>,
@@ -152,7 +144,7 @@ async fn run_controllers_told(
     let resources = Resources::default();
     let collector = Arc::new(GarbageCollector::new(resources.clone()));
     let loops = assemble(&cache, &resources, &collector, &config);
-    let scrapes = telemetry.map(|telemetry| tell(telemetry, &loops));
+    let scrapes = telemetry.map(|telemetry| record_metrics(telemetry, &loops));
     let informers = start_informers(&client, &cache, &loops, config.resync_min);
     let synced = async {
         for informer in &informers {
@@ -171,7 +163,7 @@ async fn run_controllers_told(
         spawn_workers(&mut running, each, &client, &config);
     }
     let collecting = loops.iter().find(|each| each.controller.name() == collector.name());
-    let mut monitor = monitors::keep(&client, &resources, collecting.map(|each| (collector, each.queue.clone())));
+    let mut monitor = monitors::start(&client, &resources, collecting.map(|each| (collector, each.queue.clone())));
     let collect = async {
         let started = monitor.started.notified();
         started.await;
@@ -184,7 +176,7 @@ async fn run_controllers_told(
     if let Some(each) = collecting {
         spawn_workers(&mut collect_workers, each, &client, &config);
     }
-    // The sender is gone only when the process is about to be.
+    // The sender is dropped only when the process is about to end.
     let _ = shutdown.wait_for(|stop| *stop).await;
     for each in &loops {
         each.queue.shut_down();
@@ -195,29 +187,29 @@ async fn run_controllers_told(
     while collect_workers.join_next().await.is_some() {}
 }
 
-/// The task that answers scrapes; it ends when this is dropped.
-struct Scrapes {
+/// The task that updates metrics before a scrape; it ends when this is dropped.
+struct ScrapeTask {
     synced: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Scrapes {
+impl Drop for ScrapeTask {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Has the loops tell of themselves.
-fn tell(mut telemetry: Telemetry, loops: &[Loop]) -> Scrapes {
+/// Registers the metrics of the loops, and updates them before each scrape.
+fn record_metrics(mut telemetry: Telemetry, loops: &[Loop]) -> ScrapeTask {
     let queues = QueueMetrics::new(&telemetry.registry);
     let running = telemetry.registry.family::<Gauge>(
         "running_managed_controllers",
-        "[ALPHA] The loops that run.",
+        "[ALPHA] The control loops that run, 1 for each.",
         &["manager", "name"],
         (),
     );
     for each in loops {
-        each.queue.tell(each.controller.name(), &queues);
+        each.queue.record_metrics(each.controller.name(), &queues);
         running.get(&["kube-controller-manager", each.controller.name()]).set(1.0);
     }
     let (loops, synced) = (loops.to_vec(), Arc::new(Notify::new()));
@@ -227,14 +219,14 @@ fn tell(mut telemetry: Telemetry, loops: &[Loop]) -> Scrapes {
             tokio::select! {
                 scrape = telemetry.scraped() => {
                     loops.iter().for_each(|each| each.queue.publish());
-                    // Who asked may be gone.
+                    // The scraper may have disconnected.
                     let _ = scrape.send(());
                 }
                 () = bell.notified() => telemetry.set_synced(),
             }
         }
     });
-    Scrapes { synced, task }
+    ScrapeTask { synced, task }
 }
 
 fn spawn_workers(running: &mut JoinSet<()>, each: &Loop, client: &Client, config: &ControllersConfig) {
@@ -253,7 +245,7 @@ fn spawn_workers(running: &mut JoinSet<()>, each: &Loop, client: &Client, config
     }
 }
 
-/// The loops that are asked for.
+/// The loops that the configuration selects.
 fn assemble(
     cache: &Arc<Cache>,
     resources: &Resources,
@@ -290,25 +282,30 @@ fn assemble(
     all.into_iter().filter(|controller| config.runs(controller.name())).map(Loop::new).collect()
 }
 
-/// One watch for each kind that some loop wants.
-fn start_informers(client: &Client, cache: &Arc<Cache>, loops: &[Loop], resync_min: Duration) -> Vec<informer::Handle> {
+/// Starts one informer for each kind that some loop watches.
+fn start_informers(
+    client: &Client,
+    cache: &Arc<Cache>,
+    loops: &[Loop],
+    resync_min: Duration,
+) -> Vec<informer::RunningInformer> {
     let kinds: BTreeSet<Kind> = loops.iter().flat_map(|each| each.controller.watches()).copied().collect();
-    let mut starter = Starter { client, cache, loops, resync_min, handles: Vec::new() };
+    let mut starter = InformerStarter { client, cache, loops, resync_min, handles: Vec::new() };
     for kind in kinds {
         kind.visit(&mut starter);
     }
     starter.handles
 }
 
-struct Starter<'a> {
+struct InformerStarter<'a> {
     client: &'a Client,
     cache: &'a Arc<Cache>,
     loops: &'a [Loop],
     resync_min: Duration,
-    handles: Vec<informer::Handle>,
+    handles: Vec<informer::RunningInformer>,
 }
 
-impl Visitor for Starter<'_> {
+impl Visitor for InformerStarter<'_> {
     fn visit<T: HasMeta + DeserializeOwned + Send + Sync + 'static>(&mut self, kind: Kind, apply: Apply<T>) {
         let scope = Scope::all(&kind.resource()).fields(&kind.field_selector());
         let mut informer = Informer::<T>::new(self.client, scope);
@@ -319,8 +316,8 @@ impl Visitor for Starter<'_> {
             let delta = apply(&cache, delta.clone());
             interested.iter().for_each(|each| each.observe(&delta));
         });
-        // Without this the ReplicaSet controller would wait for ever for a pod of its own that was created and deleted
-        // while the watch was down.
+        // Without this the ReplicaSet controller would wait for ever for its own write of a pod that was created and
+        // deleted while the watch was down.
         let cache = self.cache.clone();
         informer.on_version(move |version| cache.bookmark(kind, version));
         informer.resync(self.resync_min);

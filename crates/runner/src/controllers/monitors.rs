@@ -1,13 +1,13 @@
-//! Keeps the list of served resources fresh, and a metadata watch on each resource that is collected.
+//! Refreshes the list of served resources, and keeps a metadata watch on each resource that is garbage collected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_client::informer::Handle;
+use bayplan_client::informer::RunningInformer;
 use bayplan_client::{Client, Informer, Scope, WorkQueue};
+use bayplan_controllers::GarbageCollector;
 use bayplan_controllers::discovery::{ApiResource, Resources};
-use bayplan_controllers::garbage_collector::GarbageCollector;
 use bayplan_model::api::Resource;
 use bayplan_model::meta::PartialObjectMetadata;
 use futures::future::join_all;
@@ -16,24 +16,24 @@ use tokio::task::JoinHandle;
 
 use super::discovery::discover;
 
-/// How often the server is asked what it serves.
+/// The period of discovery.
 const REFRESH: Duration = Duration::from_secs(30);
 
-/// How soon it is asked again after a failure.
+/// How soon discovery is retried after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long collecting waits for the first watches before it starts regardless.
+/// How long the garbage collector waits for the first watches before it starts without them.
 const INITIAL_SYNC_MAX: Duration = Duration::from_secs(30);
 
 /// The running task; it ends with [`Monitors::stop`], or soon after this is dropped.
 pub(super) struct Monitors {
-    /// Rung once, when the graph is complete enough to collect by.
+    /// Notified once, when the graph is complete enough to start collecting.
     pub(super) started: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
 impl Monitors {
-    /// Ends the watches; when this returns none of them will notice that the server goes away.
+    /// Ends the watches; when this returns, none of them logs that the server stops.
     pub(super) async fn stop(&mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -46,8 +46,8 @@ impl Drop for Monitors {
     }
 }
 
-/// Starts to keep the resources and, if there is a collector, its watches.
-pub(super) fn keep(
+/// Starts discovery and, if there is a collector, its watches.
+pub(super) fn start(
     client: &Client,
     resources: &Resources,
     collector: Option<(Arc<GarbageCollector>, WorkQueue<String>)>,
@@ -55,7 +55,7 @@ pub(super) fn keep(
     let started = Arc::new(Notify::new());
     let (client, resources, ring) = (client.clone(), resources.clone(), started.clone());
     let task = tokio::spawn(async move {
-        let mut watches: HashMap<Resource, Handle> = HashMap::new();
+        let mut watches: HashMap<Resource, RunningInformer> = HashMap::new();
         let mut first = true;
         loop {
             let wait = match discover(&client).await {
@@ -66,8 +66,8 @@ pub(super) fn keep(
                         follow(&client, &resources, collector, queue, &mut watches);
                     }
                     if std::mem::take(&mut first) {
-                        let synced = join_all(watches.values().map(Handle::synced));
-                        // A watch that cannot start must not keep all the others from being collected.
+                        let synced = join_all(watches.values().map(RunningInformer::synced));
+                        // A watch that cannot start must not stop the collection of all other resources.
                         let _ = tokio::time::timeout(INITIAL_SYNC_MAX, synced).await;
                         ring.notify_one();
                     }
@@ -90,7 +90,7 @@ fn follow(
     resources: &Resources,
     collector: &Arc<GarbageCollector>,
     queue: &WorkQueue<String>,
-    watches: &mut HashMap<Resource, Handle>,
+    watches: &mut HashMap<Resource, RunningInformer>,
 ) {
     let all = resources.all();
     let collected: Vec<&ApiResource> = all.iter().filter(|resource| GarbageCollector::collects(resource)).collect();
@@ -105,7 +105,7 @@ fn watch(
     resource: &ApiResource,
     collector: &Arc<GarbageCollector>,
     queue: &WorkQueue<String>,
-) -> Handle {
+) -> RunningInformer {
     let mut informer = Informer::<PartialObjectMetadata>::new(client, Scope::all(&resource.resource).metadata_only());
     let (collector, queue) = (collector.clone(), queue.clone());
     let (api_version, kind) = (resource.api_version(), resource.kind.clone());

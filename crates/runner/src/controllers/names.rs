@@ -1,6 +1,6 @@
-//! The names `--controllers` knows: upstream's, those it had before, and which of them run here.
+//! The names that `--controllers` accepts: upstream's, their aliases, and which of them run here.
 
-/// Upstream's controllers of v1.36 with the names they had before, where they had one.
+/// Upstream's controllers of v1.36, each with its alias, if it has one.
 const UPSTREAM: [(&str, &str); 49] = [
     ("bootstrap-signer-controller", "bootstrapsigner"),
     ("certificatesigningrequest-approving-controller", "csrapproving"),
@@ -53,18 +53,18 @@ const UPSTREAM: [(&str, &str); 49] = [
     ("volumeattributesclass-protection-controller", ""),
 ];
 
-/// A choice of controllers in today's names, and what was asked for that is not there.
+/// The controllers that `--controllers` selects, and those it names that Bayplan does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct Selection {
     /// For [`ControllersConfig::controllers`](super::ControllersConfig::controllers).
     pub controllers: Vec<String>,
-    /// Upstream's controllers that were named and do not run here.
+    /// Upstream's controllers that are named and that Bayplan does not have.
     pub absent: Vec<String>,
 }
 
-/// Reads the values of `--controllers`; a name nobody knows is the error. `here` are the controllers that can run.
-pub fn choose(asked: &[String], here: &[&str]) -> Result<Choice, String> {
-    let mut choice = Choice::default();
+/// Reads the values of `--controllers`; the error is an unknown name. `here` are the controllers that can run.
+pub fn select(asked: &[String], here: &[&str]) -> Result<Selection, String> {
+    let mut choice = Selection::default();
     for text in asked {
         let (sign, name) = text.strip_prefix('-').map_or(("", text.as_str()), |name| ("-", name));
         if text == "*" {
@@ -91,15 +91,15 @@ mod tests {
     #[test]
     fn controllers_are_known_by_todays_and_former_names() {
         let here = ["deployment-controller", "namespace-controller", "our-own"];
-        let choose = |asked: &[&str]| choose(&asked.iter().map(ToString::to_string).collect::<Vec<_>>(), &here);
-        let choice = |controllers: &[&str], absent: &[&str]| {
+        let select = |asked: &[&str]| super::select(&asked.iter().map(ToString::to_string).collect::<Vec<_>>(), &here);
+        let selection = |controllers: &[&str], absent: &[&str]| {
             let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
-            Ok(Choice { controllers: texts(controllers), absent: texts(absent) })
+            Ok(Selection { controllers: texts(controllers), absent: texts(absent) })
         };
-        assert_eq!(choose(&["*", "-deployment"]), choice(&["*", "-deployment-controller"], &[]));
-        assert_eq!(choose(&["namespace-controller", "our-own"]), choice(&["namespace-controller", "our-own"], &[]));
-        assert_eq!(choose(&["*", "bootstrapsigner", "-job"]), choice(&["*"], &["bootstrap-signer-controller"]));
+        assert_eq!(select(&["*", "-deployment"]), selection(&["*", "-deployment-controller"], &[]));
+        assert_eq!(select(&["namespace-controller", "our-own"]), selection(&["namespace-controller", "our-own"], &[]));
+        assert_eq!(select(&["*", "bootstrapsigner", "-job"]), selection(&["*"], &["bootstrap-signer-controller"]));
         let unknown = Err("\"deploymnt\" is not in the list of known controllers".to_owned());
-        assert_eq!(choose(&["*", "-deploymnt"]), unknown);
+        assert_eq!(select(&["*", "-deploymnt"]), unknown);
     }
 }

@@ -1,15 +1,13 @@
-//! A provisioner for clusters without storage: the volumes it makes exist as objects only, which is all that simulated
-//! nodes need. It serves every StorageClass that asks for an external provisioner.
+//! A provisioner for clusters without storage: its volumes exist as objects only, which is all that simulated nodes
+//! need. It serves every StorageClass with an external provisioner.
 //!
-//! A volume of a class that waits for its first pod belongs to the zone of the node the pod was given, as cloud disks do.
+//! A volume of a class that waits for its first consumer is in the zone of the consumer's node, as cloud disks are.
 
 use std::sync::Arc;
 
-use bayplan_controllers::cache::{AnyDelta, Cache, Kind};
-use bayplan_controllers::controller::split_key;
 use bayplan_controllers::requests::{self, PERSISTENT_VOLUMES, STORAGE_CLASSES};
 use bayplan_controllers::workload::event_reference;
-use bayplan_controllers::{Context, Controller, Error, Next, Wakeup};
+use bayplan_controllers::{AnyDelta, Cache, Context, Controller, Error, Kind, Requeue, Wakeup, split_key};
 use bayplan_model::api::{Api, DeleteOptions};
 use bayplan_model::delta::Delta;
 use bayplan_model::node::LABEL_ZONE;
@@ -21,12 +19,12 @@ use bayplan_model::storage::{
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-/// The provisioner of the class that a cluster starts with.
+/// The provisioner of the default class.
 const PROVISIONER: &str = "bayplan.dev/simulated";
-/// The class of claims that name none.
+/// The name of the default class.
 const DEFAULT_CLASS: &str = "standard";
 
-/// Gives a cluster the class that claims without one belong to; an existing one of the name stays as it is.
+/// Creates the default StorageClass; an existing one of the name is left alone.
 pub async fn create_default_class(api: &dyn Api) -> Result<(), Error> {
     let default = json!({"storageclass.kubernetes.io/is-default-class": "true"});
     let class = json!({
@@ -46,7 +44,7 @@ impl SimulatedProvisioner {
         SimulatedProvisioner { cache }
     }
 
-    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Next, Error> {
+    async fn reconcile(&self, key: &str, context: Context<'_>) -> Result<Requeue, Error> {
         match split_key(key) {
             ("claim", rest) => {
                 let (namespace, name) = split_key(rest);
@@ -64,7 +62,7 @@ impl SimulatedProvisioner {
             }
             _ => {}
         }
-        Ok(Next::Wait)
+        Ok(Requeue::OnChange)
     }
 
     async fn provision(&self, claim: &PersistentVolumeClaim, context: Context<'_>) -> Result<(), Error> {
@@ -115,7 +113,7 @@ fn name_of(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", claim.metadata.uid)
 }
 
-/// Whether a claim asks for a volume now.
+/// Whether a claim needs a volume now.
 fn is_due(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
     let annotations = &claim.metadata.annotations;
     let waits = class.volume_binding_mode.as_deref() == Some(WAIT_FOR_FIRST_CONSUMER);
@@ -124,7 +122,7 @@ fn is_due(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
         && (!waits || annotations.contains_key(SELECTED_NODE_ANNOTATION))
 }
 
-/// Whether a volume that was made here is to go with its claim.
+/// Whether a volume of this provisioner has to be deleted.
 fn is_over(volume: &PersistentVolume) -> bool {
     let provisioner = volume.metadata.annotations.get(PROVISIONED_BY_ANNOTATION);
     let ours = volume.spec.csi.as_ref().is_some_and(|csi| csi.volume_handle == volume.metadata.name);
@@ -134,7 +132,7 @@ fn is_over(volume: &PersistentVolume) -> bool {
         && volume.metadata.deletion_timestamp.is_none()
 }
 
-/// What is there already, or gone already, is done.
+/// Success when the object exists already, or no longer exists.
 fn settled(outcome: Result<(), bayplan_model::status::Status>) -> Result<(), Error> {
     match outcome {
         Err(status) if status.is(reason::ALREADY_EXISTS) || status.is(reason::NOT_FOUND) => Ok(()),
@@ -165,7 +163,7 @@ impl Controller for SimulatedProvisioner {
         }
     }
 
-    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Next, Error>> {
+    fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
         Box::pin(self.reconcile(key, context))
     }
 }

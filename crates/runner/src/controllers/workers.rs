@@ -1,53 +1,60 @@
-//! A worker: takes a key, reconciles it, and puts it back when it is not done yet.
+//! A worker: takes a key from the queue, reconciles it, logs the result, and requeues the key when it has to be.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use bayplan_client::{Client, EventRecorder};
-use bayplan_controllers::{Context, Error, Next};
+use bayplan_controllers::{Context, Error, Requeue};
 use futures::FutureExt;
 use jiff::Timestamp;
 
 use super::Loop;
 
-/// A key rests this many times as long as it took, so that one object with thousands of dependents, each of which changes
-/// a few times, is not looked at for each of those changes by itself.
+/// A key rests this many times as long as its reconcile took. An object with thousands of dependents that each change a
+/// few times is then reconciled once for many of those changes.
 const REST_TIMES: u32 = 4;
 
-/// No key rests longer: nobody notices.
+/// No key rests longer, so that the delay stays unnoticed.
 const REST_MAX: Duration = Duration::from_millis(20);
 
-/// A shorter rest is none: timers are coarser.
+/// Shorter rests are skipped: timers are coarser.
 const REST_MIN: Duration = Duration::from_millis(2);
 
 /// Works until the queue is shut down.
 pub(super) async fn work(each: Loop, client: Client, recorder: EventRecorder) {
     while let Some(key) = each.queue.get().await {
-        let begun = Instant::now();
-        let context = Context { now: Timestamp::now(), api: &client, recorder: &recorder };
+        let started = Instant::now();
         // A poison object fails its own reconcile, and never takes the worker down.
-        let outcome = AssertUnwindSafe(each.controller.sync(&key, context)).catch_unwind().await;
+        let outcome = AssertUnwindSafe(reconcile(&each, &key, &client, &recorder)).catch_unwind().await;
+        let duration = started.elapsed();
         match outcome {
-            Ok(Ok(next)) => follow(&each, &key, next),
-            Ok(Err(error)) => retry(&each, &key, Some(error)),
-            Err(_) => retry(&each, &key, None),
+            Ok(Ok(requeue)) => {
+                tracing::debug!(controller = each.controller.name(), key, ?duration, ?requeue, "reconciled");
+                follow(&each, &key, requeue);
+            }
+            Ok(Err(error)) => retry(&each, &key, Some(error), duration),
+            Err(_) => retry(&each, &key, None, duration),
         }
-        match (begun.elapsed() * REST_TIMES).min(REST_MAX) {
+        match (duration * REST_TIMES).min(REST_MAX) {
             rest if rest < REST_MIN => each.queue.done(&key),
             rest => each.queue.done_resting(key, rest),
         }
     }
 }
 
-fn follow(each: &Loop, key: &String, next: Next) {
-    let again = match next {
-        Next::Wait => false,
-        Next::After(delay) => {
+async fn reconcile(each: &Loop, key: &str, client: &Client, recorder: &EventRecorder) -> Result<Requeue, Error> {
+    each.controller.sync(key, Context { now: Timestamp::now(), api: client, recorder }).await
+}
+
+fn follow(each: &Loop, key: &String, requeue: Requeue) {
+    let again = match requeue {
+        Requeue::OnChange => false,
+        Requeue::After(delay) => {
             each.queue.add_after(key.clone(), delay);
             false
         }
-        Next::RateLimited => true,
-        Next::Wake { keys, again } => {
+        Requeue::RateLimited => true,
+        Requeue::Keys { keys, again } => {
             for wakeup in keys {
                 each.queue.add_after(wakeup.key, wakeup.after);
             }
@@ -57,16 +64,18 @@ fn follow(each: &Loop, key: &String, next: Next) {
     if again { each.queue.add_rate_limited(key.clone()) } else { each.queue.forget(key) }
 }
 
-/// Puts a failed key back; without an error it panicked.
-fn retry(each: &Loop, key: &String, error: Option<Error>) {
+/// Requeues a failed key; without an error its reconcile panicked.
+fn retry(each: &Loop, key: &String, error: Option<Error>, duration: Duration) {
     let controller = each.controller.name();
-    if error.as_ref().is_some_and(Error::is_namespace_terminating) {
-        return each.queue.forget(key);
-    }
     match &error {
-        Some(Error::Stale { .. }) => tracing::debug!(controller, key, "the cache is behind"),
-        Some(error) => tracing::info!(controller, key, "reconcile failed: {error}"),
-        None => tracing::error!(controller, key, "reconcile panicked"),
+        Some(error) if error.is_namespace_terminating() => {
+            tracing::debug!(controller, key, ?duration, %error, "reconcile given up: the namespace is terminating");
+            return each.queue.forget(key);
+        }
+        // Expected while the cache lags behind our own writes.
+        Some(error @ Error::Stale { .. }) => tracing::debug!(controller, key, ?duration, %error, "reconcile postponed"),
+        Some(error) => tracing::info!(controller, key, ?duration, %error, "reconcile failed"),
+        None => tracing::error!(controller, key, ?duration, "reconcile panicked"),
     }
     if each.queue.requeues(key) < each.controller.max_retries() {
         each.queue.add_rate_limited(key.clone());

@@ -1,4 +1,4 @@
-//! How an extender is reached: its URL, whom to trust and who we are, as kube's client understands it.
+//! The connection to an extender: its URL, the CA to trust and our client certificate, as kube's client takes them.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -15,7 +15,7 @@ pub(super) fn of(config: &ExtenderConfig) -> Result<kube::Config, Reason> {
         return Err(Reason::Url);
     }
     let mut connection = kube::Config::new(url);
-    // The whole call has a time limit, and a pod that failed is tried again by the queue.
+    // The whole call has a time limit, and the queue retries a pod that failed.
     connection.default_retry = false;
     connection.connect_timeout = None;
     connection.write_timeout = None;
@@ -28,7 +28,7 @@ pub(super) fn of(config: &ExtenderConfig) -> Result<kube::Config, Reason> {
         }
         connection.root_cert = Some(certificates(&pem)?);
     } else if connection.accept_invalid_certs || connection.cluster_url.scheme_str() == Some("http") {
-        // Nobody's word is needed, so a machine without a list of authorities will do.
+        // No CA is needed, so a machine without a CA bundle will do.
         connection.root_cert = Some(Vec::new());
     }
     if let Some((certificate, key)) = identity(&tls)? {
@@ -39,7 +39,7 @@ pub(super) fn of(config: &ExtenderConfig) -> Result<kube::Config, Reason> {
     Ok(connection)
 }
 
-/// A certificate chain and its key, as PEM.
+/// A certificate chain and its key, as PEM text.
 type Identity = (Vec<u8>, Vec<u8>);
 
 /// Our certificate and key; half an identity is none.

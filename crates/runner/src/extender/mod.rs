@@ -1,11 +1,11 @@
-//! Extenders over HTTP: what the scheduler asks of a service outside, as `POST <urlPrefix>/<verb>`.
+//! Extenders over HTTP: the scheduler calls an external service with `POST <urlPrefix>/<verb>`.
 //!
 //! ```text
 //!   scheduler core ──Extender──▶ HttpExtender ──wire (text)──▶ connection (kube's HTTP and TLS) ──▶ the service
 //! ```
 
 mod connection;
-pub(crate) mod whole;
+pub(crate) mod manifest;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Longest answer that is read: 15,000 whole nodes of 32 KiB, three times the largest cluster upstream supports.
+/// The longest answer that is accepted: 15,000 whole nodes of 32 KiB, three times the largest cluster upstream supports.
 const ANSWER_BYTES_MAX: usize = 15_000 * 32 * 1024;
 
 /// Why an extender cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("couldn't build extenders: {url}: {reason}")]
 pub struct Error {
-    /// Its URL.
+    /// The extender's `urlPrefix`.
     url: String,
     /// What is wrong with it.
     #[source]
@@ -39,10 +39,10 @@ pub struct Error {
 /// What is wrong with the configuration of an extender.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
-    /// The URL is none.
+    /// The URL is invalid.
     #[error("not a URL with scheme http or https")]
     Url,
-    /// A CA was given and is not to be used.
+    /// A CA is given together with the insecure flag.
     #[error("specifying a root certificates file with the insecure flag is not allowed")]
     InsecureWithCa,
     /// A file cannot be read.
@@ -50,7 +50,7 @@ pub enum Reason {
     File {
         /// The file.
         file: String,
-        /// Why not.
+        /// The error of the read.
         error: std::io::Error,
     },
     /// A field is not base64.
@@ -58,21 +58,21 @@ pub enum Reason {
     Base64 {
         /// The field.
         field: &'static str,
-        /// Where it is none.
+        /// The error of the decoder.
         error: base64::DecodeError,
     },
-    /// The CA is no PEM.
+    /// The CA is not PEM.
     #[error("unable to load root certificates: unable to parse bytes as PEM block")]
     Ca,
-    /// The certificates do not work.
+    /// The certificates cannot be used.
     #[error("{0}")]
     Tls(Box<kube::Error>),
-    /// The scheduler would stand still on its only thread.
+    /// With a single thread the runtime would deadlock: the scheduler's thread waits for the answer.
     #[error("extenders need a runtime of several threads")]
     Runtime,
 }
 
-/// One extender, spoken to over HTTP.
+/// An extender that is called over HTTP.
 pub struct HttpExtender {
     config: ExtenderConfig,
     client: kube::Client,
@@ -80,7 +80,7 @@ pub struct HttpExtender {
 }
 
 impl HttpExtender {
-    /// Prepares the connection; nothing is asked yet. Must be called inside a tokio runtime of several threads: the
+    /// Prepares the connection; nothing is sent yet. Must be called inside a tokio runtime of several threads: the
     /// scheduler waits for answers on one of them.
     pub fn new(config: ExtenderConfig) -> Result<Self, Error> {
         let failed = |reason| Error { url: config.url_prefix.clone(), reason };
@@ -93,12 +93,12 @@ impl HttpExtender {
         Ok(HttpExtender { config, client, runtime })
     }
 
-    /// Asks and waits, on a thread that may be held up.
+    /// Sends a request and waits for the answer, on a thread that may block.
     fn wait<T>(&self, asking: impl Future<Output = T>) -> T {
         tokio::task::block_in_place(|| self.runtime.block_on(asking))
     }
 
-    /// Sends what is asked; only 200 is an answer.
+    /// Sends a request; any status but 200 is an error.
     async fn send(&self, verb: &str, body: String) -> Result<Bytes, Failure> {
         let url = format!("{}/{verb}", self.config.url_prefix.trim_end_matches('/'));
         let post = |reason: &str| Failure::Failed(format!("Post {url:?}: {reason}"));
@@ -120,7 +120,7 @@ impl HttpExtender {
             .unwrap_or_else(|_| Err(post("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")))
     }
 
-    /// Asks while a pod is being placed.
+    /// Sends a request while a pod is being placed.
     fn ask<T>(
         &self,
         verb: &str,
@@ -131,8 +131,8 @@ impl HttpExtender {
         Ok(read(&answer)?)
     }
 
-    /// Says in the log what is not said to the pod.
-    fn told<T>(&self, answer: Result<T, Failure>) -> Result<T, Failure> {
+    /// Logs an error of an ignorable extender, which the pod's status does not show.
+    fn logged<T>(&self, answer: Result<T, Failure>) -> Result<T, Failure> {
         if let Err(error) = &answer
             && self.config.ignorable
         {
@@ -166,7 +166,7 @@ impl Extender for HttpExtender {
     fn filter(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<ExtenderFilterResult, Failure> {
         let cached = self.config.node_cache_capable;
         let body = wire::arguments(pod, nodes, cached);
-        self.told(self.ask(&self.config.filter_verb, body, |answer| wire::filtered(answer, cached)))
+        self.logged(self.ask(&self.config.filter_verb, body, |answer| wire::filtered(answer, cached)))
     }
 
     fn prioritize(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Vec<HostPriority>, Failure> {
@@ -184,13 +184,13 @@ impl Extender for HttpExtender {
         candidates: &[Candidate],
     ) -> Result<BTreeMap<String, MetaVictims>, Failure> {
         let body = wire::preemption(pod, candidates, self.config.node_cache_capable);
-        self.told(self.ask(&self.config.preempt_verb, body, wire::victims))
+        self.logged(self.ask(&self.config.preempt_verb, body, wire::victims))
     }
 
     fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
             let answer = self.send(&self.config.bind_verb, wire::binding(pod, node)).await;
-            self.told(answer.and_then(|answer| Ok(wire::bound(&answer)?)))
+            self.logged(answer.and_then(|answer| Ok(wire::bound(&answer)?)))
         })
     }
 }

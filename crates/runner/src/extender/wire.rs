@@ -1,4 +1,4 @@
-//! What extenders are sent and answer: JSON under the names of upstream's Go fields, which are read in any case.
+//! The requests and answers of extenders: JSON with the names of upstream's Go fields, matched without case.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,18 +14,18 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::whole::Whole;
+use super::manifest::WithManifest;
 
-/// Why nothing can be asked, or an answer is none.
+/// Why a request cannot be built, or an answer not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// An object came to the scheduler without its manifest.
+    /// The scheduler has an object without its manifest.
     #[error("{0}: the manifest is not known")]
     NoManifest(String),
-    /// What came back is not what was asked for.
+    /// The answer cannot be decoded.
     #[error("decoding the extender's answer: {0}")]
     Decode(#[from] serde_json::Error),
-    /// The extender says that it failed.
+    /// The extender reports an error.
     #[error("{0}")]
     Answered(String),
 }
@@ -45,7 +45,7 @@ fn joined<'a>(items: impl Iterator<Item = Result<Cow<'a, str>, Error>>) -> Resul
     Ok(list)
 }
 
-/// A pod in full. One that is assumed is shown on its node, which its manifest does not know yet.
+/// The whole pod. An assumed pod is sent with its node, which its manifest does not have yet.
 fn whole_pod(pod: &Pod) -> Result<Cow<'_, str>, Error> {
     let manifest = pod.manifest.as_deref().ok_or_else(|| Error::NoManifest(format!("pod {}", pod.metadata.key())))?;
     let node = &pod.spec.node_name;
@@ -62,7 +62,7 @@ fn whole_node<'a>(node: &&'a NodeInfo) -> Result<Cow<'a, str>, Error> {
     manifest.map(Cow::Borrowed).ok_or_else(|| Error::NoManifest(format!("node {}", node.name)))
 }
 
-/// `ExtenderArgs`: what is filtered and scored.
+/// `ExtenderArgs`: the pod and the nodes to filter and score.
 pub(super) fn arguments(pod: &PodInfo, nodes: &[&NodeInfo], names_only: bool) -> Result<String, Error> {
     let pod = whole_pod(pod)?;
     if names_only {
@@ -73,7 +73,7 @@ pub(super) fn arguments(pod: &PodInfo, nodes: &[&NodeInfo], names_only: bool) ->
     Ok(format!("{{\"Pod\":{pod},\"Nodes\":{{\"metadata\":{{}},\"items\":[{nodes}]}},\"NodeNames\":null}}"))
 }
 
-/// `ExtenderPreemptionArgs`: where preemption would help, and who would have to go.
+/// `ExtenderPreemptionArgs`: the candidate nodes and their victims.
 pub(super) fn preemption(pod: &PodInfo, candidates: &[Candidate], uids_only: bool) -> Result<String, Error> {
     let victims = |candidate: &Candidate| {
         let pods = joined(candidate.victims.iter().map(|victim| match uids_only {
@@ -95,11 +95,11 @@ pub(super) fn binding(pod: &PodInfo, node: &str) -> String {
     json!({"PodName": meta.name, "PodNamespace": meta.namespace, "PodUID": meta.uid, "Node": node}).to_string()
 }
 
-/// The fields of a JSON object; as in Go, their names are compared without case and null is nothing.
+/// The fields of a JSON object; as in Go, names are compared without case and null counts as absent.
 struct Fields<'a>(BTreeMap<Cow<'a, str>, &'a RawValue>);
 
 impl<'a> Fields<'a> {
-    /// The first value of the text; what follows is nobody's, as in Go.
+    /// The first value of the text; the rest is ignored, as in Go.
     fn first(text: &'a [u8]) -> Result<Self, Error> {
         Self::of(<&RawValue>::deserialize(&mut serde_json::Deserializer::from_slice(text))?)
     }
@@ -117,12 +117,12 @@ impl<'a> Fields<'a> {
         Ok(self.raw(name).map(|value| serde_json::from_str(value.get())).transpose()?)
     }
 
-    /// The elements of a list, or the entries of a map, left to be read.
+    /// The elements of a list, or the entries of a map, not decoded yet.
     fn parts<C: Deserialize<'a> + Default>(&self, name: &str) -> Result<C, Error> {
         Ok(self.raw(name).map(|value| serde_json::from_str(value.get())).transpose()?.unwrap_or_default())
     }
 
-    /// The extender's own word that it failed.
+    /// The error that the extender reports, if it does.
     fn succeeded(self) -> Result<Self, Error> {
         match self.read::<String>("Error")? {
             Some(error) if !error.is_empty() => Err(Error::Answered(error)),
@@ -148,7 +148,7 @@ pub(super) fn filtered(answer: &[u8], names_only: bool) -> Result<ExtenderFilter
 }
 
 fn nodes(list: &Fields<'_>) -> Result<Vec<Arc<Node>>, Error> {
-    let items: Vec<Whole<Node>> = list.read("items")?.unwrap_or_default();
+    let items: Vec<WithManifest<Node>> = list.read("items")?.unwrap_or_default();
     Ok(items.into_iter().map(|node| node.0).collect())
 }
 

@@ -1,4 +1,5 @@
-//! Who asks, and may he: client certificates, and the API server's own word on tokens and rights.
+//! Authentication and authorization of requests: client certificates, and the API server's TokenReview and
+//! SubjectAccessReview.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -18,13 +19,13 @@ const TOKEN_REVIEWS: Resource = Resource::new("authentication.k8s.io", "v1", "to
 const ACCESS_REVIEWS: Resource = Resource::new("authorization.k8s.io", "v1", "subjectaccessreviews");
 const CONFIG_MAPS: Resource = Resource::new("", "v1", "configmaps");
 
-/// Answers remembered at once; when there are more, all are forgotten and asked for again.
+/// Cached answers; when there are more, the cache is cleared.
 const REMEMBERED_MAX: usize = 1024;
 
-/// The paths that anybody may ask for, unless said otherwise.
+/// Upstream's default of `--authorization-always-allow-paths`.
 pub const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
 
-/// Who asks.
+/// The user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
@@ -35,7 +36,7 @@ pub struct Identity {
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// What else the authenticator knows.
+    /// Extra fields of the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -48,7 +49,7 @@ impl Identity {
         }
     }
 
-    /// The user of a client certificate (DER) that the TLS layer has verified; `None` when it names nobody.
+    /// The user of a client certificate (DER) that the TLS layer has verified; `None` when it has no common name.
     pub fn of_certificate(der: &[u8]) -> Option<Self> {
         let (_, certificate) = parse_x509_certificate(der).ok()?;
         let subject = certificate.subject();
@@ -59,12 +60,12 @@ impl Identity {
     }
 }
 
-/// Answers that hold for a while.
-struct Remembered<K, V>(Mutex<HashMap<K, (V, Instant)>>);
+/// A cache whose entries expire.
+struct ExpiringCache<K, V>(Mutex<HashMap<K, (V, Instant)>>);
 
-impl<K: Eq + Hash, V: Clone> Remembered<K, V> {
+impl<K: Eq + Hash, V: Clone> ExpiringCache<K, V> {
     fn new() -> Self {
-        Remembered(Mutex::new(HashMap::new()))
+        ExpiringCache(Mutex::new(HashMap::new()))
     }
 
     fn get(&self, key: &K) -> Option<V> {
@@ -81,16 +82,16 @@ impl<K: Eq + Hash, V: Clone> Remembered<K, V> {
     }
 }
 
-/// What is asked, and for how long an answer holds.
+/// What is checked, and for how long answers are cached.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Paths that anybody may ask for; a trailing `*` stands for anything.
+    /// Paths that need no authorization; a trailing `*` matches anything.
     pub always_allow_paths: Vec<String>,
-    /// How long a token is known.
+    /// How long the answer about a token is cached.
     pub token_lifetime: Duration,
-    /// How long a permission holds.
+    /// How long a permission is cached.
     pub allowed_lifetime: Duration,
-    /// How long a refusal holds.
+    /// How long a refusal is cached.
     pub denied_lifetime: Duration,
 }
 
@@ -106,16 +107,16 @@ impl Default for Rules {
     }
 }
 
-/// Decides who may ask for what.
+/// Authenticates and authorizes requests.
 pub struct Access {
     rules: Rules,
-    /// Whom to ask about tokens; without it they mean nothing.
+    /// The API server that reviews tokens; without one, tokens are ignored.
     authenticator: Option<Client>,
-    /// Whom to ask about rights; without it only the paths that anybody may ask for are open.
+    /// The API server that reviews access; without one, only the always allowed paths are open.
     authorizer: Option<Client>,
-    /// None for a token that is nobody's.
-    tokens: Remembered<String, Option<Identity>>,
-    rights: Remembered<(String, Vec<String>, String, String), Option<String>>,
+    /// None for an invalid token.
+    tokens: ExpiringCache<String, Option<Identity>>,
+    rights: ExpiringCache<(String, Vec<String>, String, String), Option<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -139,12 +140,12 @@ struct AccessStatus {
 }
 
 impl Access {
-    /// Access by these rules, with the API servers to ask.
+    /// Access by these rules, with the API servers that review tokens and access.
     pub fn new(rules: Rules, authenticator: Option<Client>, authorizer: Option<Client>) -> Self {
-        Access { rules, authenticator, authorizer, tokens: Remembered::new(), rights: Remembered::new() }
+        Access { rules, authenticator, authorizer, tokens: ExpiringCache::new(), rights: ExpiringCache::new() }
     }
 
-    /// Refuses a request that may not be answered: 401 when nobody knows who asks, 403 when he may not.
+    /// Refuses a request with 401 when its user is unknown, and with 403 when its user lacks the right.
     pub async fn check(
         &self,
         peer: Option<&Identity>,
@@ -229,7 +230,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim()).filter(|token| !token.is_empty())
 }
 
-/// The status of a review; none when the API server did not answer it.
+/// The status of a review; none when the API server did not answer.
 async fn ask<S: Default + for<'de> Deserialize<'de>>(
     client: &Client,
     resource: &Resource,
@@ -239,13 +240,13 @@ async fn ask<S: Default + for<'de> Deserialize<'de>>(
     match client.call(request).await.and_then(|answer| decode::<Review<S>>(&answer)) {
         Ok(review) => Some(review.status),
         Err(status) => {
-            tracing::warn!(review = %resource.plural, "the API server could not be asked: {status}");
+            tracing::warn!(review = %resource.plural, "the API server did not answer the review: {status}");
             None
         }
     }
 }
 
-/// The authority whose client certificates the cluster trusts, as PEM: what API servers publish for this purpose.
+/// The CA of the cluster's client certificates, as PEM, from the ConfigMap `extension-apiserver-authentication`.
 pub async fn published_client_authority(client: &Client) -> Result<Option<String>, Status> {
     #[derive(Deserialize)]
     struct ConfigMap {

@@ -1,15 +1,15 @@
-//! Health: named checks, and what `/healthz`, `/livez` and `/readyz` make of them.
+//! Health: named checks, and the answers of `/healthz`, `/livez` and `/readyz`.
 
 use std::sync::Arc;
 
 use bayplan_metrics::{Counter, Family, Gauge, Registry};
 
-/// The paths that ask after health.
+/// The health endpoints.
 const ENDPOINTS: [&str; 3] = ["healthz", "livez", "readyz"];
 
-/// Which paths a check is part of.
+/// The endpoints that run a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct CheckedBy {
     /// `/healthz`.
     pub healthz: bool,
     /// `/livez`.
@@ -18,13 +18,13 @@ pub struct Asked {
     pub readyz: bool,
 }
 
-impl Asked {
+impl CheckedBy {
     /// `/healthz` alone.
-    pub const HEALTHZ: Asked = Asked { healthz: true, livez: false, readyz: false };
+    pub const HEALTHZ: CheckedBy = CheckedBy { healthz: true, livez: false, readyz: false };
     /// `/readyz` alone.
-    pub const READYZ: Asked = Asked { healthz: false, livez: false, readyz: true };
+    pub const READYZ: CheckedBy = CheckedBy { healthz: false, livez: false, readyz: true };
     /// `/healthz` and `/readyz`.
-    pub const HEALTHZ_AND_READYZ: Asked = Asked { healthz: true, livez: false, readyz: true };
+    pub const HEALTHZ_AND_READYZ: CheckedBy = CheckedBy { healthz: true, livez: false, readyz: true };
 
     fn by(self, endpoint: &str) -> bool {
         match endpoint {
@@ -40,11 +40,11 @@ type Test = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 #[derive(Clone)]
 struct Check {
     name: String,
-    asked: Asked,
+    asked: CheckedBy,
     test: Test,
 }
 
-/// The checks of a component; a path without any of its own answers to `ping`.
+/// The checks of a component; an endpoint without any runs `ping`.
 #[derive(Clone)]
 pub struct Health {
     checks: Vec<Check>,
@@ -60,13 +60,13 @@ impl Default for Health {
             checks: Vec::new(),
             healthy: slis.family(
                 "kubernetes_healthcheck",
-                "[STABLE] Whether a check passed when it was last asked.",
+                "[STABLE] Whether a check passed when it last ran.",
                 &["name", "type"],
                 (),
             ),
             results: slis.family(
                 "kubernetes_healthchecks_total",
-                "[STABLE] Answers of a check.",
+                "[STABLE] Results of a check.",
                 &["name", "status", "type"],
                 (),
             ),
@@ -76,24 +76,24 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Adds a check; its error is shown only to who asks for this check alone.
+    /// Adds a check; its error is shown only to a request for this check alone.
     #[must_use]
     pub fn check(
         mut self,
         name: impl Into<String>,
-        asked: Asked,
+        asked: CheckedBy,
         test: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         self.checks.push(Check { name: name.into(), asked, test: Arc::new(test) });
         self
     }
 
-    /// What `/metrics/slis` shows.
+    /// The metrics of `/metrics/slis`.
     pub fn slis(&self) -> &Registry {
         &self.slis
     }
 
-    /// The status code and body of a health path; none for any other path.
+    /// The status code and body of a health endpoint; none for any other path.
     pub fn answer(&self, path: &str, query: &str) -> Option<(u16, String)> {
         let path = path.trim_matches('/');
         let (endpoint, single) = path.split_once('/').map_or((path, None), |(endpoint, rest)| (endpoint, Some(rest)));
@@ -107,7 +107,7 @@ impl Health {
     fn checks(&self, endpoint: &'static str) -> Vec<Check> {
         let mut checks: Vec<Check> = self.checks.iter().filter(|check| check.asked.by(endpoint)).cloned().collect();
         if checks.is_empty() {
-            checks.push(Check { name: "ping".into(), asked: Asked::HEALTHZ, test: Arc::new(|| Ok(())) });
+            checks.push(Check { name: "ping".into(), asked: CheckedBy::HEALTHZ, test: Arc::new(|| Ok(())) });
         }
         checks
     }
@@ -174,9 +174,9 @@ mod tests {
     #[test]
     fn health_is_told_as_upstream_tells_it() {
         let bad = || Err("not today".to_owned());
-        let health = Health::default().check("leaderElection", Asked::HEALTHZ_AND_READYZ, || Ok(())).check(
+        let health = Health::default().check("leaderElection", CheckedBy::HEALTHZ_AND_READYZ, || Ok(())).check(
             "shutdown",
-            Asked::READYZ,
+            CheckedBy::READYZ,
             bad,
         );
         for (path, query, expected) in [

@@ -1,7 +1,7 @@
-//! The HTTPS server of operations: health, metrics and configuration of a running component.
+//! The operations server (HTTPS): health, metrics and configuration of a running component.
 //!
 //! ```text
-//!   TCP ─▶ TLS (client certificate) ─▶ access (who is it, may he?) ─▶ health │ metrics │ configz
+//!   TCP ─▶ TLS (client certificate) ─▶ access (authentication, authorization) ─▶ health │ metrics │ configz
 //! ```
 
 pub mod access;
@@ -36,18 +36,18 @@ const CONNECTIONS_MAX: usize = 256;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long open connections may take to end when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
-/// How long a scrape waits for a busy component before it is answered with the state last told.
+/// How long a scrape waits for a busy component before it is answered with the last values.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why there is no server.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Somebody else has the port, or the address is not ours.
+    /// The port is in use, or the address is not this machine's.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address and port.
         address: SocketAddr,
-        /// Why not.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// No certificate can be served.
@@ -58,7 +58,7 @@ pub enum Error {
 /// Where the server listens, and how.
 #[derive(Clone, Debug)]
 pub struct Listen {
-    /// The address.
+    /// The address to bind.
     pub address: IpAddr,
     /// The port; 0 for no server at all.
     pub port: u16,
@@ -83,7 +83,7 @@ impl Listen {
             if self.share_port {
                 socket.set_reuseport(true)?;
             }
-            // As Go's listeners do: a restart must not wait for the connections of the process before it.
+            // As Go's listeners do: a restart must not wait for the connections of the previous process.
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
             socket.listen(CONNECTIONS_MAX as u32)
@@ -92,16 +92,16 @@ impl Listen {
     }
 }
 
-/// How HTTP/2 is spoken.
+/// The HTTP/2 settings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Http2 {
-    /// Not at all.
+    /// Serves HTTP/1.1 only.
     pub disabled: bool,
     /// Streams of one connection at once; 0 leaves it to the server.
     pub streams_max: u32,
 }
 
-/// Has a component bring what it tells as a state up to date.
+/// Brings the gauges of a component up to date.
 pub type Refresh = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What is served.
@@ -126,7 +126,7 @@ struct Shared {
 
 /// A running server.
 pub struct OpsServer {
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     serving: JoinHandle<()>,
@@ -147,7 +147,7 @@ impl OpsServer {
         Ok(OpsServer { address, shared, serving })
     }
 
-    /// Stops: what is being answered is answered, for a while.
+    /// Stops; requests in progress are finished within a limit.
     pub async fn stop(self) {
         self.shared.stopping.send_replace(true);
         let _ = self.serving.await;
@@ -173,7 +173,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor
                 });
             }
             Err(error) => {
-                // Out of file handles, most likely: give others the time to close some.
+                // Most likely out of file descriptors: wait until some are closed.
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -185,7 +185,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor
 }
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A server that is gone has stopped too.
+    // A dropped server has stopped too.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 

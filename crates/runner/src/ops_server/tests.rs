@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bayplan_apiserver::certificates::{Identity as Pair, Names, Pki};
+use bayplan_apiserver::certificates::{Identity as ClientCertificate, Names, Pki};
 use bayplan_apiserver::{ApiServer, Config, User};
 use bayplan_client::Client;
 use bayplan_metrics::Counter;
@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 
 use super::access::{Rules, published_client_authority};
-use super::health::Asked;
+use super::health::CheckedBy;
 use super::*;
 
 /// A server with everything on, in front of an API server of its own.
@@ -37,7 +37,7 @@ async fn world() -> World {
     let options = tls::Options { name: "ops".into(), client_authorities: vec![authority], ..Default::default() };
     let healthy = Arc::new(AtomicBool::new(true));
     let test = healthy.clone();
-    let health = Health::default().check("leaderElection", Asked::HEALTHZ_AND_READYZ, move || {
+    let health = Health::default().check("leaderElection", CheckedBy::HEALTHZ_AND_READYZ, move || {
         if test.load(Ordering::Relaxed) { Ok(()) } else { Err("stuck".into()) }
     });
     let metrics = Registry::default();
@@ -92,7 +92,13 @@ impl rustls::client::danger::ServerCertVerifier for TrustAnybody {
 
 impl World {
     /// Asks for a path, with a client certificate, a token, or nothing.
-    async fn ask(&self, method: Method, path: &str, pair: Option<&Pair>, token: Option<&str>) -> (u16, String) {
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        pair: Option<&ClientCertificate>,
+        token: Option<&str>,
+    ) -> (u16, String) {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

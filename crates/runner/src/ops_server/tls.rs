@@ -1,4 +1,4 @@
-//! The TLS side of the operations server: its certificate, whom it trusts, and what it speaks.
+//! TLS of the operations server: its certificate, its client CA, versions and cipher suites.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub enum Error {
     Io {
         /// `read` or `write`.
         action: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
@@ -32,15 +32,15 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// A cipher suite nobody knows or we do not have.
+    /// A cipher suite that is unknown or not supported.
     #[error("cipher suite {0} is not supported")]
     CipherSuite(String),
-    /// A key exchange nobody knows or we do not have.
+    /// A key exchange that is unknown or not supported.
     #[error("curve {0} is not supported")]
     Curve(u16),
 }
 
-/// What was asked for.
+/// The TLS settings.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The name of self-signed certificates, and of their files.
@@ -49,7 +49,7 @@ pub struct Options {
     pub files: Option<(PathBuf, PathBuf)>,
     /// Where self-signed certificates are kept; nowhere when absent.
     pub folder: Option<PathBuf>,
-    /// Whose client certificates are trusted, as PEM.
+    /// The CA of client certificates, as PEM.
     pub client_authorities: Vec<String>,
     /// Only TLS 1.3.
     pub tls13_only: bool,
@@ -61,7 +61,7 @@ pub struct Options {
     pub without_http2: bool,
 }
 
-/// How the server speaks TLS.
+/// The server's TLS configuration.
 pub fn server_config(options: &Options) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(provider(options)?);
     let versions: &[&SupportedProtocolVersion] =
@@ -101,7 +101,7 @@ fn provider(options: &Options) -> Result<CryptoProvider, Error> {
                 return Err(Error::CipherSuite(asked.clone()));
             }
         }
-        // As in Go, the suites of TLS 1.3 are not a matter of choice.
+        // As in Go, the cipher suites of TLS 1.3 cannot be chosen.
         provider
             .cipher_suites
             .retain(|suite| suite.tls13().is_some() || options.cipher_suites.iter().any(|asked| *asked == name(suite)));
@@ -127,10 +127,10 @@ fn roots(authorities: &[String]) -> Result<RootCertStore, Error> {
     Ok(roots)
 }
 
-type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type CertifiedKey = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// The pair asked for, the one kept from before, or a new one.
-fn identity(options: &Options) -> Result<Pair, Error> {
+/// The configured certificate, the one kept by an earlier run, or a new one.
+fn identity(options: &Options) -> Result<CertifiedKey, Error> {
     if let Some((certificate, key)) = &options.files {
         return load(certificate, key);
     }
@@ -149,12 +149,12 @@ fn identity(options: &Options) -> Result<Pair, Error> {
     load(certificate_file, key_file)
 }
 
-fn load(certificate: &Path, key: &Path) -> Result<Pair, Error> {
+fn load(certificate: &Path, key: &Path) -> Result<CertifiedKey, Error> {
     let read = |path: &Path| std::fs::read(path).map_err(io("read", path));
     parse(&certificate.display().to_string(), &read(certificate)?, &read(key)?)
 }
 
-fn parse(what: &str, certificate: &[u8], key: &[u8]) -> Result<Pair, Error> {
+fn parse(what: &str, certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, Error> {
     let refuse =
         |error: rustls::pki_types::pem::Error| Error::Unusable { what: what.to_owned(), why: error.to_string() };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate).collect::<Result<_, _>>().map_err(refuse)?;

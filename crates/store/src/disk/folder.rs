@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Disk, DiskFile, FileInfo};
 use crate::OpenError;
 
-/// The file whose lock says that a process has the folder open; it is never removed, or two processes could lock two files.
+/// The file whose lock marks the folder as open; it is never removed, or two processes could lock two files.
 const LOCK_FILE: &str = "lock";
 
 /// A folder of the file system, locked as long as the value lives.
@@ -71,7 +71,7 @@ impl Disk for FolderDisk {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
             let entry = entry?;
-            // A name that is not UTF-8 is none of ours.
+            // No file of ours has a name that is not UTF-8.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let metadata = entry.metadata()?;
             if metadata.is_file() && name != LOCK_FILE {

@@ -1,4 +1,4 @@
-//! A random workload, what it was told, and what a store must hold after it was cut short.
+//! A random workload, what was acknowledged, and what a store must hold after it was cut short.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(crate) fn open(disk: &SimulatedDisk) -> Result<LogStore, OpenError> {
 
 /// The writes in the order they were submitted, and how many were acknowledged.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Told {
+pub(crate) struct WriteLog {
     /// The write of revision `2 + i`.
     pub(crate) submitted: Vec<(String, Option<Bytes>)>,
     /// The newest acknowledged revision.
@@ -32,7 +32,7 @@ pub(crate) struct Told {
     pub(crate) failure: Option<String>,
 }
 
-impl Told {
+impl WriteLog {
     /// All changes in order, by the simplest reckoning there is.
     pub(crate) fn changes(&self) -> Vec<Change> {
         let mut state: BTreeMap<&str, Entry> = BTreeMap::new();
@@ -65,19 +65,19 @@ pub(crate) fn state_at(changes: &[Change], revision: Revision) -> Vec<Entry> {
 }
 
 /// Runs batches of concurrent writes and compactions until the steps are done or a write fails.
-pub(crate) fn run(store: &LogStore, seed: u64, steps: usize) -> Told {
+pub(crate) fn run(store: &LogStore, seed: u64, steps: usize) -> WriteLog {
     let mut rng = Rng::new(seed);
-    let mut told = Told { acknowledged: 1, compacted: 1, ..Told::default() };
+    let mut log = WriteLog { acknowledged: 1, compacted: 1, ..WriteLog::default() };
     let mut live: BTreeMap<String, Revision> = BTreeMap::new();
     for _ in 0..steps {
-        if rng.below(5) == 0 && told.acknowledged > 2 {
+        if rng.below(5) == 0 && log.acknowledged > 2 {
             let behind = rng.below(3);
-            told.compacted = told.compacted.max(told.acknowledged - behind as Revision);
-            block_on(store.compact(told.compacted)).expect("between oldest and newest");
+            log.compacted = log.compacted.max(log.acknowledged - behind as Revision);
+            block_on(store.compact(log.compacted)).expect("between oldest and newest");
             continue;
         }
-        let batch = batch(&mut rng, &mut live, told.submitted.len() as Revision + 2);
-        told.submitted.extend(batch.iter().map(|(key, value, _)| (key.clone(), value.clone())));
+        let batch = batch(&mut rng, &mut live, log.submitted.len() as Revision + 2);
+        log.submitted.extend(batch.iter().map(|(key, value, _)| (key.clone(), value.clone())));
         let writes = batch.into_iter().map(|(key, value, expected)| async move {
             match (value, expected) {
                 (Some(value), None) => store.create(&key, value).await,
@@ -88,19 +88,19 @@ pub(crate) fn run(store: &LogStore, seed: u64, steps: usize) -> Told {
         for result in block_on(futures::future::join_all(writes)) {
             match result {
                 Ok(revision) => {
-                    assert_eq!(told.failure, None, "a write was acknowledged after one had failed");
-                    assert_eq!(revision, told.acknowledged + 1);
-                    told.acknowledged = revision;
+                    assert_eq!(log.failure, None, "a write was acknowledged after one had failed");
+                    assert_eq!(revision, log.acknowledged + 1);
+                    log.acknowledged = revision;
                 }
-                Err(WriteError::Unavailable(reason)) => told.failure = Some(reason),
+                Err(WriteError::Unavailable(reason)) => log.failure = Some(reason),
                 Err(other) => panic!("{other:?}"),
             }
         }
-        if told.failure.is_some() {
+        if log.failure.is_some() {
             break;
         }
     }
-    told
+    log
 }
 
 type Planned = (String, Option<Bytes>, Option<Revision>);
@@ -124,17 +124,17 @@ fn batch(rng: &mut Rng, live: &mut BTreeMap<String, Revision>, first: Revision) 
 }
 
 /// Everything that can be read from a store: its oldest and newest revision, and all changes in between.
-pub(crate) fn check(store: &LogStore, told: &Told) -> Result<Revision, String> {
+pub(crate) fn check(store: &LogStore, log: &WriteLog) -> Result<Revision, String> {
     let recovery = store.recovery().clone();
     let (oldest, revision) = (recovery.oldest, block_on(store.revision()).map_err(|error| error.to_string())?);
-    let submitted = told.submitted.len() as Revision + 1;
-    if revision < told.acknowledged || revision > submitted {
-        return Err(format!("at {revision}, acknowledged {}, submitted {submitted}", told.acknowledged));
+    let submitted = log.submitted.len() as Revision + 1;
+    if revision < log.acknowledged || revision > submitted {
+        return Err(format!("at {revision}, acknowledged {}, submitted {submitted}", log.acknowledged));
     }
-    if oldest > told.compacted {
-        return Err(format!("reads from {oldest}, compacted only to {}", told.compacted));
+    if oldest > log.compacted {
+        return Err(format!("reads from {oldest}, compacted only to {}", log.compacted));
     }
-    let changes = told.changes();
+    let changes = log.changes();
     for at in oldest..=revision {
         let range = block_on(store.range("", "\u{10FFFF}", Some(at), 0)).map_err(|error| error.to_string())?;
         if range.entries != state_at(&changes, at) {

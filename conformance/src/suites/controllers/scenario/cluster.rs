@@ -7,15 +7,11 @@ use std::time::Duration;
 
 use bayplan_apiserver::certificates::{Names as Hosts, Pki};
 use bayplan_apiserver::{AdmissionPlugins, ApiServer, Config, User};
-use bayplan_client::Client;
-use bayplan_client::recorder::CoreEvents;
-use bayplan_controllers::cache::{Cache, Kind};
-use bayplan_controllers::deployment::DeploymentController;
+use bayplan_client::{Client, CoreEvents};
 use bayplan_controllers::discovery::{ApiResource, Resources, Root, read_root};
-use bayplan_controllers::garbage_collector::GarbageCollector;
-use bayplan_controllers::process::Process;
-use bayplan_controllers::replicaset::ReplicaSetController;
-use bayplan_controllers::{Context, Controller};
+use bayplan_controllers::{
+    Cache, Context, Controller, DeploymentController, GarbageCollector, Kind, Process, ReplicaSetController,
+};
 use bayplan_model::api::{Api, Event, ListOptions, Recorder, Request, Resource, Verb, decode, encode};
 use bayplan_model::delta::Delta;
 use bayplan_model::meta::{ObjectMeta, PartialObjectMetadata};
@@ -50,11 +46,11 @@ fn start() -> Timestamp {
     Timestamp::from_second(START_SECONDS).unwrap_or_default()
 }
 
-/// What the loops told their users, before it is correlated.
+/// The events the loops recorded, before they are correlated.
 #[derive(Default)]
-struct Told(Mutex<Vec<Event>>);
+struct RecordedEvents(Mutex<Vec<Event>>);
 
-impl Recorder for Told {
+impl Recorder for RecordedEvents {
     fn record(&self, event: Event) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
@@ -71,7 +67,7 @@ pub(super) struct Cluster {
     process: Process,
     clock: VirtualClock,
     now: Duration,
-    told: Told,
+    recorded: RecordedEvents,
     correlators: BTreeMap<&'static str, CoreEvents>,
     /// The events as they are stored, by name.
     events: BTreeMap<String, Value>,
@@ -124,7 +120,7 @@ impl Cluster {
             process: Process::new(cache, loops),
             clock,
             now: Duration::ZERO,
-            told: Told::default(),
+            recorded: RecordedEvents::default(),
             correlators: BTreeMap::new(),
             events: BTreeMap::new(),
             written: BTreeSet::new(),
@@ -200,7 +196,7 @@ impl Cluster {
         for _ in 0..RECONCILES_MAX {
             self.deliver()?;
             if let Some(job) = self.process.take(self.now) {
-                let context = Context { now: self.clock.now(), api: &self.client, recorder: &self.told };
+                let context = Context { now: self.clock.now(), api: &self.client, recorder: &self.recorded };
                 let outcome = job.run(context).await;
                 self.correlate(job.component());
                 self.process.finish(job, outcome, self.now);
@@ -268,7 +264,7 @@ impl Cluster {
 
     /// Writes the events of a reconcile the way the event recorder does.
     fn correlate(&mut self, component: &'static str) {
-        let events = std::mem::take(&mut *self.told.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let events = std::mem::take(&mut *self.recorded.0.lock().unwrap_or_else(PoisonError::into_inner));
         for event in events {
             if event.reason == "ScalingReplicaSet" {
                 self.scalings.push(event.note.clone());

@@ -5,18 +5,18 @@
 //! ```
 
 mod action;
+mod checker;
 mod cluster;
 mod names;
 mod snapshot;
-mod verdict;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Mismatch, Outcome};
 use action::Action;
+use checker::Checker;
 use cluster::Cluster;
-use verdict::Judge;
 
 #[derive(Debug, Deserialize)]
 struct Scenario {
@@ -50,7 +50,7 @@ async fn replay(scenario: &Scenario) -> Outcome {
         cluster.limit_pods(&quota).await.map_err(Mismatch::Unreadable)?;
     }
     cluster.settle().await.map_err(Mismatch::Unreadable)?;
-    let mut judge = Judge::default();
+    let mut checker = Checker::default();
     for (number, step) in scenario.steps.iter().enumerate() {
         let name = |path: &str| format!("step {number} {}{path}", step.action.kind());
         cluster.begin_step();
@@ -62,7 +62,7 @@ async fn replay(scenario: &Scenario) -> Outcome {
             return Err(crate::difference::Difference { path: name(".status"), expected, actual }.into());
         }
         let actual = cluster.snapshot().await.map_err(Mismatch::Unreadable)?;
-        judge.judge(step, &actual, &cluster.scalings()).map_err(|mut difference| {
+        checker.check(step, &actual, &cluster.scalings()).map_err(|mut difference| {
             difference.path = name(&difference.path);
             difference
         })?;

@@ -1,4 +1,4 @@
-//! Views that keep the whole object beside them, for extenders, which are shown pods and nodes in full.
+//! Views that keep the JSON of the whole object beside them: extenders receive whole pods and nodes.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// A view that can keep its object.
-pub(crate) trait Keep {
-    /// Leaves out what upstream does not keep either.
+/// A view that can keep its manifest.
+pub(crate) trait KeepManifest {
+    /// Removes what upstream does not keep either.
     fn trim(object: &mut Map<String, Value>);
-    /// Keeps the object's text.
+    /// Keeps the object's JSON.
     fn keep(&mut self, manifest: Arc<str>);
 }
 
-impl Keep for Pod {
+impl KeepManifest for Pod {
     fn trim(object: &mut Map<String, Value>) {
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
             metadata.remove("managedFields");
@@ -30,7 +30,7 @@ impl Keep for Pod {
     }
 }
 
-impl Keep for Node {
+impl KeepManifest for Node {
     fn trim(_object: &mut Map<String, Value>) {}
 
     fn keep(&mut self, manifest: Arc<str>) {
@@ -38,11 +38,11 @@ impl Keep for Node {
     }
 }
 
-/// A view decoded together with its object.
+/// A view decoded together with its manifest.
 #[derive(Debug)]
-pub(crate) struct Whole<V>(pub(crate) Arc<V>);
+pub(crate) struct WithManifest<V>(pub(crate) Arc<V>);
 
-impl<'de, V: Keep + DeserializeOwned> Deserialize<'de> for Whole<V> {
+impl<'de, V: KeepManifest + DeserializeOwned> Deserialize<'de> for WithManifest<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Map::deserialize(deserializer)?;
         // As upstream's typed objects, which do not carry their type.
@@ -53,22 +53,22 @@ impl<'de, V: Keep + DeserializeOwned> Deserialize<'de> for Whole<V> {
         let manifest = object.to_string().into();
         let mut view: V = serde_json::from_value(object).map_err(D::Error::custom)?;
         view.keep(manifest);
-        Ok(Whole(Arc::new(view)))
+        Ok(WithManifest(Arc::new(view)))
     }
 }
 
-impl<V: HasMeta> HasMeta for Whole<V> {
+impl<V: HasMeta> HasMeta for WithManifest<V> {
     fn meta(&self) -> &ObjectMeta {
         self.0.meta()
     }
 }
 
 /// A pod for the scheduler.
-pub(crate) fn pod(whole: Arc<Whole<Pod>>) -> Object {
+pub(crate) fn pod(whole: Arc<WithManifest<Pod>>) -> Object {
     Object::Pod(Arc::clone(&whole.0))
 }
 
 /// A node for the scheduler.
-pub(crate) fn node(whole: Arc<Whole<Node>>) -> Object {
+pub(crate) fn node(whole: Arc<WithManifest<Node>>) -> Object {
     Object::Node(Arc::clone(&whole.0))
 }

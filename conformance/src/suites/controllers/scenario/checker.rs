@@ -35,7 +35,7 @@ impl Sets {
 
 /// Compares the states of one scenario, step by step.
 #[derive(Debug, Default)]
-pub(super) struct Judge {
+pub(super) struct Checker {
     expected: Sets,
     actual: Sets,
     /// Whether the number of steps a ReplicaSet was resized in has become a matter of timing.
@@ -44,9 +44,9 @@ pub(super) struct Judge {
     unsure: bool,
 }
 
-impl Judge {
+impl Checker {
     /// Compares the state after a step with the recorded one; `scalings` are the loops' own words on sizes.
-    pub(super) fn judge(&mut self, step: &Step, actual: &Value, scalings: &[String]) -> Result<(), Difference> {
+    pub(super) fn check(&mut self, step: &Step, actual: &Value, scalings: &[String]) -> Result<(), Difference> {
         let unstable = step.unstable.iter().any(|path| path.starts_with("replicaSets["));
         self.timing |= step.timing_dependent_events || unstable;
         let now = (Sets::of(&step.expect), Sets::of(actual));
