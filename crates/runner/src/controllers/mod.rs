@@ -11,6 +11,7 @@ mod monitors;
 pub mod names;
 mod provisioner;
 mod workers;
+mod write_log;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

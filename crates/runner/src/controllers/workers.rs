@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use bayplan_client::{Client, EventRecorder};
 use bayplan_controllers::{Context, Error, Requeue};
+use bayplan_model::api::Api;
 use futures::FutureExt;
 use jiff::Timestamp;
 
 use super::Loop;
+use super::write_log::LoggedApi;
 
 /// A key rests this many times as long as its reconcile took. An object with thousands of dependents that each change a
 /// few times is then reconciled once for many of those changes.
@@ -42,8 +44,11 @@ pub(super) async fn work(each: Loop, client: Client, recorder: EventRecorder) {
     }
 }
 
+/// Reconciles a key; its calls are logged while anybody reads them.
 async fn reconcile(each: &Loop, key: &str, client: &Client, recorder: &EventRecorder) -> Result<Requeue, Error> {
-    each.controller.sync(key, Context { now: Timestamp::now(), api: client, recorder }).await
+    let logged = LoggedApi { api: client, controller: each.controller.name(), key };
+    let api: &dyn Api = if tracing::enabled!(tracing::Level::DEBUG) { &logged } else { client };
+    each.controller.sync(key, Context { now: Timestamp::now(), api, recorder }).await
 }
 
 fn follow(each: &Loop, key: &String, requeue: Requeue) {
