@@ -1,4 +1,4 @@
-//! Everything the table of resources advertises works: every verb of every row, and of every subresource.
+//! Every verb that the table of resources advertises works, for every resource and subresource.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -22,7 +22,7 @@ fn job() -> Value {
     json!({"template": template})
 }
 
-/// The smallest object of a kind that passes.
+/// The smallest valid object of a kind.
 fn minimal(kind: &str, group: &str) -> Value {
     match (kind, group) {
         ("Event", "") => json!({"involvedObject": {"namespace": "default"}, "reason": "r"}),
@@ -87,7 +87,7 @@ fn collection(resource: &Kind) -> String {
     format!("{root}{namespace}/{}", resource.plural)
 }
 
-/// A row under test, with the verbs that were tried.
+/// A row under test, with the verbs that were tested.
 struct Trial<'a> {
     admin: &'a Client,
     resource: &'static Kind,
@@ -140,7 +140,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Objects that other controllers must let go are let go here.
+    /// Does what controllers do for objects that wait for them.
     async fn finish(&self, name: &str) {
         let path = format!("{}/{name}", self.at);
         let (code, found) = self.admin.get(&path).await;
@@ -215,7 +215,7 @@ impl Trial<'_> {
         vec!["get", "patch", "update"]
     }
 
-    /// Subresources that use the pod up.
+    /// Subresources that can be used once for each pod.
     async fn once(&mut self, name: &str) -> Vec<&'static str> {
         let pod = format!("used-by-{name}");
         self.admin

@@ -1,4 +1,4 @@
-//! What clients get wrong, over a real socket: each gets upstream's code and reason, and the server goes on.
+//! Bad requests over a real socket: each gets upstream's code and reason, and the server keeps serving.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 /// The largest body, in bytes.
 const BODY_MAX: usize = 3 * 1024 * 1024;
 
-/// A listening server, its material, and the port to reach it at.
+/// A listening server, its certificates, and its port.
 struct Served {
     server: ApiServer,
     pki: Pki,
@@ -100,7 +100,7 @@ impl Served {
         self.raw(client, &bytes).await.unwrap_or_else(|error| panic!("{}: {error}", case.title))
     }
 
-    async fn goes_on(&self, after: &str) {
+    async fn keeps_serving(&self, after: &str) {
         let good = case("a good request", "GET", "/api/v1/namespaces/default", "", "", 200, "");
         let (code, _, body) = self.send(Some(&self.pki.admin), "", &good).await;
         assert_eq!(code, 200, "after {after}: {body}");
@@ -165,7 +165,7 @@ fn nested(levels: usize) -> String {
     format!("{{\"data\":{}1{}}}", "{\"a\":".repeat(levels), "}".repeat(levels))
 }
 
-/// A document of a few hundred bytes that stands for 10^12 elements.
+/// A document of a few hundred bytes that expands to 10^12 elements.
 fn growing_yaml() -> String {
     let line = |level: usize| format!("l{level}: &l{level} [{}]\n", vec![format!("*l{}", level - 1); 10].join(","));
     (1..=12).fold("l0: &l0 x\n".to_owned(), |text, level| text + &line(level))
@@ -196,7 +196,7 @@ fn unreadable_bodies() -> Vec<Case> {
         post("protobuf that ends early", PROTOBUF, envelope, 400, "BadRequest"),
         post("protobuf with endless numbers", PROTOBUF, endless, 400, "BadRequest"),
         post("protobuf of nothing", PROTOBUF, "k8s\0", 400, "BadRequest"),
-        // Go's decoder reads broken text as replacement characters: the name is then no name.
+        // Go's decoder turns broken text into replacement characters, which no name may have.
         post("JSON that is not UTF-8", JSON, not_utf8, 422, "Invalid"),
         post("a body above the limit", JSON, too_large, 413, "RequestEntityTooLarge"),
         post("100,000 levels", JSON, nested(100_000), 400, "BadRequest"),
@@ -388,7 +388,7 @@ fn deletions() -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn bad_requests_get_upstreams_answers_and_the_server_goes_on() {
+async fn bad_requests_get_upstreams_answers_and_the_server_keeps_serving() {
     let served = serve(pki(), |_| {}).await;
     let admin = Some(&served.pki.admin);
     let deployment = json!({"metadata": {"name": "d"}, "spec": {
@@ -407,14 +407,14 @@ async fn bad_requests_get_upstreams_answers_and_the_server_goes_on() {
             let text: String = body.to_string().chars().take(300).collect();
             wrong.push(format!("{}: expected {} {:?}, got {code} {text}", case.title, case.code, case.reason));
         }
-        served.goes_on(case.title).await;
+        served.keeps_serving(case.title).await;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     served.server.shutdown().await;
 }
 
 #[tokio::test]
-async fn broken_http_hurts_nobody_else() {
+async fn broken_http_does_not_affect_other_clients() {
     let served = serve(pki(), |_| {}).await;
     let admin = Some(&served.pki.admin);
     let head = format!("POST {MAPS} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {JSON}\r\n");
@@ -428,7 +428,7 @@ async fn broken_http_hurts_nobody_else() {
     chunked.extend_from_slice(b"0\r\n\r\n");
     let (code, _, body) = served.raw(admin, &chunked).await.unwrap();
     assert_eq!((code, &body["reason"]), (413, &json!("RequestEntityTooLarge")));
-    served.goes_on("too many chunks").await;
+    served.keeps_serving("too many chunks").await;
 
     let refused: [(&str, Vec<u8>); 4] = [
         ("no HTTP", b"\x00\x01\x02\r\n\r\n".to_vec()),
@@ -440,7 +440,7 @@ async fn broken_http_hurts_nobody_else() {
         if let Ok((code, ..)) = served.raw(admin, &bytes).await {
             assert!((400..500).contains(&code), "{title}: {code}");
         }
-        served.goes_on(title).await;
+        served.keeps_serving(title).await;
     }
 
     // A client that leaves in the middle of its body creates nothing.
@@ -456,7 +456,7 @@ async fn broken_http_hurts_nobody_else() {
 }
 
 #[tokio::test]
-async fn strangers_are_refused() {
+async fn unknown_clients_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let names = Names::standard(None, [10, 96, 0, 1].into());
     let now = jiff::Timestamp::now();
@@ -474,9 +474,9 @@ async fn strangers_are_refused() {
     for token in ["Bearer wrong", "Bearer a.b.c", "Bearer eyJhbGciOiJub25lIn0.e30."] {
         let (code, _, body) = served.send(None, &format!("Authorization: {token}\r\n"), &list).await;
         assert_eq!((code, &body["reason"]), (401, &json!("Unauthorized")), "{token}");
-        served.goes_on(token).await;
+        served.keeps_serving(token).await;
     }
-    // A name and its rights come from the certificate, not from the request.
+    // The user comes from the certificate, not from the request.
     let scheduler = Some(&served.pki.scheduler);
     let secrets = get("secrets", "/api/v1/secrets", 403, "Forbidden");
     assert_eq!(served.send(scheduler, "", &secrets).await.0, 403);
@@ -488,7 +488,7 @@ async fn strangers_are_refused() {
         let bytes = format!("GET {PODS} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         let answered = served.raw(Some(identity), bytes.as_bytes()).await;
         assert!(answered.is_err(), "a certificate that is {title}: {answered:?}");
-        served.goes_on(title).await;
+        served.keeps_serving(title).await;
     }
     let closed = serve(pki(), |config| config.anonymous = false).await;
     assert_eq!(closed.send(None, "", &list).await.0, 401);
@@ -498,7 +498,7 @@ async fn strangers_are_refused() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_answers_500_and_the_server_goes_on() {
+async fn a_handler_that_panics_answers_500_and_the_server_keeps_serving() {
     let broken = Arc::new(AtomicBool::new(false));
     let clock = {
         let broken = broken.clone();
@@ -515,7 +515,7 @@ async fn a_handler_that_panics_answers_500_and_the_server_goes_on() {
     let (code, _, body) = served.send(admin, "", &create).await;
     assert_eq!((code, &body["kind"]), (500, &json!("Status")), "{body}");
     broken.store(false, Ordering::SeqCst);
-    // Nothing was left locked.
+    // The panic left nothing locked.
     let (code, _, body) = served.send(admin, "", &create).await;
     assert_eq!(code, 201, "{body}");
     served.server.shutdown().await;

@@ -1,4 +1,4 @@
-//! The generic verbs, as a client sees them.
+//! The verbs on stored objects from a client's point of view.
 
 mod support;
 
@@ -22,7 +22,7 @@ async fn objects_are_created_read_changed_and_deleted() {
     let (code, status) = admin.json("POST", MAPS, config_map("a", json!({}))).await;
     assert_eq!((code, &status["reason"]), (409, &json!("AlreadyExists")));
 
-    // Nothing changed: nothing is written.
+    // An update without a change writes nothing.
     assert_eq!(admin.json("PUT", &path, created.clone()).await, (200, created.clone()));
     let mut changed = created.clone();
     changed["data"]["k"] = json!("w");
@@ -65,7 +65,7 @@ async fn the_three_patches_apply() {
         json!([{"op": "test", "path": "/data/n", "value": "2"}, {"op": "add", "path": "/data/j", "value": "3"}]);
     let (code, patched) = admin.patch(&path, "json", operations).await;
     assert_eq!((code, &patched["data"]), (200, &json!({"n": "2", "j": "3"})));
-    // No-op patches keep the version; failed tests change nothing.
+    // A patch without a change keeps the resource version, and so does a failed test.
     let version = patched["metadata"]["resourceVersion"].clone();
     let (_, same) = admin.patch(&path, "merge", json!({"data": {"n": "2"}})).await;
     assert_eq!(same["metadata"]["resourceVersion"], version);
@@ -91,7 +91,7 @@ async fn lists_come_in_pages_of_one_snapshot() {
     assert_eq!(names(&first), ["c0", "c1"]);
     assert_eq!(first["metadata"]["remainingItemCount"], 3);
     let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
-    // The next page is of the same state, whatever happens in between.
+    // The next page reads the same snapshot, although an object was deleted in between.
     admin.json("DELETE", &format!("{MAPS}/c3"), Value::Null).await;
     let (_, second) = admin.get(&format!("{MAPS}?limit=9&continue={token}")).await;
     assert_eq!(names(&second), ["c2", "c3", "c4"]);
@@ -108,7 +108,7 @@ async fn lists_come_in_pages_of_one_snapshot() {
 }
 
 #[tokio::test]
-async fn an_expired_page_is_410_with_a_token_that_goes_on() {
+async fn an_expired_page_is_410_with_a_token_for_the_rest() {
     let cluster = cluster().await;
     let admin = &cluster.admin;
     for index in 0..3 {
@@ -129,7 +129,7 @@ async fn an_expired_page_is_410_with_a_token_that_goes_on() {
 }
 
 #[tokio::test]
-async fn pods_leave_gracefully_and_finalizers_hold() {
+async fn pods_are_deleted_gracefully_and_finalizers_delay_it() {
     let cluster = cluster().await;
     let admin = &cluster.admin;
     admin.create(PODS, pod("bound", "n1")).await;
@@ -197,7 +197,7 @@ async fn a_pod_is_bound_once() {
 }
 
 #[tokio::test]
-async fn evictions_spend_the_disruption_budget() {
+async fn evictions_use_up_the_disruption_budget() {
     let cluster = cluster().await;
     let admin = &cluster.admin;
     for name in ["a", "b"] {

@@ -1,4 +1,4 @@
-//! Watches, as a client sees them.
+//! Watches from a client's point of view.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn named(event_type: &str, name: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_watch_tells_the_state_then_every_change() {
+async fn a_watch_sends_the_state_then_every_change() {
     let cluster = cluster().await;
     let admin = &cluster.admin;
     admin.create(MAPS, config_map("a", json!({}))).await;
@@ -28,14 +28,14 @@ async fn a_watch_tells_the_state_then_every_change() {
     assert_eq!(event["type"], "DELETED");
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
     assert!(version(&event["object"]) > version(&patched), "a deletion carries its own revision");
-    // Other namespaces are not told.
+    // Changes in other namespaces are not sent.
     admin.create("/api/v1/namespaces/kube-system/configmaps", config_map("z", json!({}))).await;
     admin.create(MAPS, config_map("c", json!({}))).await;
     assert_eq!(watch.event().await, named("ADDED", "c"));
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_from_a_version() {
+async fn a_watch_resumes_from_a_resource_version() {
     let cluster = cluster().await;
     let admin = &cluster.admin;
     let first = admin.create(MAPS, config_map("a", json!({}))).await;
@@ -62,7 +62,7 @@ async fn objects_enter_and_leave_a_selection() {
 }
 
 #[tokio::test]
-async fn a_watcher_of_one_object_hears_of_it_alone_from_the_version_it_asks_for() {
+async fn a_watch_of_one_object_sends_its_changes_only_from_the_requested_version() {
     let cluster = cluster().await;
     let admin = &cluster.admin;
     let first = admin.create(MAPS, config_map("a", json!({}))).await;
@@ -106,7 +106,7 @@ async fn initial_events_end_with_a_bookmark() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_restarted_tells_what_its_store_remembers() {
+async fn a_restarted_server_sends_the_history_of_its_store() {
     let before = cluster().await;
     let first = before.admin.create(MAPS, config_map("a", json!({}))).await;
     before.admin.create(MAPS, config_map("b", json!({}))).await;

@@ -10,7 +10,7 @@ use crate::status_errors;
 
 /// The most requests in flight: upstream's 400 readers and 200 writers. With bodies of up to 3 MiB each they take
 /// 1.8 GiB at most.
-const SEATS: usize = 600;
+const SEATS_MAX: usize = 600;
 /// The most requests that wait for a seat; their bodies are not read yet, so each costs a few KiB.
 const QUEUED_MAX: usize = 5_000;
 /// The longest wait for a seat: a quarter of the request timeout, as upstream.
@@ -24,7 +24,7 @@ pub(crate) struct InFlight {
 
 impl Default for InFlight {
     fn default() -> InFlight {
-        InFlight::new(SEATS, QUEUED_MAX)
+        InFlight::new(SEATS_MAX, QUEUED_MAX)
     }
 }
 

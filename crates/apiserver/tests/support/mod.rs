@@ -21,7 +21,7 @@ pub struct Cluster {
 #[derive(Clone)]
 pub struct Client(InProcess);
 
-/// A server with nothing but the objects every cluster has, and a client that may do everything.
+/// A new server, and a client that may do everything.
 pub async fn cluster() -> Cluster {
     over(Arc::new(LogStore::in_memory().unwrap())).await
 }
@@ -62,7 +62,7 @@ impl Client {
         self.0.clone().oneshot(request).await.unwrap()
     }
 
-    /// Sends JSON, answers the code and the JSON that came back.
+    /// Sends JSON; answers the code and the JSON of the response.
     pub async fn json(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         read(self.send(method, path, "application/json", body).await).await
@@ -113,7 +113,7 @@ impl Watch {
         Watch { body, rest: Vec::new() }
     }
 
-    /// The next event; `None` when the server closed the stream.
+    /// The next event; `None` if the server closed the stream.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|b| *b == b'\n') {
