@@ -41,3 +41,54 @@ impl Plugin for DefaultBinder {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bayplan_model::status::{Status as ApiStatus, reason};
+    use serde_json::json;
+
+    use crate::plugins::testing::plugin;
+
+    /// The request that binds a pod to node `node`.
+    fn binding(namespace: &str, name: &str, uid: &str) -> String {
+        let body = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "target": {"kind": "Node", "name": "node"},
+        });
+        format!("POST pods/{namespace}/{name}/binding {body}")
+    }
+
+    #[test]
+    fn a_binding_names_the_pod_with_its_uid_and_the_node() {
+        plugin("DefaultBinder").binds(
+            None,
+            &[
+                ("a pod of the default namespace", "{uid: u1}", "", &[&binding("default", "pod", "u1"), "Success"]),
+                (
+                    "a pod of another namespace",
+                    "{namespace: team, name: web, uid: u2}",
+                    "",
+                    &[&binding("team", "web", "u2"), "Success"],
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn any_refusal_is_an_error_in_the_words_of_the_api_server() {
+        let taken =
+            r#"Operation cannot be fulfilled on pods/binding "pod": pod pod is already assigned to node "other""#;
+        for (code, reason, message) in [
+            (409, reason::CONFLICT, taken),
+            (404, reason::NOT_FOUND, r#"pods "pod" not found"#),
+            (500, reason::INTERNAL_ERROR, "etcdserver: request timed out"),
+        ] {
+            let refusal = ApiStatus::failure(code, reason, message);
+            let expected = format!("Error: {message}");
+            plugin("DefaultBinder").binds(
+                Some(refusal),
+                &[("no refusal is special", "{}", "", &[&binding("default", "pod", "pod"), &expected])],
+            );
+        }
+    }
+}

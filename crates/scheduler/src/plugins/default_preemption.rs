@@ -166,3 +166,153 @@ fn unhelpful(cx: &PostFilterContext<'_>, mut statuses: NodeStatuses) -> PostFilt
         calls: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const POD: &str = "{priority: 100, requests: {cpu: 2}}";
+
+    /// A node of two cpus.
+    fn node(name: &str) -> String {
+        format!("Node {name} {{allocatable: {{cpu: 2, pods: 10}}}}\n")
+    }
+
+    /// A pod on a node.
+    fn placed(name: &str, node: &str, priority: i32, cpu: &str, more: &str) -> String {
+        format!("Pod {name} {{nodeName: {node}, priority: {priority}, requests: {{cpu: {cpu}}}{more}}}\n")
+    }
+
+    fn check(sentence: &str, pod: &str, objects: &[String], expected: &[&str]) {
+        let plugin = plugin("DefaultPreemption").beside("NodeResourcesFit");
+        plugin.post_filters(&[(sentence, pod, &objects.concat(), expected)]);
+    }
+
+    #[test]
+    fn the_least_important_pods_go_and_no_more_than_needed() {
+        check(
+            "a pod of lower priority goes",
+            POD,
+            &[node("a"), placed("low", "a", 0, "1", "")],
+            &["Success", r#"nominated: "a""#, "evicted from a: low"],
+        );
+        check(
+            "of two that could go, the more important stays if there is room for it",
+            "{priority: 100, requests: {cpu: 1}}",
+            &[node("a"), placed("low", "a", 1, "1", ""), placed("middle", "a", 50, "1", "")],
+            &["Success", r#"nominated: "a""#, "evicted from a: low"],
+        );
+        check(
+            "of equals, the one that runs longer stays",
+            "{priority: 100, requests: {cpu: 1}}",
+            &[
+                node("a"),
+                placed("old", "a", 1, "1", ", startTime: '2026-01-01T00:00:00Z'"),
+                placed("young", "a", 1, "1", ", startTime: '2026-01-02T00:00:00Z'"),
+            ],
+            &["Success", r#"nominated: "a""#, "evicted from a: young"],
+        );
+    }
+
+    #[test]
+    fn the_node_is_chosen_by_what_its_victims_cost() {
+        let budget = "PodDisruptionBudget b {selector: {matchLabels: {app: db}}, disruptionsAllowed: 0}\n".to_owned();
+        check(
+            "a node where no disruption budget is violated comes first",
+            POD,
+            &[
+                node("a"),
+                placed("db", "a", 0, "1", ", labels: {app: db}"),
+                node("b"),
+                placed("web", "b", 9, "1", ""),
+                budget,
+            ],
+            &["Success", r#"nominated: "b""#, "evicted from b: web"],
+        );
+        check(
+            "then the node whose most important victim is least important",
+            POD,
+            &[
+                node("a"),
+                placed("x", "a", 10, "1", ""),
+                node("b"),
+                placed("y", "b", 9, "1", ""),
+                placed("z", "b", 9, "1", ""),
+            ],
+            &["Success", r#"nominated: "b""#, "evicted from b: y z"],
+        );
+        check(
+            "then the node with fewer victims",
+            POD,
+            &[
+                node("a"),
+                placed("x", "a", 9, "1", ""),
+                placed("y", "a", 9, "1", ""),
+                node("b"),
+                placed("z", "b", 9, "2", ""),
+            ],
+            &["Success", r#"nominated: "b""#, "evicted from b: z"],
+        );
+        check(
+            "then the node whose most important victim started last",
+            POD,
+            &[
+                node("a"),
+                placed("old", "a", 9, "2", ", startTime: '2026-01-01T00:00:00Z'"),
+                node("b"),
+                placed("young", "b", 9, "2", ", startTime: '2026-01-02T00:00:00Z'"),
+            ],
+            &["Success", r#"nominated: "b""#, "evicted from b: young"],
+        );
+    }
+
+    #[test]
+    fn where_preemption_cannot_help_it_says_why() {
+        check(
+            "equal priority does not preempt",
+            POD,
+            &[node("a"), placed("equal", "a", 100, "1", "")],
+            &[
+                "Unschedulable: preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.",
+                r#"nominated: """#,
+            ],
+        );
+        check(
+            "the node is too small even when it is empty",
+            "{priority: 100, requests: {cpu: 3}}",
+            &[node("a"), placed("low", "a", 0, "1", "")],
+            &[
+                "Unschedulable: preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+                r#"nominated: """#,
+            ],
+        );
+        check(
+            "without the victims it still does not fit",
+            POD,
+            &[node("a"), placed("low", "a", 0, "500m", ""), placed("high", "a", 1000, "500m", "")],
+            &["Unschedulable: preemption: 0/1 nodes are available: 1 Insufficient cpu.", r#"nominated: """#],
+        );
+        check(
+            "the pod's own policy forbids it",
+            "{priority: 100, preemptionPolicy: Never, requests: {cpu: 2}}",
+            &[node("a"), placed("low", "a", 0, "1", "")],
+            &["Unschedulable: preemption: not eligible due to preemptionPolicy=Never."],
+        );
+        let leaving = ", deletionTimestamp: '2026-01-01T00:00:00Z', \
+                       conditions: [{type: DisruptionTarget, status: 'True', reason: PreemptionByScheduler}]";
+        check(
+            "a victim is on its way out already",
+            "{priority: 100, nominatedNodeName: a, requests: {cpu: 2}}",
+            &[node("a"), placed("low", "a", 0, "1", leaving)],
+            &["Unschedulable: preemption: not eligible due to a terminating pod on the nominated node."],
+        );
+    }
+
+    #[test]
+    fn victims_that_are_gone_activate_the_pod_by_themselves() {
+        plugin("DefaultPreemption").hints(&[
+            ("the deletion of a pod is no hint", POD, "delete Pod low {nodeName: a, requests: {cpu: 2}}", "Skip"),
+            ("nor is a new node", POD, "add Node b", "Skip"),
+        ]);
+    }
+}

@@ -83,3 +83,67 @@ impl Plugin for ImageLocality {
         Ok(MAX_NODE_SCORE * (sum.clamp(MIN_BYTES, max) - MIN_BYTES) / (max - MIN_BYTES))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    #[test]
+    fn large_and_widespread_images_count_most() {
+        // 500 MiB on one of two nodes counts as 250 MiB: (250 - 23) / (1000 - 23), in percent and cut off.
+        let one = "
+            Node a {images: [{names: ['web:latest'], sizeBytes: 524288000}]}
+            Node b
+        ";
+        let both = "
+            Node a {images: [{names: ['web:latest'], sizeBytes: 524288000}]}
+            Node b {images: [{names: ['web:latest'], sizeBytes: 524288000}]}
+        ";
+        plugin("ImageLocality").scores(&[
+            (
+                "an image on one of two nodes",
+                "{containers: [{image: 'web:latest'}]}",
+                one,
+                &["a: 23 -> 23", "b: 0 -> 0"],
+            ),
+            ("an image on all nodes", "{containers: [{image: 'web:latest'}]}", both, &["a: 48 -> 48", "b: 48 -> 48"]),
+            (
+                "an image without a tag is the latest",
+                "{containers: [{image: web}]}",
+                one,
+                &["a: 23 -> 23", "b: 0 -> 0"],
+            ),
+            ("another tag is another image", "{containers: [{image: 'web:v2'}]}", one, &["a: 0 -> 0", "b: 0 -> 0"]),
+            (
+                "the port of a registry is not a tag",
+                "{containers: [{image: 'host:5000/web'}]}",
+                "Node a {images: [{names: ['host:5000/web:latest'], sizeBytes: 524288000}]}",
+                &["a: 48 -> 48"],
+            ),
+            (
+                "less than 23 MiB is not worth a preference",
+                "{containers: [{image: tiny}]}",
+                "Node a {images: [{names: ['tiny:latest'], sizeBytes: 24000000}]}",
+                &["a: 0 -> 0"],
+            ),
+            (
+                "more than 1000 MiB per container is no better",
+                "{containers: [{image: huge}]}",
+                "Node a {images: [{names: ['huge:latest'], sizeBytes: 9000000000}]}",
+                &["a: 100 -> 100"],
+            ),
+            (
+                "init containers count, and raise the limit",
+                "{initContainers: [{image: web}], containers: [{image: web}]}",
+                "Node a {images: [{names: ['web:latest'], sizeBytes: 524288000}]}",
+                &["a: 49 -> 49"],
+            ),
+            (
+                "an image mounted as a volume counts without raising the limit",
+                "{containers: [{image: other}], volumes: [{name: v, image: {reference: web}}]}",
+                "Node a {images: [{names: ['web:latest'], sizeBytes: 524288000}]}",
+                &["a: 48 -> 48"],
+            ),
+        ]);
+    }
+}

@@ -487,3 +487,6 @@ fn node_hint(pod: &PodInfo, changed: &ObjectChange<'_>) -> bool {
     });
     near || far
 }
+
+#[cfg(test)]
+mod tests;

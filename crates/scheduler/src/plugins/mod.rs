@@ -49,3 +49,6 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.register("DynamicResources", |args| dynamic_resources::DynamicResources::new(args).map(AnyPlugin::new));
     registry.register("DefaultBinder", |_| Ok(AnyPlugin::new(default_binder::DefaultBinder)));
 }
+
+#[cfg(test)]
+mod testing;

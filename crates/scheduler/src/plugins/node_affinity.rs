@@ -171,3 +171,113 @@ impl Plugin for NodeAffinity {
         Status::SUCCESS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const NODES: &str = "
+        Node a {labels: {zone: a, cores: '8'}}
+        Node b {labels: {zone: b, cores: '64'}}
+        Node c
+    ";
+
+    /// A pod with these terms of required node affinity.
+    fn required(terms: &str) -> String {
+        let affinity = "requiredDuringSchedulingIgnoredDuringExecution";
+        format!("{{affinity: {{nodeAffinity: {{{affinity}: {{nodeSelectorTerms: {terms}}}}}}}}}")
+    }
+
+    fn unmatched(node: &str) -> String {
+        format!("{node}: UnschedulableAndUnresolvable: node(s) didn't match Pod's node affinity/selector")
+    }
+
+    #[test]
+    fn a_pod_goes_where_its_selector_and_its_required_affinity_both_match() {
+        let (a, b, c) = (&*unmatched("a"), &*unmatched("b"), &*unmatched("c"));
+        let in_zones = "[{matchExpressions: [{key: zone, operator: In, values: [a, b]}]}]";
+        let two_terms = "[{matchExpressions: [{key: zone, operator: In, values: [a]}]}, \
+                         {matchExpressions: [{key: zone, operator: In, values: [b]}]}]";
+        let not_in = "[{matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}]";
+        let more_cores =
+            "[{matchExpressions: [{key: zone, operator: Exists}, {key: cores, operator: Gt, values: ['8']}]}]";
+        plugin("NodeAffinity").given(NODES).filters(&[
+            ("a pod that wants nothing is not asked about", "{}", "", &["a: Skip", "b: Skip", "c: Skip"]),
+            ("nodeSelector compares labels", "{nodeSelector: {zone: a}}", "", &["a: Success", b, c]),
+            ("any of several values", &required(in_zones), "", &["a: Success", "b: Success", c]),
+            ("any of several terms", &required(two_terms), "", &["a: Success", "b: Success", c]),
+            ("NotIn matches a node without the label", &required(not_in), "", &[a, "b: Success", "c: Success"]),
+            ("all expressions of a term; Gt compares numbers", &required(more_cores), "", &[a, "b: Success", c]),
+            ("a term without requirements matches nothing", &required("[{}]"), "", &[a, b, c]),
+        ]);
+    }
+
+    #[test]
+    fn names_in_match_fields_narrow_the_search() {
+        let left_out = "UnschedulableAndUnresolvable: node(s) didn't satisfy plugin(s) [NodeAffinity]";
+        let named = |names: &str| format!("{{matchFields: [{{key: metadata.name, operator: In, values: [{names}]}}]}}");
+        let (a, c) = (&*format!("a: {left_out}"), &*format!("c: {left_out}"));
+        let (one, two) = (named("b"), named("a"));
+        let conflict = "[{matchFields: [{key: metadata.name, operator: In, values: [a]}, \
+                        {key: metadata.name, operator: In, values: [b]}]}]";
+        let or_zone = format!("[{one}, {{matchExpressions: [{{key: zone, operator: In, values: [a]}}]}}]");
+        plugin("NodeAffinity").given(NODES).filters(&[
+            ("other nodes are not looked at", &required(&format!("[{one}]")), "", &[a, "b: Success", c]),
+            ("each term adds its names", &required(&format!("[{one}, {two}]")), "", &["a: Success", "b: Success", c]),
+            (
+                "one term that can match any node ends the narrowing",
+                &required(&or_zone),
+                "",
+                &["a: Success", "b: Success", &unmatched("c")],
+            ),
+            (
+                "names that exclude each other reject the pod",
+                &required(conflict),
+                "",
+                &["pod: UnschedulableAndUnresolvable: pod affinity terms conflict"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn affinity_of_the_configuration_holds_for_every_pod() {
+        let added = "{addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [\
+                     {matchExpressions: [{key: zone, operator: Exists}]}]}}}";
+        let c = "c: UnschedulableAndUnresolvable: node(s) didn't match scheduler-enforced node affinity";
+        plugin("NodeAffinity").args(added).given(NODES).filters(&[
+            ("a pod that wants nothing", "{}", "", &["a: Success", "b: Success", c]),
+            ("its own selector comes on top", "{nodeSelector: {zone: b}}", "", &[&unmatched("a"), "b: Success", c]),
+        ]);
+    }
+
+    #[test]
+    fn preferred_terms_add_their_weights() {
+        let preferred = "{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [\
+            {weight: 30, preference: {matchExpressions: [{key: zone, operator: Exists}]}}, \
+            {weight: 50, preference: {matchExpressions: [{key: cores, operator: In, values: ['64']}]}}, \
+            {weight: 100, preference: {}}]}}}";
+        let nowhere = "{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [\
+            {weight: 30, preference: {matchExpressions: [{key: disk, operator: Exists}]}}]}}}";
+        plugin("NodeAffinity").given(NODES).scores(&[
+            ("a pod without preferences", "{}", "", &["Skip"]),
+            (
+                "the highest sum becomes 100; an empty preference is ignored",
+                preferred,
+                "",
+                &["a: 30 -> 37", "b: 80 -> 100", "c: 0 -> 0"],
+            ),
+            ("a preference no node meets", nowhere, "", &["a: 0 -> 0", "b: 0 -> 0", "c: 0 -> 0"]),
+        ]);
+    }
+
+    #[test]
+    fn a_node_that_matches_now_wakes_the_pod() {
+        let pod = "{nodeSelector: {zone: a}}";
+        plugin("NodeAffinity").hints(&[
+            ("a new node matches", pod, "add Node n {labels: {zone: a}}", "Queue"),
+            ("a new node does not", pod, "add Node n {labels: {zone: b}}", "Skip"),
+            ("labels change for the better", pod, "update Node n {labels: {zone: b}} => {labels: {zone: a}}", "Queue"),
+            ("it matched before", pod, "update Node n {labels: {zone: a}} => {labels: {zone: a, x: z}}", "Skip"),
+        ]);
+    }
+}

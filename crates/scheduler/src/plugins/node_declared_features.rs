@@ -77,3 +77,49 @@ impl Plugin for NodeDeclaredFeatures {
         Status::unresolvable("node(s) didn't match Pod's required features")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const RESTARTS: &str = "{containers: [{name: c, restartPolicyRules: [{action: RestartAllContainers}]}]}";
+    const MISSING: &str = "UnschedulableAndUnresolvable: node(s) didn't match Pod's required features";
+
+    #[test]
+    fn a_pod_goes_where_the_kubelet_declares_what_it_needs() {
+        let nodes = "
+            Node new {declaredFeatures: [RestartAllContainersOnContainerExits, UserNamespacesHostNetworkSupport]}
+            Node old {declaredFeatures: [RestartAllContainersOnContainerExits]}
+        ";
+        let old = &*format!("old: {MISSING}");
+        plugin("NodeDeclaredFeatures").given(nodes).filters(&[
+            ("an ordinary pod needs nothing", "{}", "", &["new: Skip", "old: Skip"]),
+            ("a rule that restarts all containers", RESTARTS, "", &["new: Success", "old: Success"]),
+            (
+                "a rule that restarts one container is nothing new",
+                "{containers: [{name: c, restartPolicyRules: [{action: Restart}]}]}",
+                "",
+                &["new: Skip", "old: Skip"],
+            ),
+            (
+                "a user namespace in the network of the host",
+                "{hostNetwork: true, hostUsers: false}",
+                "",
+                &["new: Success", old],
+            ),
+            ("hostUsers must be false in so many words", "{hostNetwork: true}", "", &["new: Skip", "old: Skip"]),
+        ]);
+    }
+
+    #[test]
+    fn a_kubelet_that_declares_more_wakes_pods() {
+        plugin("NodeDeclaredFeatures").hints(&[
+            ("a new node", RESTARTS, "add Node a", "Queue"),
+            ("a kubelet was upgraded", RESTARTS, "update Node a {} => {declaredFeatures: [x]}", "Queue"),
+            ("only labels changed", RESTARTS, "update Node a {} => {labels: {x: z}}", "Skip"),
+            ("the pod needs less", RESTARTS, "update Pod pod {hostNetwork: true, hostUsers: false} => {}", "Queue"),
+            ("the pod needs the same", RESTARTS, "update Pod pod {} => {labels: {x: z}}", "Skip"),
+            ("another pod needs less", RESTARTS, "update Pod x {hostNetwork: true, hostUsers: false} => {}", "Skip"),
+        ]);
+    }
+}

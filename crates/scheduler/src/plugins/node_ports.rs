@@ -61,3 +61,79 @@ impl Plugin for NodePorts {
         Status::SUCCESS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const TAKEN: &str = "a: Unschedulable: node(s) didn't have free ports for the requested pod ports";
+
+    const TCP_80: &str = "{containers: [{name: c, ports: [{hostPort: 80}]}]}";
+
+    #[test]
+    fn two_pods_cannot_open_one_host_port() {
+        let on_all = "Pod web {nodeName: a, containers: [{name: c, ports: [{hostPort: 80}]}]}";
+        let on_one = "Pod web {nodeName: a, containers: [{name: c, ports: [{hostPort: 80, hostIP: 10.0.0.1}]}]}";
+        plugin("NodePorts").given("Node a").filters(&[
+            ("a pod without host ports is not asked about", "{containers: [{name: c}]}", on_all, &["a: Skip"]),
+            ("a free port", TCP_80, "", &["a: Success"]),
+            ("a taken port", TCP_80, on_all, &[TAKEN]),
+            (
+                "another protocol is another port",
+                "{containers: [{name: c, ports: [{hostPort: 80, protocol: UDP}]}]}",
+                on_all,
+                &["a: Success"],
+            ),
+            (
+                "another address is another port",
+                "{containers: [{name: c, ports: [{hostPort: 80, hostIP: 10.0.0.2}]}]}",
+                on_one,
+                &["a: Success"],
+            ),
+            ("all addresses include each", TCP_80, on_one, &[TAKEN]),
+            (
+                "the port of a sidecar counts",
+                "{initContainers: [{name: c, restartPolicy: Always, ports: [{hostPort: 80}]}]}",
+                on_all,
+                &[TAKEN],
+            ),
+            (
+                "the port of an ordinary init container does not",
+                "{initContainers: [{name: c, ports: [{hostPort: 80}]}]}",
+                on_all,
+                &["a: Skip"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_pod_that_gives_its_port_back_wakes_those_who_want_it() {
+        plugin("NodePorts").hints(&[
+            (
+                "the port is free again",
+                TCP_80,
+                "delete Pod web {nodeName: a, containers: [{name: c, ports: [{hostPort: 80}]}]}",
+                "Queue",
+            ),
+            (
+                "a nominated pod no longer expects it",
+                TCP_80,
+                "delete Pod web {nominatedNodeName: a, containers: [{name: c, ports: [{hostPort: 80}]}]}",
+                "Queue",
+            ),
+            (
+                "a pod without a node took no port",
+                TCP_80,
+                "delete Pod web {containers: [{name: c, ports: [{hostPort: 80}]}]}",
+                "Skip",
+            ),
+            (
+                "another port does not help",
+                TCP_80,
+                "delete Pod web {nodeName: a, containers: [{name: c, ports: [{hostPort: 81}]}]}",
+                "Skip",
+            ),
+            ("a new node has all its ports", TCP_80, "add Node b", "Queue"),
+        ]);
+    }
+}

@@ -142,3 +142,47 @@ impl HeadroomPlugin for BalanceByRoom {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const NODE: &str = "Node a {allocatable: {cpu: 4, memory: 8Gi, ephemeral-storage: 100Gi, pods: 10}}";
+
+    #[test]
+    fn a_node_scores_by_how_much_better_balanced_it_becomes() {
+        plugin("NodeResourcesBalancedAllocation").given(NODE).scores(&[
+            ("a pod that requests nothing", "{requests: {}}", "", &["Skip"]),
+            ("equal shares leave the balance as it is: 75", "{requests: {cpu: 1, memory: 2Gi}}", "", &["a: 75 -> 75"]),
+            // Deviation of (1/2, 0) is 1/4: 50 + (50 + 75 - 100) / 2.
+            ("cpu alone puts the node out of balance", "{requests: {cpu: 2}}", "", &["a: 62 -> 62"]),
+            (
+                "the other resource brings it back",
+                "{requests: {memory: 4Gi}}",
+                "Pod x {nodeName: a, requests: {cpu: 2}}",
+                &["a: 87 -> 87"],
+            ),
+            ("more than all there is counts as all", "{requests: {cpu: 40, memory: 8Gi}}", "", &["a: 75 -> 75"]),
+            (
+                "unlike in NodeResourcesFit, pods without requests count as nothing",
+                "{requests: {cpu: 1, memory: 2Gi}}",
+                "Pod x {nodeName: a, requests: {}}",
+                &["a: 75 -> 75"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn the_configuration_names_the_resources() {
+        let three = "{resources: [{name: cpu}, {name: memory}, {name: ephemeral-storage}]}";
+        plugin("NodeResourcesBalancedAllocation").args(three).given(NODE).scores(&[
+            // The standard deviation of (1/2, 1/2, 0) is 0.2357: 50 + (50 + 76 - 100) / 2.
+            ("of three shares, the standard deviation", "{requests: {cpu: 2, memory: 4Gi}}", "", &["a: 63 -> 63"]),
+        ]);
+        let one = "{resources: [{name: cpu}]}";
+        plugin("NodeResourcesBalancedAllocation").args(one).given(NODE).scores(&[
+            ("one share is always in balance", "{requests: {cpu: 2}}", "", &["a: 75 -> 75"]),
+            ("a resource that is not named does not count", "{requests: {memory: 4Gi}}", "", &["Skip"]),
+        ]);
+    }
+}

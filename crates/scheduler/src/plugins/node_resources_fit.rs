@@ -527,3 +527,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod cases;

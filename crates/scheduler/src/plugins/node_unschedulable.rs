@@ -66,3 +66,53 @@ impl Plugin for NodeUnschedulable {
         Status::SUCCESS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const CORDONED: &str = "b: UnschedulableAndUnresolvable: node(s) were unschedulable";
+
+    #[test]
+    fn cordoned_nodes_take_pods_that_tolerate_it() {
+        plugin("NodeUnschedulable").given("Node a\nNode b {unschedulable: true}").filters(&[
+            ("an ordinary pod", "{}", "", &["a: Success", CORDONED]),
+            (
+                "a pod of a DaemonSet tolerates the cordon",
+                "{tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}]}",
+                "",
+                &["a: Success", "b: Success"],
+            ),
+            (
+                "so does a pod that tolerates everything",
+                "{tolerations: [{operator: Exists}]}",
+                "",
+                &["a: Success", "b: Success"],
+            ),
+            (
+                "the taint that stands for the cordon has no value",
+                "{tolerations: [{key: node.kubernetes.io/unschedulable, value: 'true'}]}",
+                "",
+                &["a: Success", CORDONED],
+            ),
+            (
+                "it is of effect NoSchedule",
+                "{tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoExecute}]}",
+                "",
+                &["a: Success", CORDONED],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_node_that_is_uncordoned_wakes_pods() {
+        plugin("NodeUnschedulable").hints(&[
+            ("a new node", "{}", "add Node c", "Queue"),
+            ("a new node that is cordoned", "{}", "add Node c {unschedulable: true}", "Skip"),
+            ("a node is uncordoned", "{}", "update Node b {unschedulable: true} => {}", "Queue"),
+            ("taints of a node that never was cordoned", "{}", "update Node a {taints: [{key: x}]} => {}", "Skip"),
+            ("the pod tolerates it now", "{}", "update Pod pod {} => {tolerations: [{operator: Exists}]}", "Queue"),
+            ("the pod tolerates something else now", "{}", "update Pod pod {} => {tolerations: [{key: x}]}", "Skip"),
+        ]);
+    }
+}

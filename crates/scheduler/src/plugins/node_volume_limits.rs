@@ -219,3 +219,86 @@ impl Plugin for NodeVolumeLimits {
         if exceeded { Status::unschedulable("node(s) exceed max volume count") } else { Status::SUCCESS }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const OBJECTS: &str = "
+        Node a
+        CSINode a {drivers: [{name: csi.example.com, allocatable: {count: 1}}]}
+        StorageClass fast {provisioner: csi.example.com}
+        PersistentVolumeClaim one {volumeName: one}
+        PersistentVolume one {csi: {driver: csi.example.com, volumeHandle: h1}}
+        PersistentVolumeClaim two {volumeName: two}
+        PersistentVolume two {csi: {driver: csi.example.com, volumeHandle: h2}}
+        PersistentVolumeClaim new {storageClassName: fast}
+        PersistentVolumeClaim other {volumeName: other}
+        PersistentVolume other {csi: {driver: other.example.com, volumeHandle: h1}}
+    ";
+    const FULL: &str = "a: Unschedulable: node(s) exceed max volume count";
+
+    fn claims(name: &str) -> String {
+        format!("{{volumes: [{{name: v, persistentVolumeClaim: {{claimName: {name}}}}}]}}")
+    }
+
+    #[test]
+    fn a_node_takes_only_so_many_volumes_of_a_driver() {
+        let one = "Pod x {nodeName: a, volumes: [{name: v, persistentVolumeClaim: {claimName: one}}]}";
+        let attached =
+            "VolumeAttachment z {attacher: csi.example.com, nodeName: a, source: {persistentVolumeName: two}}";
+        plugin("NodeVolumeLimits").given(OBJECTS).filters(&[
+            ("a pod without volumes is not asked about", "{}", one, &["a: Skip"]),
+            ("one volume of one", &claims("one"), "", &["a: Success"]),
+            ("a second one is too many", &claims("two"), one, &[FULL]),
+            ("a volume that is there already is not counted again", &claims("one"), one, &["a: Success"]),
+            ("a volume that is still to be made counts for its class", &claims("new"), one, &[FULL]),
+            ("another driver has its own limit", &claims("other"), one, &["a: Success"]),
+            ("a volume attached without a pod counts too", &claims("one"), attached, &[FULL]),
+            (
+                "the claim of a new pod must exist",
+                &claims("gone"),
+                "",
+                &["a: UnschedulableAndUnresolvable: looking up PVC default/gone: \
+                   persistentvolumeclaim \"gone\" not found"],
+            ),
+            ("a node that names no limit has none", &claims("two"), &format!("{one}\nCSINode a"), &["a: Success"]),
+        ]);
+    }
+
+    #[test]
+    fn a_volume_that_goes_or_a_limit_that_grows_wakes_pods() {
+        let pod = &*claims("two");
+        plugin("NodeVolumeLimits").hints(&[
+            (
+                "a pod with volumes leaves",
+                pod,
+                "delete Pod x {nodeName: a, volumes: [{name: v, persistentVolumeClaim: {claimName: one}}]}",
+                "Queue",
+            ),
+            ("a pod without volumes leaves", pod, "delete Pod x {nodeName: a}", "Skip"),
+            (
+                "the limit grows",
+                pod,
+                "update CSINode a {drivers: [{name: d, allocatable: {count: 1}}]} \
+                 => {drivers: [{name: d, allocatable: {count: 2}}]}",
+                "Queue",
+            ),
+            (
+                "the limit shrinks",
+                pod,
+                "update CSINode a {drivers: [{name: d, allocatable: {count: 2}}]} \
+                 => {drivers: [{name: d, allocatable: {count: 1}}]}",
+                "Skip",
+            ),
+            (
+                "a volume is detached",
+                pod,
+                "delete VolumeAttachment z {attacher: csi.example.com, nodeName: a}",
+                "Queue",
+            ),
+            ("the pod's claim is made", pod, "add PersistentVolumeClaim two", "Queue"),
+            ("somebody else's claim is made", pod, "add PersistentVolumeClaim one", "Skip"),
+        ]);
+    }
+}

@@ -532,3 +532,6 @@ fn pod_hint(pod: &Pod, constraints: &[Constraint], (old, new): (Option<&Pod>, Op
         (None, None) => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

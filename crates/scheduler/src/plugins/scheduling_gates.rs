@@ -42,3 +42,39 @@ impl Plugin for SchedulingGates {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const GATED: &str = "{schedulingGates: [{name: quota}, {name: budget}]}";
+
+    #[test]
+    fn a_pod_waits_until_its_last_gate_is_gone() {
+        plugin("SchedulingGates").pre_enqueues(&[
+            ("a pod without gates enters the queue", "{}", "", &["Success"]),
+            ("an empty list is no gate", "{schedulingGates: []}", "", &["Success"]),
+            (
+                "all gates are named, in the order of the spec",
+                GATED,
+                "",
+                &["UnschedulableAndUnresolvable: waiting for scheduling gates: [quota budget]"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn only_the_removal_of_its_own_last_gate_wakes_a_pod() {
+        plugin("SchedulingGates").hints(&[
+            ("the last gate goes", GATED, "update Pod pod {schedulingGates: [{name: budget}]} => {}", "Queue"),
+            (
+                "one of two gates goes",
+                GATED,
+                "update Pod pod {schedulingGates: [{name: a}, {name: b}]} => {schedulingGates: [{name: a}]}",
+                "Skip",
+            ),
+            ("the gate of another pod goes", GATED, "update Pod x {schedulingGates: [{name: quota}]} => {}", "Skip"),
+            ("a new node opens no gate", GATED, "add Node a", "Skip"),
+        ]);
+    }
+}

@@ -76,3 +76,113 @@ impl Plugin for TaintToleration {
         Status::SUCCESS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const NODES: &str = "
+        Node plain
+        Node gpu  {taints: [{key: gpu, value: h100, effect: NoSchedule}]}
+        Node sick {taints: [{key: sick, effect: NoExecute}]}
+        Node slow {taints: [{key: slow, effect: PreferNoSchedule}]}
+    ";
+    const GPU: &str = "gpu: UnschedulableAndUnresolvable: node(s) had untolerated taint(s)";
+    const SICK: &str = "sick: UnschedulableAndUnresolvable: node(s) had untolerated taint(s)";
+
+    #[test]
+    fn taints_of_effect_no_schedule_and_no_execute_keep_pods_away() {
+        plugin("TaintToleration").given(NODES).filters(&[
+            ("a pod without tolerations", "{}", "", &[GPU, "plain: Success", SICK, "slow: Success"]),
+            (
+                "an equal value tolerates",
+                "{tolerations: [{key: gpu, value: h100}]}",
+                "",
+                &["gpu: Success", "plain: Success", SICK, "slow: Success"],
+            ),
+            (
+                "another value does not",
+                "{tolerations: [{key: gpu, value: a100}]}",
+                "",
+                &[GPU, "plain: Success", SICK, "slow: Success"],
+            ),
+            (
+                "an operator of Exists needs no value",
+                "{tolerations: [{key: gpu, operator: Exists}, {key: sick, operator: Exists}]}",
+                "",
+                &["gpu: Success", "plain: Success", "sick: Success", "slow: Success"],
+            ),
+            (
+                "a toleration of one effect does not tolerate another",
+                "{tolerations: [{key: sick, operator: Exists, effect: NoSchedule}]}",
+                "",
+                &[GPU, "plain: Success", SICK, "slow: Success"],
+            ),
+            (
+                "without a key, Exists tolerates every taint",
+                "{tolerations: [{operator: Exists}]}",
+                "",
+                &["gpu: Success", "plain: Success", "sick: Success", "slow: Success"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn nodes_with_fewer_untolerated_soft_taints_score_higher() {
+        let nodes = "
+            Node none
+            Node one {taints: [{key: a, effect: PreferNoSchedule}]}
+            Node two {taints: [{key: a, effect: PreferNoSchedule}, {key: b, effect: PreferNoSchedule}]}
+        ";
+        plugin("TaintToleration").given(nodes).scores(&[
+            (
+                "the highest count becomes 0, none becomes 100",
+                "{}",
+                "",
+                &["none: 0 -> 100", "one: 1 -> 50", "two: 2 -> 0"],
+            ),
+            (
+                "tolerated taints do not count",
+                "{tolerations: [{key: a, operator: Exists}]}",
+                "",
+                &["none: 0 -> 100", "one: 0 -> 100", "two: 1 -> 0"],
+            ),
+            (
+                "a toleration of effect NoSchedule tolerates no soft taint",
+                "{tolerations: [{key: a, operator: Exists, effect: NoSchedule}]}",
+                "",
+                &["none: 0 -> 100", "one: 1 -> 50", "two: 2 -> 0"],
+            ),
+            (
+                "all nodes are alike to a pod that tolerates everything",
+                "{tolerations: [{operator: Exists}]}",
+                "",
+                &["none: 0 -> 100", "one: 0 -> 100", "two: 0 -> 100"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_node_that_lost_its_last_untolerated_taint_wakes_pods() {
+        plugin("TaintToleration").hints(&[
+            ("a new node without taints", "{}", "add Node a", "Queue"),
+            ("a new node with a taint", "{}", "add Node a {taints: [{key: x, effect: NoSchedule}]}", "Skip"),
+            ("the taint goes", "{}", "update Node a {taints: [{key: x, effect: NoSchedule}]} => {}", "Queue"),
+            (
+                "another taint stays",
+                "{}",
+                "update Node a {taints: [{key: x, effect: NoSchedule}, {key: y, effect: NoExecute}]} \
+                 => {taints: [{key: y, effect: NoExecute}]}",
+                "Skip",
+            ),
+            (
+                "the taint that goes was tolerated",
+                "{tolerations: [{key: x, operator: Exists}]}",
+                "update Node a {taints: [{key: x, effect: NoSchedule}]} => {}",
+                "Skip",
+            ),
+            ("the pod got a toleration", "{}", "update Pod pod {} => {tolerations: [{key: x}]}", "Queue"),
+            ("another pod got one", "{}", "update Pod other {} => {tolerations: [{key: x}]}", "Skip"),
+        ]);
+    }
+}

@@ -162,3 +162,113 @@ impl Plugin for VolumeRestrictions {
         Status::SUCCESS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const NO_DISK: &str = "a: Unschedulable: node(s) had no available disk";
+    const IN_USE: &str = "Unschedulable: node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access \
+                          mode already in-use by another pod";
+
+    #[test]
+    fn a_disk_has_one_user_on_a_node() {
+        let gce = "{volumes: [{name: v, gcePersistentDisk: {pdName: disk}}]}";
+        let gce_read = "{volumes: [{name: v, gcePersistentDisk: {pdName: disk, readOnly: true}}]}";
+        let ebs = "{volumes: [{name: v, awsElasticBlockStore: {volumeID: vol-1, readOnly: true}}]}";
+        let rbd = "{volumes: [{name: v, rbd: {monitors: [m2, m3], pool: p, image: i}}]}";
+        plugin("VolumeRestrictions").given("Node a").filters(&[
+            ("a pod without volumes is not asked about", "{}", "", &["a: Skip"]),
+            ("a disk nobody uses", gce, "", &["a: Success"]),
+            (
+                "a disk another pod uses",
+                gce,
+                "Pod x {nodeName: a, volumes: [{name: v, gcePersistentDisk: {pdName: disk, readOnly: true}}]}",
+                &[NO_DISK],
+            ),
+            (
+                "two pods may read one of Google's disks",
+                gce_read,
+                "Pod x {nodeName: a, volumes: [{name: v, gcePersistentDisk: {pdName: disk, readOnly: true}}]}",
+                &["a: Success"],
+            ),
+            (
+                "but not one of Amazon's",
+                ebs,
+                "Pod x {nodeName: a, volumes: [{name: v, awsElasticBlockStore: {volumeID: vol-1, readOnly: true}}]}",
+                &[NO_DISK],
+            ),
+            (
+                "a Ceph image is known by one common monitor, its pool and its name",
+                rbd,
+                "Pod x {nodeName: a, volumes: [{name: v, rbd: {monitors: [m1, m2], pool: p, image: i}}]}",
+                &[NO_DISK],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_read_write_once_pod_claim_has_one_pod_in_the_cluster() {
+        let pod = "{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}";
+        let exclusive = "PersistentVolumeClaim data {accessModes: [ReadWriteOncePod]}";
+        let used = "Pod x {nodeName: a, volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}";
+        let elsewhere = "Pod team/x {nodeName: a, volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}";
+        let (a, b) = (&*format!("a: {IN_USE}"), &*format!("b: {IN_USE}"));
+        plugin("VolumeRestrictions").given("Node a\nNode b").filters(&[
+            (
+                "a claim must exist",
+                pod,
+                "",
+                &[r#"pod: UnschedulableAndUnresolvable: persistentvolumeclaim "data" not found"#],
+            ),
+            ("a claim nobody uses", pod, exclusive, &["a: Skip", "b: Skip"]),
+            ("a claim in use rejects every node", pod, &format!("{exclusive}\n{used}"), &[a, b]),
+            (
+                "a claim of another namespace is another claim",
+                pod,
+                &format!("{exclusive}\n{elsewhere}"),
+                &["a: Skip", "b: Skip"],
+            ),
+            (
+                "other access modes are no concern of this plugin",
+                pod,
+                &format!("PersistentVolumeClaim data {{accessModes: [ReadWriteOnce]}}\n{used}"),
+                &["a: Skip", "b: Skip"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_pod_that_gives_its_volume_back_wakes_those_who_want_it() {
+        let disk = "{volumes: [{name: v, gcePersistentDisk: {pdName: disk}}]}";
+        let claim = "{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}";
+        plugin("VolumeRestrictions").hints(&[
+            (
+                "the disk is free",
+                disk,
+                "delete Pod x {nodeName: a, volumes: [{name: v, gcePersistentDisk: {pdName: disk}}]}",
+                "Queue",
+            ),
+            (
+                "another disk is free",
+                disk,
+                "delete Pod x {nodeName: a, volumes: [{name: v, gcePersistentDisk: {pdName: other}}]}",
+                "Skip",
+            ),
+            (
+                "the claim is free",
+                claim,
+                "delete Pod x {nodeName: a, volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}",
+                "Queue",
+            ),
+            (
+                "a claim of another namespace is free",
+                claim,
+                "delete Pod team/x {nodeName: a, volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}",
+                "Skip",
+            ),
+            ("the claim was made", claim, "add PersistentVolumeClaim data", "Queue"),
+            ("another claim was made", claim, "add PersistentVolumeClaim other", "Skip"),
+        ]);
+    }
+}

@@ -156,3 +156,114 @@ impl Plugin for VolumeZone {
         Status::SUCCESS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::plugins::testing::plugin;
+
+    const OBJECTS: &str = "
+        Node a {labels: {topology.kubernetes.io/zone: a}}
+        Node b {labels: {topology.kubernetes.io/zone: b}}
+        Node bare
+        StorageClass late {provisioner: x, volumeBindingMode: WaitForFirstConsumer}
+        StorageClass now {provisioner: x, volumeBindingMode: Immediate}
+        StorageClass modeless {provisioner: x}
+    ";
+    const POD: &str = "{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}";
+    const ELSEWHERE: &str = "UnschedulableAndUnresolvable: node(s) had no available volume zone";
+
+    #[test]
+    fn a_pod_goes_where_the_labels_of_its_volumes_say_they_are() {
+        let volume = |labels: &str| {
+            format!("PersistentVolumeClaim data {{volumeName: pv}}\nPersistentVolume pv {{labels: {{{labels}}}}}")
+        };
+        let (a, b) = (&*format!("a: {ELSEWHERE}"), &*format!("b: {ELSEWHERE}"));
+        plugin("VolumeZone").given(OBJECTS).filters(&[
+            ("a pod without claims is not asked about", "{}", "", &["a: Skip", "b: Skip", "bare: Skip"]),
+            (
+                "a volume in zone a; a node without labels is in a cluster of one zone",
+                POD,
+                &volume("topology.kubernetes.io/zone: a"),
+                &["a: Success", b, "bare: Success"],
+            ),
+            (
+                "the former label means the same",
+                POD,
+                &volume("failure-domain.beta.kubernetes.io/zone: b"),
+                &[a, "b: Success", "bare: Success"],
+            ),
+            (
+                "a volume in two zones",
+                POD,
+                &volume("topology.kubernetes.io/zone: a__b"),
+                &["a: Success", "b: Success", "bare: Success"],
+            ),
+            ("a volume without labels is anywhere", POD, &volume("x: z"), &["a: Skip", "b: Skip", "bare: Skip"]),
+            (
+                "a claim that waits for its pod is bound later",
+                POD,
+                "PersistentVolumeClaim data {storageClassName: late}",
+                &["a: Skip", "b: Skip", "bare: Skip"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_claim_without_a_volume_rejects_the_pod() {
+        let rejected = |reason: &str| format!("pod: UnschedulableAndUnresolvable: {reason}");
+        for (sentence, claim, reason) in [
+            ("no claim", "", r#"persistentvolumeclaim "data" not found"#),
+            (
+                "no volume and no class",
+                "PersistentVolumeClaim data",
+                "PersistentVolumeClaim had no pv name and storageClass name",
+            ),
+            (
+                "a class nobody knows",
+                "PersistentVolumeClaim data {storageClassName: gone}",
+                r#"storageclass.storage.k8s.io "gone" not found"#,
+            ),
+            (
+                "a class that does not say when it binds",
+                "PersistentVolumeClaim data {storageClassName: modeless}",
+                r#"VolumeBindingMode not set for StorageClass "modeless""#,
+            ),
+            (
+                "a class that binds at once has not",
+                "PersistentVolumeClaim data {storageClassName: now}",
+                "PersistentVolume had no name",
+            ),
+            (
+                "a volume that is gone",
+                "PersistentVolumeClaim data {volumeName: pv}",
+                r#"persistentvolume "pv" not found"#,
+            ),
+        ] {
+            plugin("VolumeZone").given(OBJECTS).filters(&[(sentence, POD, claim, &[&rejected(reason)])]);
+        }
+    }
+
+    #[test]
+    fn a_claim_that_is_bound_or_a_volume_that_moved_wakes_the_pod() {
+        plugin("VolumeZone").hints(&[
+            ("the claim was bound", POD, "update PersistentVolumeClaim data {} => {volumeName: pv}", "Queue"),
+            ("another claim was bound", POD, "update PersistentVolumeClaim other {} => {volumeName: pv}", "Skip"),
+            ("a volume came", POD, "add PersistentVolume pv", "Queue"),
+            (
+                "a volume is in another zone now",
+                POD,
+                "update PersistentVolume pv {labels: {topology.kubernetes.io/zone: a}} \
+                 => {labels: {topology.kubernetes.io/zone: b}}",
+                "Queue",
+            ),
+            ("a volume has another label now", POD, "update PersistentVolume pv {} => {labels: {x: z}}", "Skip"),
+            (
+                "a class that waits for pods",
+                POD,
+                "add StorageClass c {volumeBindingMode: WaitForFirstConsumer}",
+                "Queue",
+            ),
+            ("a class that does not", POD, "add StorageClass c {volumeBindingMode: Immediate}", "Skip"),
+        ]);
+    }
+}

@@ -406,3 +406,6 @@ impl Plugin for DynamicResources {
         })
     }
 }
+
+#[cfg(test)]
+mod cases;

@@ -212,3 +212,6 @@ impl Plugin for VolumeBinding {
         })
     }
 }
+
+#[cfg(test)]
+mod cases;
