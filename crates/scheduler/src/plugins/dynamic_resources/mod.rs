@@ -5,13 +5,15 @@
 //! writes it into the claims and waits for devices that must be prepared first.
 
 mod allocator;
+#[cfg(test)]
+mod allocator_tests;
 mod bind;
 mod capacity;
 mod cel;
 mod census;
 mod constraint;
 #[cfg(test)]
-mod equality;
+mod differential_tests;
 mod extended_resources;
 mod pod_claims;
 mod pools;
@@ -406,6 +408,3 @@ impl Plugin for DynamicResources {
         })
     }
 }
-
-#[cfg(test)]
-mod cases;

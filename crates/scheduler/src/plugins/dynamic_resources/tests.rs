@@ -1,416 +1,166 @@
-//! The search on small clusters, and what PreBind writes.
+//! What holds a pod with claims back, which nodes do for it, and what may let a rejected pod fit.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use crate::plugins::testing::plugin;
 
-use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
-use bayplan_model::pod::Pod;
-use bayplan_model::quantity::Quantity;
-use bayplan_model::resources::Amounts;
-use bayplan_model::status::{Status as ApiStatus, reason};
-use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use jiff::Timestamp;
-use serde_json::{Value, json};
+const OBJECTS: &str = "
+    Node a {labels: {zone: a}}
+    Node b {labels: {zone: b}}
+    DeviceClass gpu
+    ResourceSlice a {driver: d, nodeName: a, pool: {name: a, resourceSliceCount: 1}, devices: [{name: g0}]}
+";
+const POD: &str = "{resourceClaims: [{name: c, resourceClaimName: one}]}";
+const TEMPLATE: &str = "{resourceClaims: [{name: c, resourceClaimTemplateName: t}]}";
+const MADE: &str = "{resourceClaims: [{name: c, resourceClaimTemplateName: t}], \
+                    resourceClaimStatuses: [{name: c, resourceClaimName: one}]}";
 
-use super::{Census, DynamicResources, State, lock};
-use crate::cluster::{Cluster, Object, PodInfo};
-use crate::framework::*;
-
-const POD: &str = "pod";
-
-fn store(cluster: &mut Cluster, object: &Value) {
-    cluster.store(Object::decode(object).expect("a kind the scheduler reads").expect("an object"));
+/// A claim for one device, with more fields.
+fn claim(name: &str, more: &str) -> String {
+    format!(
+        "ResourceClaim {name} {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: gpu, \
+         allocationMode: ExactCount, count: 1}}}}]}}{more}}}\n"
+    )
 }
 
-fn slice(name: &str, spec: Value) -> Value {
-    let mut slice = json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
-        "spec": {"driver": "d", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}},
-    });
-    merge(&mut slice["spec"], &spec);
-    slice
-}
+/// The status of a claim that has the only device, which is on node `a`.
+const ALLOCATED: &str = ", allocation: {devices: {results: [{request: r, driver: d, pool: a, device: g0}]}, \
+     nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [a]}]}]}}";
 
-fn claim(name: &str, devices: Value) -> Value {
-    json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-        "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"},
-        "spec": {"devices": devices},
-    })
-}
-
-fn exactly(name: &str, more: Value) -> Value {
-    let mut request =
-        json!({"name": name, "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}});
-    merge(&mut request["exactly"], &more);
-    request
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    match patch {
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| match value {
-            Value::Null => drop(object.as_object_mut().map(|object| object.remove(name))),
-            value => merge(&mut object[name], value),
-        }),
-        value => *object = value.clone(),
-    }
-}
-
-fn pod(claims: &[&str]) -> PodInfo {
-    let claims: Vec<Value> = claims.iter().map(|name| json!({"name": name, "resourceClaimName": name})).collect();
-    let pod = json!({"metadata": {"namespace": "ns", "name": POD, "uid": POD}, "spec": {"resourceClaims": claims}});
-    PodInfo::new(Arc::new(serde_json::from_value::<Pod>(pod).unwrap()))
-}
-
-/// Node `n` with class `c`, these slices and claims.
-fn cluster(objects: &[Value]) -> Cluster {
-    let mut cluster = Cluster::new();
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"zone": "a"}}});
-    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}});
-    [&node, &class].into_iter().chain(objects).for_each(|object| store(&mut cluster, object));
-    cluster
-}
-
-fn plugin() -> DynamicResources {
-    DynamicResources::new(&json!({"bindingTimeout": "10s"})).unwrap()
-}
-
-fn filter(cluster: &Cluster, pod: &PodInfo, state: &mut State) -> Status {
-    let cycle = Cycle { pod, cluster, now: Timestamp::UNIX_EPOCH };
-    let status = plugin().pre_filter(&cycle, state).status;
-    if !status.is_success() {
-        return status;
-    }
-    plugin().filter(&cycle, state, cluster.node("n").unwrap())
-}
-
-/// The devices that claims get, as `request:device`, or why they get none.
-fn search(objects: &[Value], claims: &[&str]) -> Result<String, String> {
-    let (cluster, pod, mut state) = (cluster(objects), pod(claims), State::default());
-    let status = filter(&cluster, &pod, &mut state);
-    if !status.is_success() {
-        return Err(status.message());
-    }
-    let prepared = state.prepared.unwrap();
-    let found = lock(&prepared.found).get("n").cloned().unwrap();
-    let results = found.allocations.iter().flat_map(|(_, allocation)| &allocation.result.devices.results);
-    Ok(results.map(|result| format!("{}:{}", result.request, result.device)).collect::<Vec<_>>().join(" "))
-}
-
-fn devices(names: &[&str]) -> Value {
-    names.iter().map(|name| json!({"name": name, "attributes": {"numa": {"int": name.len()}}})).collect()
+fn rejected(node: &str, reason: &str) -> String {
+    format!("{node}: UnschedulableAndUnresolvable: {reason}")
 }
 
 #[test]
-fn the_first_solution_in_order_wins() {
-    let two = || slice("s", json!({"devices": devices(&["a", "b"])}));
-    let allocated = |device: &str| {
-        let mut other = claim("other", json!({}));
-        other["status"] = json!({"allocation": {"devices": {"results": [
-            {"request": "r", "driver": "d", "pool": "p", "device": device},
-        ]}}});
-        other
+fn a_pod_waits_until_its_claims_are_made() {
+    let deleted = claim("one", ", deletionTimestamp: '2026-01-01T00:00:00Z'");
+    let owned = claim("one", ", ownerReferences: [{kind: Pod, name: pod, uid: pod, controller: true}]");
+    let reason = |text: &str| format!("UnschedulableAndUnresolvable: {text}");
+    plugin("DynamicResources").pre_enqueues(&[
+        ("a pod without claims", "{}", "", &["Success"]),
+        ("the claim is there", POD, &claim("one", ""), &["Success"]),
+        ("the claim is not", POD, "", &[&reason(r#"could not find ResourceClaim "default/one""#)]),
+        ("the claim is going", POD, &deleted, &[&reason(r#"resourceclaim "one" is being deleted"#)]),
+        (
+            "no claim was made from the template yet",
+            TEMPLATE,
+            "",
+            &[&reason(r#"pod "default/pod": ResourceClaim not created yet"#)],
+        ),
+        ("it was", MADE, &owned, &["Success"]),
+        (
+            "a claim of that name belongs to somebody else",
+            MADE,
+            &claim("one", ""),
+            &[&reason("ResourceClaim default/one was not created for Pod default/pod (Pod is not owner)")],
+        ),
+    ]);
+}
+
+#[test]
+fn a_pod_goes_where_devices_for_its_claims_are() {
+    let both = "ResourceSlice b {driver: d, nodeName: b, pool: {name: b, generation: 1, resourceSliceCount: 1}, \
+                devices: [{name: g0}]}\n";
+    let none = "cannot allocate all claims";
+    let (a, b) = (&*rejected("a", none), &*rejected("b", none));
+    let elsewhere = &*rejected("b", "resourceclaim not available on the node");
+    let unknown = claim("one", "").replace("gpu", "fpga");
+    let selector =
+        claim("one", "").replace("count: 1", "count: 1, selectors: [{cel: {expression: \"device.driver == 'x'\"}}]");
+    plugin("DynamicResources").given(OBJECTS).filters(&[
+        ("a pod without claims is not asked about", "{}", "", &["a: Skip", "b: Skip"]),
+        ("the node with the device", POD, &claim("one", ""), &["a: Success", b]),
+        ("both nodes have one", POD, &format!("{}{both}", claim("one", "")), &["a: Success", "b: Success"]),
+        ("another claim has the device", POD, &format!("{}{}", claim("one", ""), claim("two", ALLOCATED)), &[a, b]),
+        ("the claim has it already, and ties the pod to it", POD, &claim("one", ALLOCATED), &["a: Success", elsewhere]),
+        ("a selector that no device meets", POD, &selector, &[a, b]),
+        ("a class nobody made", POD, &unknown, &[&rejected("pod", "request r: device class fpga does not exist")]),
+    ]);
+}
+
+#[test]
+fn devices_stand_in_for_extended_resources_a_node_does_not_have() {
+    let pod = "{requests: {example.com/gpu: 1}}";
+    let class = "DeviceClass gpu {extendedResourceName: example.com/gpu}\n";
+    let own = "Node own {allocatable: {example.com/gpu: 1}}";
+    plugin("DynamicResources").given(OBJECTS).filters(&[
+        ("no class stands behind the resource", pod, "", &["a: Skip", "b: Skip"]),
+        (
+            "devices of the class, or the node's own",
+            pod,
+            &format!("{class}{own}"),
+            &["a: Success", &rejected("b", "cannot allocate all claims"), "own: Success"],
+        ),
+    ]);
+}
+
+#[test]
+fn the_first_of_several_alternatives_scores_highest() {
+    let choice = "ResourceClaim one {devices: {requests: [{name: r, firstAvailable: [\
+         {name: two, deviceClassName: gpu, allocationMode: ExactCount, count: 2}, \
+         {name: one, deviceClassName: gpu, allocationMode: ExactCount, count: 1}]}]}}\n";
+    let more = "ResourceSlice b {driver: d, nodeName: b, pool: {name: b, generation: 1, resourceSliceCount: 1}, \
+                devices: [{name: g0}, {name: g1}]}\n";
+    plugin("DynamicResources").given(OBJECTS).scores(&[
+        ("a pod without claims", "{}", "", &["a: 0 -> 0", "b: 0 -> 0"]),
+        (
+            "8 for the first alternative, 7 for the second",
+            POD,
+            &format!("{choice}{more}"),
+            &["a: 7 -> 87", "b: 8 -> 100"],
+        ),
+        (
+            "a claim without alternatives is worth nothing",
+            POD,
+            &format!("{}{more}", claim("one", "")),
+            &["a: 0 -> 0", "b: 0 -> 0"],
+        ),
+    ]);
+}
+
+#[test]
+fn a_claim_that_keeps_its_pod_from_every_node_is_given_back() {
+    let far = ALLOCATED.replace("values: [a]", "values: [gone]");
+    let used = format!("{far}, reservedFor: [{{resource: pods, name: other, uid: other}}]");
+    plugin("DynamicResources").given(OBJECTS).post_filters(&[
+        (
+            "its devices are where no node is",
+            POD,
+            &claim("one", &far),
+            &[
+                "Unschedulable: deallocation of ResourceClaim completed",
+                "PATCH resourceclaims/default/one/status {\"metadata\":{\"resourceVersion\":\"\",\"uid\":\"one\"},\
+                 \"status\":{\"allocation\":null,\"devices\":null,\"reservedFor\":null}}",
+            ],
+        ),
+        ("another pod uses them", POD, &claim("one", &used), &["Unschedulable: still not schedulable"]),
+        (
+            "it has no devices to give back",
+            POD,
+            &claim("one", "").replace("count: 1", "count: 9"),
+            &["Unschedulable: still not schedulable"],
+        ),
+    ]);
+}
+
+#[test]
+fn claims_that_change_and_devices_that_come_wake_the_pod() {
+    let devices = "devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}";
+    let freed = |name: &str| format!("update ResourceClaim {name} {{{devices}{ALLOCATED}}} => {{{devices}}}");
+    let reserved = |name: &str| {
+        format!("update ResourceClaim {name} {{{devices}}} => {{{devices}, reservedFor: [{{resource: pods, uid: x}}]}}")
     };
-    let one = |request: Value| claim("one", json!({"requests": [request]}));
-    let cases = [
-        ("a device each", vec![two(), one(exactly("r", json!({"count": 2})))], Ok("r:a r:b")),
-        ("taken devices are left out", vec![two(), allocated("a"), one(exactly("r", json!({})))], Ok("r:b")),
-        ("too few", vec![two(), one(exactly("r", json!({"count": 3})))], Err("cannot allocate all claims")),
+    plugin("DynamicResources").given(&claim("one", "")).given(&claim("two", "")).hints(&[
+        ("any claim gives its devices back", POD, &freed("two"), "Queue"),
+        ("the status of the pod's claim changes", POD, &reserved("one"), "Queue"),
+        ("the status of another claim changes", POD, &reserved("two"), "Skip"),
+        ("new devices", POD, "add ResourceSlice s {driver: d, nodeName: b}", "Queue"),
+        ("a new class", POD, "add DeviceClass fpga", "Queue"),
+        ("a new node", POD, "add Node c", "Queue"),
+        ("a pod that leaves keeps its claim", POD, "delete Pod x {nodeName: a}", "Skip"),
         (
-            "admin access does not mind users",
-            vec![two(), allocated("a"), one(exactly("r", json!({"adminAccess": true})))],
-            Ok("r:a"),
+            "the claim was made from the template",
+            POD,
+            "update Pod pod {} => {resourceClaimStatuses: [{name: c, resourceClaimName: one}]}",
+            "Queue",
         ),
-        ("all devices", vec![two(), one(exactly("r", json!({"allocationMode": "All"})))], Ok("r:a r:b")),
-        (
-            "all devices means all",
-            vec![two(), allocated("a"), one(exactly("r", json!({"allocationMode": "All"})))],
-            Err("cannot allocate all claims"),
-        ),
-        (
-            "the first alternative that works",
-            vec![
-                two(),
-                one(json!({"name": "r", "firstAvailable": [
-                    {"name": "x", "deviceClassName": "c", "allocationMode": "ExactCount", "count": 3},
-                    {"name": "y", "deviceClassName": "c", "allocationMode": "ExactCount", "count": 1},
-                ]})),
-            ],
-            Ok("r/y:a"),
-        ),
-        (
-            "too many devices for one claim",
-            vec![two(), one(exactly("r", json!({"count": 33})))],
-            Err("claim ns/one: number of requested devices 33 exceeds the claim limit of 32"),
-        ),
-        (
-            "an older generation is outdated",
-            vec![
-                two(),
-                slice("t", json!({"devices": devices(&["z"]), "pool": {"generation": 2}})),
-                one(exactly("r", json!({}))),
-            ],
-            Ok("r:z"),
-        ),
-        (
-            "an incomplete pool is left out",
-            vec![
-                slice("s", json!({"devices": devices(&["a"]), "pool": {"resourceSliceCount": 2}})),
-                one(exactly("r", json!({}))),
-            ],
-            Err("cannot allocate all claims"),
-        ),
-        (
-            "a pool with two devices of a name makes no sense",
-            vec![slice("s", json!({"devices": devices(&["a", "a"])})), one(exactly("r", json!({})))],
-            Err("invalid resource pools were encountered"),
-        ),
-        (
-            "devices may say for themselves where they are",
-            vec![
-                slice(
-                    "s",
-                    json!({"nodeName": null, "perDeviceNodeSelection": true, "devices": [
-                        {"name": "far", "nodeName": "elsewhere"}, {"name": "near", "nodeName": "n"},
-                    ]}),
-                ),
-                one(exactly("r", json!({}))),
-            ],
-            Ok("r:near"),
-        ),
-        (
-            "taints repel",
-            vec![
-                slice(
-                    "s",
-                    json!({"devices": [{"name": "a", "taints": [{"key": "k", "effect": "NoSchedule"}]}, {"name": "b"}]}),
-                ),
-                one(exactly("r", json!({}))),
-            ],
-            Ok("r:b"),
-        ),
-        (
-            "a selector that fails is an error",
-            vec![
-                two(),
-                one(exactly("r", json!({"selectors": [{"cel": {"expression": "device.attributes['d'].x == 1"}}]}))),
-            ],
-            Err("claim ns/one: selector #0: CEL runtime error: no such key: x"),
-        ),
-    ];
-    for (name, objects, expected) in cases {
-        assert_eq!(search(&objects, &["one"]), expected.map(str::to_owned).map_err(str::to_owned), "{name}");
-    }
-}
-
-#[test]
-fn constraints_hold_between_devices() {
-    let slices = || slice("s", json!({"devices": devices(&["a", "bb", "c", "dd"])}));
-    let with = |constraint: Value| {
-        claim(
-            "one",
-            json!({"requests": [exactly("x", json!({})), exactly("y", json!({}))], "constraints": [constraint]}),
-        )
-    };
-    let cases = [
-        (json!({"matchAttribute": "d/numa"}), Ok("x:a y:c")),
-        (json!({"distinctAttribute": "d/numa"}), Ok("x:a y:bb")),
-        (json!({"matchAttribute": "d/absent"}), Err("cannot allocate all claims")),
-        (json!({"matchAttribute": "d/numa", "requests": ["x"]}), Ok("x:a y:bb")),
-        (json!({}), Err("claim ns/one, constraint #0: empty constraint (unsupported constraint type?)")),
-    ];
-    for (constraint, expected) in cases {
-        let found = search(&[slices(), with(constraint.clone())], &["one"]);
-        assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned), "{constraint}");
-    }
-}
-
-#[test]
-fn partitions_share_counters_and_claims_share_devices() {
-    let consumes = |amount: &str| json!([{"counterSet": "gpu", "counters": {"memory": {"value": amount}}}]);
-    let partitions = [
-        slice(
-            "counters",
-            json!({"pool": {"resourceSliceCount": 2}, "sharedCounters": [
-                {"name": "gpu", "counters": {"memory": {"value": "4Gi"}}},
-            ]}),
-        ),
-        slice(
-            "partitions",
-            json!({"pool": {"resourceSliceCount": 2}, "devices": [
-                {"name": "large", "consumesCounters": consumes("3Gi")},
-                {"name": "small-1", "consumesCounters": consumes("2Gi")},
-                {"name": "small-2", "consumesCounters": consumes("2Gi")},
-            ]}),
-        ),
-    ];
-    let two = claim("one", json!({"requests": [exactly("r", json!({"count": 2}))]}));
-    let found = search(&[partitions.as_slice(), &[two]].concat(), &["one"]);
-    assert_eq!(found, Ok("r:small-1 r:small-2".to_owned()), "the large partition leaves room for no other");
-
-    let shared = slice(
-        "s",
-        json!({"devices": [{"name": "nic", "allowMultipleAllocations": true, "capacity": {
-            "bandwidth": {"value": "10", "requestPolicy": {"default": "1", "validRange": {"min": "2", "step": "2", "max": "8"}}},
-        }}]}),
-    );
-    let wants = |name: &str, amount: &str| {
-        claim(name, json!({"requests": [exactly("r", json!({"capacity": {"requests": {"bandwidth": amount}}}))]}))
-    };
-    let cases = [
-        // 3 is rounded up to 4, which leaves 6.
-        ("3", "6", Ok("r:nic r:nic".to_owned())),
-        ("3", "7", Err("cannot allocate all claims".to_owned())),
-        ("9", "1", Err("cannot allocate all claims".to_owned())),
-    ];
-    for (one, two, expected) in cases {
-        let found = search(&[shared.clone(), wants("one", one), wants("two", two)], &["one", "two"]);
-        assert_eq!(found, expected, "{one} and {two}");
-    }
-}
-
-#[test]
-fn scorers_see_devices_where_the_node_has_no_such_resource() {
-    let class = json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
-        "spec": {"extendedResourceName": "x.io/gpu", "selectors": [{"cel": {"expression": "device.attributes['d'].numa == 1"}}]},
-    });
-    let mut other = claim("other", json!({}));
-    other["status"] = json!({"allocation": {"devices": {"results": [
-        {"request": "r", "driver": "d", "pool": "p", "device": "b"},
-    ]}}});
-    let cluster = cluster(&[slice("s", json!({"devices": devices(&["a", "b", "c", "other"])})), class, other]);
-    let request = Amounts::of(&[("x.io/gpu".to_owned(), Quantity::parse("1").unwrap())].into());
-    let node = cluster.node("n").unwrap().node();
-    let count = |names: &[&str]| Census::new(&cluster, &request, names.iter().copied()).count(node, "x.io/gpu");
-    assert_eq!(count(&["cpu", "x.io/gpu"]), Some((3, 1)));
-    assert_eq!(count(&["cpu"]), None);
-}
-
-/// Objects by `resource/name`; a write makes a new version, and one that names an old version is a conflict.
-struct World {
-    objects: Mutex<BTreeMap<String, Value>>,
-    events: Mutex<Vec<Event>>,
-    on_tick: fn(&mut BTreeMap<String, Value>),
-}
-
-impl Api for World {
-    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
-        let key = format!("{}/{}", request.resource.plural, request.name);
-        let mut objects = self.objects.lock().unwrap();
-        let answer = match (request.verb, objects.get_mut(&key)) {
-            (_, None) => Err(ApiStatus::failure(404, reason::NOT_FOUND, format!("{key} not found"))),
-            (Verb::Get, Some(object)) => Ok(object.to_string().into()),
-            (Verb::Patch(_, patch), Some(object)) => {
-                let mut patch: Value = serde_json::from_slice(&patch).unwrap();
-                let version = object["metadata"]["resourceVersion"].clone();
-                if patch["metadata"]["resourceVersion"] != version {
-                    Err(ApiStatus::failure(409, reason::CONFLICT, "the object has been modified"))
-                } else {
-                    patch["metadata"]["resourceVersion"] = format!("{}1", version.as_str().unwrap()).into();
-                    merge(object, &patch);
-                    Ok(object.to_string().into())
-                }
-            }
-            (verb, _) => panic!("nobody should {verb:?}"),
-        };
-        async { answer }.boxed()
-    }
-}
-
-impl Timer for World {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH
-    }
-    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
-        (self.on_tick)(&mut self.objects.lock().unwrap());
-        async {}.boxed()
-    }
-}
-
-impl Recorder for World {
-    fn record(&self, event: Event) {
-        self.events.lock().unwrap().push(event);
-    }
-}
-
-/// Places a pod whose device must be prepared first, and runs PreBind.
-fn bind(
-    before: fn(&mut BTreeMap<String, Value>),
-    on_tick: fn(&mut BTreeMap<String, Value>),
-) -> (Status, World, Cluster) {
-    let device = json!({"name": "a", "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]});
-    let one = claim("one", json!({"requests": [exactly("r", json!({}))]}));
-    let mut cluster = cluster(&[slice("s", json!({"devices": [device]})), one.clone()]);
-    let (pod, mut state) = (pod(&["one"]), State::default());
-    assert_eq!(filter(&cluster, &pod, &mut state), Status::SUCCESS);
-    assert_eq!(plugin().reserve(&mut cluster, &mut state, &pod, "n"), Status::SUCCESS);
-    assert_eq!(cluster.taken_devices().count(), 1, "the device is taken while the claim is written");
-    let mut objects = BTreeMap::from([("resourceclaims/one".to_owned(), one)]);
-    before(&mut objects);
-    let world = World { objects: Mutex::new(objects), events: Mutex::default(), on_tick };
-    let cx = BindContext { pod: &pod, node: "n", api: &world, recorder: &world, timer: &world };
-    let plugin = plugin();
-    let status = plugin.pre_bind(cx, &state).now_or_never().expect("nothing here really waits");
-    if status.is_success() {
-        store(&mut cluster, &world.objects.lock().unwrap()["resourceclaims/one"]);
-        assert_eq!(cluster.taken_devices().count(), 1, "it does not count twice once the claim shows it");
-    }
-    plugin.unreserve(&mut cluster, &mut state, &pod, "n");
-    (status, world, cluster)
-}
-
-fn report(objects: &mut BTreeMap<String, Value>, kind: &str) {
-    let condition = json!({"type": kind, "status": "True", "reason": "Because", "message": "of this"});
-    let device = json!({"driver": "d", "pool": "p", "device": "a", "conditions": [condition]});
-    objects.get_mut("resourceclaims/one").unwrap()["status"]["devices"] = json!([device]);
-}
-
-#[test]
-fn allocations_are_written_and_devices_waited_for() {
-    let (status, world, cluster) = bind(|_| {}, |objects| report(objects, "Ready"));
-    assert_eq!(status, Status::SUCCESS);
-    let objects = world.objects.lock().unwrap();
-    let claim = &objects["resourceclaims/one"];
-    assert_eq!(claim["metadata"]["finalizers"], json!(["resource.kubernetes.io/delete-protection"]));
-    assert_eq!(claim["status"]["reservedFor"], json!([{"resource": "pods", "name": "pod", "uid": "pod"}]));
-    assert_eq!(
-        claim["status"]["allocation"],
-        json!({
-            "allocationTimestamp": "1970-01-01T00:00:00Z",
-            "devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "a",
-                "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}]},
-            "nodeSelector": {"nodeSelectorTerms": [
-                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
-            ]},
-        })
-    );
-    assert_eq!(world.events.lock().unwrap()[0].reason, "BindingConditionsPending");
-    assert_eq!(cluster.calls.len(), 1, "Unreserve gives the reservation back");
-}
-
-#[test]
-fn what_keeps_a_claim_from_being_used_is_told() {
-    type Change = fn(&mut BTreeMap<String, Value>);
-    let nothing: Change = |_| {};
-    let cases: [(Change, Change, &str); 4] = [
-        (|o| drop(o.remove("resourceclaims/one")), nothing, "get claim ns/one: resourceclaims/one not found"),
-        (
-            |o| o.get_mut("resourceclaims/one").unwrap()["status"]["allocation"] = json!({}),
-            nothing,
-            "claim ns/one got allocated elsewhere in the meantime",
-        ),
-        (nothing, |o| report(o, "Broken"), r#"device binding failed: claim=one, reason=Because, message="of this""#),
-        (nothing, nothing, "device binding timeout: context deadline exceeded"),
-    ];
-    for (before, on_tick, expected) in cases {
-        let (status, _, cluster) = bind(before, on_tick);
-        assert_eq!(status, Status::error(expected));
-        // What was written stays taken until the claim shows it, whatever became of the pod.
-        let written = expected.starts_with("device binding");
-        assert_eq!(cluster.taken_devices().count(), usize::from(written), "{expected}");
-    }
+    ]);
 }

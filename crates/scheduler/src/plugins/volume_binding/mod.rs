@@ -5,9 +5,11 @@
 //! chosen node; PreBind writes it to the API server and waits until the claims are bound.
 
 mod bind;
+#[cfg(test)]
+mod bind_tests;
 mod claims;
 #[cfg(test)]
-mod equality;
+mod differential_tests;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -212,6 +214,3 @@ impl Plugin for VolumeBinding {
         })
     }
 }
-
-#[cfg(test)]
-mod cases;

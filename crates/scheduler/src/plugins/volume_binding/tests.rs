@@ -1,191 +1,165 @@
-//! PreBind against a small API server: what is written, what is waited for, and what ends the wait.
+//! Which nodes do for a pod's claims, and what may let a rejected pod fit.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use crate::plugins::testing::plugin;
 
-use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
-use bayplan_model::pod::Pod;
-use bayplan_model::status::{Status as ApiStatus, reason};
-use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use jiff::Timestamp;
-use serde_json::{Value, json};
+const OBJECTS: &str = "
+    Node a {labels: {zone: a}}
+    Node b {labels: {zone: b}}
+    StorageClass local {provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}
+    StorageClass cloud {provisioner: csi.example.com, volumeBindingMode: WaitForFirstConsumer}
+    StorageClass now {provisioner: csi.example.com, volumeBindingMode: Immediate}
+";
+const POD: &str = "{volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}";
+const BOTH: [&str; 2] = ["a: Success", "b: Success"];
 
-use super::VolumeBinding;
-use crate::cluster::{Cluster, Object, PodInfo};
-use crate::framework::*;
-
-/// Objects by `resource/name`. Every `sleep` is a tick, at which a script may change them.
-struct World {
-    objects: Mutex<BTreeMap<String, Value>>,
-    ticks: Mutex<u32>,
-    script: fn(u32, &mut BTreeMap<String, Value>),
+/// A line that rejects a node for this reason.
+fn rejected(node: &str, reason: &str) -> String {
+    format!("{node}: UnschedulableAndUnresolvable: {reason}")
 }
 
-impl Api for World {
-    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
-        let key = format!("{}/{}", request.resource.plural, request.name);
-        let mut objects = self.objects.lock().unwrap();
-        let answer = match (request.verb, objects.get_mut(&key)) {
-            (_, None) => Err(ApiStatus::failure(404, reason::NOT_FOUND, format!("{key} not found"))),
-            (Verb::Get, Some(object)) => Ok(object.to_string().into()),
-            (Verb::Patch(_, patch), Some(object)) => {
-                let patch: Value = serde_json::from_slice(&patch).unwrap();
-                if patch["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
-                    Err(ApiStatus::failure(409, reason::CONFLICT, "the object has been modified"))
-                } else {
-                    merge(object, &patch);
-                    Ok(object.to_string().into())
-                }
-            }
-            (verb, _) => panic!("nobody should {verb:?}"),
-        };
-        async { answer }.boxed()
-    }
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    match patch {
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| merge(&mut object[name], value)),
-        value => *object = value.clone(),
-    }
-}
-
-impl Timer for World {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH
-    }
-    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
-        let mut ticks = self.ticks.lock().unwrap();
-        *ticks += 1;
-        (self.script)(*ticks, &mut self.objects.lock().unwrap());
-        async {}.boxed()
-    }
-}
-
-impl Recorder for World {
-    fn record(&self, _event: Event) {}
-}
-
-fn bind_claim(objects: &mut BTreeMap<String, Value>, claim: &str, volume: &str) {
-    let bound = json!({
-        "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-        "spec": {"volumeName": volume},
-    });
-    merge(objects.get_mut(claim).unwrap(), &bound);
-}
-
-fn view<T: serde::de::DeserializeOwned>(object: &Value) -> Arc<T> {
-    Arc::new(serde_json::from_value(object.clone()).unwrap())
-}
-
-fn store(cluster: &mut Cluster, object: &Value) {
-    let object = match object["kind"].as_str().unwrap() {
-        "PersistentVolume" => Object::PersistentVolume(view(object)),
-        "PersistentVolumeClaim" => Object::PersistentVolumeClaim(view(object)),
-        "StorageClass" => Object::StorageClass(view(object)),
-        _ => return drop(cluster.set_node(view(object))),
-    };
-    cluster.objects.store(&object);
-}
-
-/// Places a pod with two claims, one with a free volume and one to provision, and runs Reserve and PreBind.
-fn run(script: fn(u32, &mut BTreeMap<String, Value>)) -> (Status, World, Cluster) {
-    let meta = |name: &str| json!({"name": name, "uid": name, "resourceVersion": "1"});
-    let claim = |name: &str, class: &str| {
-        let mut meta = meta(name);
-        meta["namespace"] = "ns".into();
-        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta,
-            "spec": {"storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}}})
-    };
-    let class = |name: &str, provisioner: &str| {
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta(name),
-            "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"})
-    };
-    let pod = json!({"metadata": {"name": "pod", "namespace": "ns", "uid": "pod"}, "spec": {"volumes": [
-        {"name": "a", "persistentVolumeClaim": {"claimName": "free"}},
-        {"name": "b", "persistentVolumeClaim": {"claimName": "made"}},
-    ]}});
-    let objects = [
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": meta("node")}),
-        claim("free", "local"),
-        claim("made", "cloud"),
-        class("local", "kubernetes.io/no-provisioner"),
-        class("cloud", "csi.example.com"),
-        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta("volume"),
-            "spec": {"storageClassName": "local", "capacity": {"storage": "2Gi"}}, "status": {"phase": "Available"}}),
-    ];
-    let mut cluster = Cluster::new();
-    for object in &objects {
-        store(&mut cluster, object);
-    }
-    let plural = |kind: &Value| match kind.as_str().unwrap() {
-        "StorageClass" => "storageclasses".to_owned(),
-        kind => format!("{}s", kind.to_lowercase()),
-    };
-    let key = |object: &Value| format!("{}/{}", plural(&object["kind"]), object["metadata"]["name"].as_str().unwrap());
-    let mut stored: BTreeMap<String, Value> = objects.iter().map(|o| (key(o), o.clone())).collect();
-    stored.insert("pods/pod".into(), pod.clone());
-    let world = World { objects: Mutex::new(stored), ticks: Mutex::new(0), script };
-
-    let plugin = VolumeBinding::new(&json!({"bindTimeoutSeconds": 5})).unwrap();
-    let pod = PodInfo::new(Arc::new(serde_json::from_value::<Pod>(pod).unwrap()));
-    let mut state = Default::default();
-    let cycle = Cycle { pod: &pod, cluster: &cluster, now: Timestamp::UNIX_EPOCH };
-    assert_eq!(plugin.pre_filter(&cycle, &mut state).status, Status::SUCCESS);
-    assert_eq!(plugin.filter(&cycle, &state, cluster.node("node").unwrap()), Status::SUCCESS);
-    assert_eq!(plugin.reserve(&mut cluster, &mut state, &pod, "node"), Status::SUCCESS);
-    assert!(cluster.persistent_volume("volume").unwrap().spec.claim_ref.is_some(), "the volume is promised");
-    let cx = BindContext { pod: &pod, node: "node", api: &world, recorder: &world, timer: &world };
-    let status = plugin.pre_bind(cx, &state).now_or_never().expect("nothing here really waits");
-    plugin.unreserve(&mut cluster, &mut state, &pod, "node");
-    (status, world, cluster)
+/// A volume of class `local` that is reached from one zone.
+fn volume(name: &str, zone: &str, size: &str) -> String {
+    format!(
+        "PersistentVolume {name} {{storageClassName: local, capacity: {{storage: {size}}}, \
+         accessModes: [ReadWriteOnce], phase: Available, nodeAffinity: {{required: {{nodeSelectorTerms: [\
+         {{matchExpressions: [{{key: zone, operator: In, values: [{zone}]}}]}}]}}}}}}\n"
+    )
 }
 
 #[test]
-fn claims_are_written_and_waited_for() {
-    let (status, world, cluster) = run(|tick, objects| {
-        if tick == 2 {
-            bind_claim(objects, "persistentvolumeclaims/free", "volume");
-        }
-        if tick == 3 {
-            objects.insert("persistentvolumes/new".into(), json!({"metadata": {"name": "new"}}));
-            bind_claim(objects, "persistentvolumeclaims/made", "new");
-        }
-    });
-    assert_eq!(status, Status::SUCCESS);
-    assert_eq!(*world.ticks.lock().unwrap(), 3);
-    let objects = world.objects.lock().unwrap();
-    let volume = &objects["persistentvolumes/volume"];
-    assert_eq!(volume["spec"]["claimRef"]["uid"], "free");
-    assert_eq!(volume["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"], "yes");
-    let made = &objects["persistentvolumeclaims/made"]["metadata"]["annotations"];
-    assert_eq!(made["volume.kubernetes.io/selected-node"], "node");
-    assert!(cluster.persistent_volume("volume").unwrap().spec.claim_ref.is_none(), "Unreserve takes promises back");
+fn claims_must_be_there_and_in_order() {
+    for (sentence, pod, objects, reason) in [
+        ("a claim must exist", POD, "", r#"persistentvolumeclaim "data" not found"#),
+        (
+            "the claim of an ephemeral volume is made by a controller",
+            "{volumes: [{name: v, ephemeral: {}}]}",
+            "",
+            r#"waiting for ephemeral volume controller to create the persistentvolumeclaim "pod-v""#,
+        ),
+        (
+            "and must belong to the pod",
+            "{volumes: [{name: v, ephemeral: {}}]}",
+            "PersistentVolumeClaim pod-v",
+            "PVC default/pod-v was not created for pod default/pod (pod is not owner)",
+        ),
+        (
+            "a claim whose volume was lost",
+            POD,
+            "PersistentVolumeClaim data {phase: Lost, volumeName: pv}",
+            r#"persistentvolumeclaim "data" bound to non-existent persistentvolume "pv""#,
+        ),
+        (
+            "a claim that is going",
+            POD,
+            "PersistentVolumeClaim data {deletionTimestamp: '2026-01-01T00:00:00Z'}",
+            r#"persistentvolumeclaim "data" is being deleted"#,
+        ),
+        (
+            "a claim that should have been bound without the pod",
+            POD,
+            "PersistentVolumeClaim data {storageClassName: now}",
+            "pod has unbound immediate PersistentVolumeClaims",
+        ),
+    ] {
+        let expected = rejected("pod", reason);
+        plugin("VolumeBinding").given(OBJECTS).filters(&[(sentence, pod, objects, &[&expected])]);
+    }
+    plugin("VolumeBinding").given(OBJECTS).filters(&[(
+        "a pod without claims is not asked about",
+        "{volumes: [{name: v}]}",
+        "",
+        &["a: Skip", "b: Skip"],
+    )]);
 }
 
 #[test]
-fn what_ends_the_wait_is_told() {
-    type Script = fn(u32, &mut BTreeMap<String, Value>);
-    let cases: [(Script, &str); 5] = [
-        (|_, _| {}, "context deadline exceeded"),
-        (|_, o| drop(o.remove("pods/pod")), "pod does not exist any more: not found"),
-        (|_, o| drop(o.remove("nodes/node")), r#"failed to get node "node": not found"#),
+fn a_bound_claim_ties_the_pod_to_its_volume() {
+    let bound = "PersistentVolumeClaim data {volumeName: pv, annotations: {pv.kubernetes.io/bind-completed: 'yes'}}\n";
+    let far = rejected("b", "node(s) didn't match PersistentVolume's node affinity");
+    let gone = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
+    plugin("VolumeBinding").given(OBJECTS).filters(&[
+        ("a volume that is reached from anywhere", POD, &format!("{bound}PersistentVolume pv"), &BOTH),
+        ("a volume in zone a", POD, &format!("{bound}{}", volume("pv", "a", "1Gi")), &["a: Success", &far]),
+        ("a volume that is gone", POD, bound, &[&rejected("a", gone), &rejected("b", gone)]),
+    ]);
+}
+
+#[test]
+fn a_claim_that_waits_for_its_pod_needs_a_free_volume_or_a_provisioner() {
+    let local = "PersistentVolumeClaim data {storageClassName: local, accessModes: [ReadWriteOnce], \
+                 requests: {storage: 2Gi}}\n";
+    let cloud = "PersistentVolumeClaim data {storageClassName: cloud, requests: {storage: 2Gi}}\n";
+    let none = "node(s) didn't find available persistent volumes to bind";
+    let (a, b) = (&*rejected("a", none), &*rejected("b", none));
+    let full = rejected("b", "node(s) did not have enough free storage");
+    let capacity = "
+        CSIDriver csi.example.com {storageCapacity: true}
+        CSIStorageCapacity x {storageClassName: cloud, capacity: 5Gi, nodeTopology: {matchLabels: {zone: a}}}
+        CSIStorageCapacity y {storageClassName: cloud, capacity: 1Gi, nodeTopology: {matchLabels: {zone: b}}}
+    ";
+    let topology = "StorageClass cloud {provisioner: csi.example.com, volumeBindingMode: WaitForFirstConsumer, \
+                    allowedTopologies: [{matchLabelExpressions: [{key: zone, values: [a]}]}]}";
+    let selected =
+        "PersistentVolumeClaim data {storageClassName: cloud, annotations: {volume.kubernetes.io/selected-node: a}}";
+    let taken = volume("pv", "a", "2Gi").replace("phase:", "claimRef: {namespace: default, name: other}, phase:");
+    plugin("VolumeBinding").given(OBJECTS).filters(&[
+        ("a free volume in zone a", POD, &format!("{local}{}", volume("pv", "a", "2Gi")), &["a: Success", b]),
+        ("a volume that is too small", POD, &format!("{local}{}", volume("pv", "a", "1Gi")), &[a, b]),
+        ("a volume that is reserved for another claim", POD, &format!("{local}{taken}"), &[a, b]),
+        ("a provisioner can make a volume anywhere", POD, cloud, &BOTH),
+        ("unless its class says where", POD, &format!("{cloud}{topology}"), &["a: Success", b]),
+        ("or its driver says how much is left where", POD, &format!("{cloud}{capacity}"), &["a: Success", &full]),
+        ("a provisioner is at work for a node already", POD, selected, &["a: Success", b]),
+    ]);
+}
+
+#[test]
+fn two_claims_do_not_share_a_volume() {
+    let pod = "{volumes: [{name: v, persistentVolumeClaim: {claimName: one}}, \
+               {name: w, persistentVolumeClaim: {claimName: two}}]}";
+    let claims = "PersistentVolumeClaim one {storageClassName: local, requests: {storage: 1Gi}}\n\
+                  PersistentVolumeClaim two {storageClassName: local, requests: {storage: 2Gi}}\n";
+    let b = rejected("b", "node(s) didn't find available persistent volumes to bind");
+    let a = rejected("a", "node(s) didn't find available persistent volumes to bind");
+    let (small, large) = (volume("small", "a", "1Gi"), volume("large", "a", "2Gi"));
+    plugin("VolumeBinding").given(OBJECTS).filters(&[
+        ("the smaller claim takes the smaller volume", pod, &format!("{claims}{large}{small}"), &["a: Success", &b]),
+        ("one volume is not enough", pod, &format!("{claims}{large}"), &[&a, &b]),
+    ]);
+}
+
+#[test]
+fn what_changes_volumes_or_where_they_can_be_wakes_the_pod() {
+    plugin("VolumeBinding").hints(&[
+        ("the pod's claim is made", POD, "add PersistentVolumeClaim data", "Queue"),
+        ("another claim is made", POD, "add PersistentVolumeClaim other", "Skip"),
+        ("any volume comes", POD, "add PersistentVolume pv", "Queue"),
+        ("a node changes its labels", POD, "update Node a {} => {labels: {zone: a}}", "Queue"),
+        ("a class comes", POD, "add StorageClass c {provisioner: x}", "Queue"),
         (
-            |_, o| o.get_mut("persistentvolumes/volume").unwrap()["spec"]["claimRef"] = Value::Null,
-            r#"ClaimRef got reset for pv "volume""#,
+            "a class allows other zones",
+            POD,
+            "update StorageClass c {provisioner: x} \
+             => {provisioner: x, allowedTopologies: [{matchLabelExpressions: [{key: zone, values: [a]}]}]}",
+            "Queue",
         ),
         (
-            |_, o| {
-                bind_claim(o, "persistentvolumeclaims/free", "volume");
-                o.get_mut("persistentvolumeclaims/made").unwrap()["metadata"]["annotations"] = json!({"other": "x"});
-            },
-            r#"provisioning failed for PVC "made""#,
+            "a class changes otherwise",
+            POD,
+            "update StorageClass c {provisioner: x} => {provisioner: x, reclaimPolicy: Retain}",
+            "Skip",
         ),
-    ];
-    for (script, expected) in cases {
-        assert_eq!(run(script).0, Status::error(format!("binding volumes: {expected}")));
-    }
+        (
+            "capacity grows",
+            POD,
+            "update CSIStorageCapacity x {storageClassName: c, capacity: 1Gi} => {storageClassName: c, capacity: 2Gi}",
+            "Queue",
+        ),
+        (
+            "capacity shrinks",
+            POD,
+            "update CSIStorageCapacity x {storageClassName: c, capacity: 2Gi} => {storageClassName: c, capacity: 1Gi}",
+            "Skip",
+        ),
+    ]);
 }

@@ -1,5 +1,8 @@
 //! PodTopologySpread: spreads pods over zones, nodes or any other domains.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use bayplan_model::affinity::{RequiredNodeAffinity, TopologySpreadConstraint};
@@ -532,6 +535,3 @@ fn pod_hint(pod: &Pod, constraints: &[Constraint], (old, new): (Option<&Pod>, Op
         (None, None) => true,
     }
 }
-
-#[cfg(test)]
-mod tests;

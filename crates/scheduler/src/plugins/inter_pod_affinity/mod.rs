@@ -1,5 +1,8 @@
 //! InterPodAffinity: pods near or away from other pods, by domains of nodes.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use bayplan_model::meta::Map;
@@ -487,6 +490,3 @@ fn node_hint(pod: &PodInfo, changed: &ObjectChange<'_>) -> bool {
     });
     near || far
 }
-
-#[cfg(test)]
-mod tests;

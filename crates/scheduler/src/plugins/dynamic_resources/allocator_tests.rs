@@ -1,0 +1,416 @@
+//! The search on small clusters, and what PreBind writes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
+use bayplan_model::pod::Pod;
+use bayplan_model::quantity::Quantity;
+use bayplan_model::resources::Amounts;
+use bayplan_model::status::{Status as ApiStatus, reason};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Census, DynamicResources, State, lock};
+use crate::cluster::{Cluster, Object, PodInfo};
+use crate::framework::*;
+
+const POD: &str = "pod";
+
+fn store(cluster: &mut Cluster, object: &Value) {
+    cluster.store(Object::decode(object).expect("a kind the scheduler reads").expect("an object"));
+}
+
+fn slice(name: &str, spec: Value) -> Value {
+    let mut slice = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
+        "spec": {"driver": "d", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}},
+    });
+    merge(&mut slice["spec"], &spec);
+    slice
+}
+
+fn claim(name: &str, devices: Value) -> Value {
+    json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"},
+        "spec": {"devices": devices},
+    })
+}
+
+fn exactly(name: &str, more: Value) -> Value {
+    let mut request =
+        json!({"name": name, "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}});
+    merge(&mut request["exactly"], &more);
+    request
+}
+
+fn merge(object: &mut Value, patch: &Value) {
+    match patch {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| match value {
+            Value::Null => drop(object.as_object_mut().map(|object| object.remove(name))),
+            value => merge(&mut object[name], value),
+        }),
+        value => *object = value.clone(),
+    }
+}
+
+fn pod(claims: &[&str]) -> PodInfo {
+    let claims: Vec<Value> = claims.iter().map(|name| json!({"name": name, "resourceClaimName": name})).collect();
+    let pod = json!({"metadata": {"namespace": "ns", "name": POD, "uid": POD}, "spec": {"resourceClaims": claims}});
+    PodInfo::new(Arc::new(serde_json::from_value::<Pod>(pod).unwrap()))
+}
+
+/// Node `n` with class `c`, these slices and claims.
+fn cluster(objects: &[Value]) -> Cluster {
+    let mut cluster = Cluster::new();
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"zone": "a"}}});
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}});
+    [&node, &class].into_iter().chain(objects).for_each(|object| store(&mut cluster, object));
+    cluster
+}
+
+fn plugin() -> DynamicResources {
+    DynamicResources::new(&json!({"bindingTimeout": "10s"})).unwrap()
+}
+
+fn filter(cluster: &Cluster, pod: &PodInfo, state: &mut State) -> Status {
+    let cycle = Cycle { pod, cluster, now: Timestamp::UNIX_EPOCH };
+    let status = plugin().pre_filter(&cycle, state).status;
+    if !status.is_success() {
+        return status;
+    }
+    plugin().filter(&cycle, state, cluster.node("n").unwrap())
+}
+
+/// The devices that claims get, as `request:device`, or why they get none.
+fn search(objects: &[Value], claims: &[&str]) -> Result<String, String> {
+    let (cluster, pod, mut state) = (cluster(objects), pod(claims), State::default());
+    let status = filter(&cluster, &pod, &mut state);
+    if !status.is_success() {
+        return Err(status.message());
+    }
+    let prepared = state.prepared.unwrap();
+    let found = lock(&prepared.found).get("n").cloned().unwrap();
+    let results = found.allocations.iter().flat_map(|(_, allocation)| &allocation.result.devices.results);
+    Ok(results.map(|result| format!("{}:{}", result.request, result.device)).collect::<Vec<_>>().join(" "))
+}
+
+fn devices(names: &[&str]) -> Value {
+    names.iter().map(|name| json!({"name": name, "attributes": {"numa": {"int": name.len()}}})).collect()
+}
+
+#[test]
+fn the_first_solution_in_order_wins() {
+    let two = || slice("s", json!({"devices": devices(&["a", "b"])}));
+    let allocated = |device: &str| {
+        let mut other = claim("other", json!({}));
+        other["status"] = json!({"allocation": {"devices": {"results": [
+            {"request": "r", "driver": "d", "pool": "p", "device": device},
+        ]}}});
+        other
+    };
+    let one = |request: Value| claim("one", json!({"requests": [request]}));
+    let cases = [
+        ("a device each", vec![two(), one(exactly("r", json!({"count": 2})))], Ok("r:a r:b")),
+        ("taken devices are left out", vec![two(), allocated("a"), one(exactly("r", json!({})))], Ok("r:b")),
+        ("too few", vec![two(), one(exactly("r", json!({"count": 3})))], Err("cannot allocate all claims")),
+        (
+            "admin access does not mind users",
+            vec![two(), allocated("a"), one(exactly("r", json!({"adminAccess": true})))],
+            Ok("r:a"),
+        ),
+        ("all devices", vec![two(), one(exactly("r", json!({"allocationMode": "All"})))], Ok("r:a r:b")),
+        (
+            "all devices means all",
+            vec![two(), allocated("a"), one(exactly("r", json!({"allocationMode": "All"})))],
+            Err("cannot allocate all claims"),
+        ),
+        (
+            "the first alternative that works",
+            vec![
+                two(),
+                one(json!({"name": "r", "firstAvailable": [
+                    {"name": "x", "deviceClassName": "c", "allocationMode": "ExactCount", "count": 3},
+                    {"name": "y", "deviceClassName": "c", "allocationMode": "ExactCount", "count": 1},
+                ]})),
+            ],
+            Ok("r/y:a"),
+        ),
+        (
+            "too many devices for one claim",
+            vec![two(), one(exactly("r", json!({"count": 33})))],
+            Err("claim ns/one: number of requested devices 33 exceeds the claim limit of 32"),
+        ),
+        (
+            "an older generation is outdated",
+            vec![
+                two(),
+                slice("t", json!({"devices": devices(&["z"]), "pool": {"generation": 2}})),
+                one(exactly("r", json!({}))),
+            ],
+            Ok("r:z"),
+        ),
+        (
+            "an incomplete pool is left out",
+            vec![
+                slice("s", json!({"devices": devices(&["a"]), "pool": {"resourceSliceCount": 2}})),
+                one(exactly("r", json!({}))),
+            ],
+            Err("cannot allocate all claims"),
+        ),
+        (
+            "a pool with two devices of a name makes no sense",
+            vec![slice("s", json!({"devices": devices(&["a", "a"])})), one(exactly("r", json!({})))],
+            Err("invalid resource pools were encountered"),
+        ),
+        (
+            "devices may say for themselves where they are",
+            vec![
+                slice(
+                    "s",
+                    json!({"nodeName": null, "perDeviceNodeSelection": true, "devices": [
+                        {"name": "far", "nodeName": "elsewhere"}, {"name": "near", "nodeName": "n"},
+                    ]}),
+                ),
+                one(exactly("r", json!({}))),
+            ],
+            Ok("r:near"),
+        ),
+        (
+            "taints repel",
+            vec![
+                slice(
+                    "s",
+                    json!({"devices": [{"name": "a", "taints": [{"key": "k", "effect": "NoSchedule"}]}, {"name": "b"}]}),
+                ),
+                one(exactly("r", json!({}))),
+            ],
+            Ok("r:b"),
+        ),
+        (
+            "a selector that fails is an error",
+            vec![
+                two(),
+                one(exactly("r", json!({"selectors": [{"cel": {"expression": "device.attributes['d'].x == 1"}}]}))),
+            ],
+            Err("claim ns/one: selector #0: CEL runtime error: no such key: x"),
+        ),
+    ];
+    for (name, objects, expected) in cases {
+        assert_eq!(search(&objects, &["one"]), expected.map(str::to_owned).map_err(str::to_owned), "{name}");
+    }
+}
+
+#[test]
+fn constraints_hold_between_devices() {
+    let slices = || slice("s", json!({"devices": devices(&["a", "bb", "c", "dd"])}));
+    let with = |constraint: Value| {
+        claim(
+            "one",
+            json!({"requests": [exactly("x", json!({})), exactly("y", json!({}))], "constraints": [constraint]}),
+        )
+    };
+    let cases = [
+        (json!({"matchAttribute": "d/numa"}), Ok("x:a y:c")),
+        (json!({"distinctAttribute": "d/numa"}), Ok("x:a y:bb")),
+        (json!({"matchAttribute": "d/absent"}), Err("cannot allocate all claims")),
+        (json!({"matchAttribute": "d/numa", "requests": ["x"]}), Ok("x:a y:bb")),
+        (json!({}), Err("claim ns/one, constraint #0: empty constraint (unsupported constraint type?)")),
+    ];
+    for (constraint, expected) in cases {
+        let found = search(&[slices(), with(constraint.clone())], &["one"]);
+        assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned), "{constraint}");
+    }
+}
+
+#[test]
+fn partitions_share_counters_and_claims_share_devices() {
+    let consumes = |amount: &str| json!([{"counterSet": "gpu", "counters": {"memory": {"value": amount}}}]);
+    let partitions = [
+        slice(
+            "counters",
+            json!({"pool": {"resourceSliceCount": 2}, "sharedCounters": [
+                {"name": "gpu", "counters": {"memory": {"value": "4Gi"}}},
+            ]}),
+        ),
+        slice(
+            "partitions",
+            json!({"pool": {"resourceSliceCount": 2}, "devices": [
+                {"name": "large", "consumesCounters": consumes("3Gi")},
+                {"name": "small-1", "consumesCounters": consumes("2Gi")},
+                {"name": "small-2", "consumesCounters": consumes("2Gi")},
+            ]}),
+        ),
+    ];
+    let two = claim("one", json!({"requests": [exactly("r", json!({"count": 2}))]}));
+    let found = search(&[partitions.as_slice(), &[two]].concat(), &["one"]);
+    assert_eq!(found, Ok("r:small-1 r:small-2".to_owned()), "the large partition leaves room for no other");
+
+    let shared = slice(
+        "s",
+        json!({"devices": [{"name": "nic", "allowMultipleAllocations": true, "capacity": {
+            "bandwidth": {"value": "10", "requestPolicy": {"default": "1", "validRange": {"min": "2", "step": "2", "max": "8"}}},
+        }}]}),
+    );
+    let wants = |name: &str, amount: &str| {
+        claim(name, json!({"requests": [exactly("r", json!({"capacity": {"requests": {"bandwidth": amount}}}))]}))
+    };
+    let cases = [
+        // 3 is rounded up to 4, which leaves 6.
+        ("3", "6", Ok("r:nic r:nic".to_owned())),
+        ("3", "7", Err("cannot allocate all claims".to_owned())),
+        ("9", "1", Err("cannot allocate all claims".to_owned())),
+    ];
+    for (one, two, expected) in cases {
+        let found = search(&[shared.clone(), wants("one", one), wants("two", two)], &["one", "two"]);
+        assert_eq!(found, expected, "{one} and {two}");
+    }
+}
+
+#[test]
+fn scorers_see_devices_where_the_node_has_no_such_resource() {
+    let class = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+        "spec": {"extendedResourceName": "x.io/gpu", "selectors": [{"cel": {"expression": "device.attributes['d'].numa == 1"}}]},
+    });
+    let mut other = claim("other", json!({}));
+    other["status"] = json!({"allocation": {"devices": {"results": [
+        {"request": "r", "driver": "d", "pool": "p", "device": "b"},
+    ]}}});
+    let cluster = cluster(&[slice("s", json!({"devices": devices(&["a", "b", "c", "other"])})), class, other]);
+    let request = Amounts::of(&[("x.io/gpu".to_owned(), Quantity::parse("1").unwrap())].into());
+    let node = cluster.node("n").unwrap().node();
+    let count = |names: &[&str]| Census::new(&cluster, &request, names.iter().copied()).count(node, "x.io/gpu");
+    assert_eq!(count(&["cpu", "x.io/gpu"]), Some((3, 1)));
+    assert_eq!(count(&["cpu"]), None);
+}
+
+/// Objects by `resource/name`; a write makes a new version, and one that names an old version is a conflict.
+struct World {
+    objects: Mutex<BTreeMap<String, Value>>,
+    events: Mutex<Vec<Event>>,
+    on_tick: fn(&mut BTreeMap<String, Value>),
+}
+
+impl Api for World {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
+        let key = format!("{}/{}", request.resource.plural, request.name);
+        let mut objects = self.objects.lock().unwrap();
+        let answer = match (request.verb, objects.get_mut(&key)) {
+            (_, None) => Err(ApiStatus::failure(404, reason::NOT_FOUND, format!("{key} not found"))),
+            (Verb::Get, Some(object)) => Ok(object.to_string().into()),
+            (Verb::Patch(_, patch), Some(object)) => {
+                let mut patch: Value = serde_json::from_slice(&patch).unwrap();
+                let version = object["metadata"]["resourceVersion"].clone();
+                if patch["metadata"]["resourceVersion"] != version {
+                    Err(ApiStatus::failure(409, reason::CONFLICT, "the object has been modified"))
+                } else {
+                    patch["metadata"]["resourceVersion"] = format!("{}1", version.as_str().unwrap()).into();
+                    merge(object, &patch);
+                    Ok(object.to_string().into())
+                }
+            }
+            (verb, _) => panic!("nobody should {verb:?}"),
+        };
+        async { answer }.boxed()
+    }
+}
+
+impl Timer for World {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
+        (self.on_tick)(&mut self.objects.lock().unwrap());
+        async {}.boxed()
+    }
+}
+
+impl Recorder for World {
+    fn record(&self, event: Event) {
+        self.events.lock().unwrap().push(event);
+    }
+}
+
+/// Places a pod whose device must be prepared first, and runs PreBind.
+fn bind(
+    before: fn(&mut BTreeMap<String, Value>),
+    on_tick: fn(&mut BTreeMap<String, Value>),
+) -> (Status, World, Cluster) {
+    let device = json!({"name": "a", "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]});
+    let one = claim("one", json!({"requests": [exactly("r", json!({}))]}));
+    let mut cluster = cluster(&[slice("s", json!({"devices": [device]})), one.clone()]);
+    let (pod, mut state) = (pod(&["one"]), State::default());
+    assert_eq!(filter(&cluster, &pod, &mut state), Status::SUCCESS);
+    assert_eq!(plugin().reserve(&mut cluster, &mut state, &pod, "n"), Status::SUCCESS);
+    assert_eq!(cluster.taken_devices().count(), 1, "the device is taken while the claim is written");
+    let mut objects = BTreeMap::from([("resourceclaims/one".to_owned(), one)]);
+    before(&mut objects);
+    let world = World { objects: Mutex::new(objects), events: Mutex::default(), on_tick };
+    let cx = BindContext { pod: &pod, node: "n", api: &world, recorder: &world, timer: &world };
+    let plugin = plugin();
+    let status = plugin.pre_bind(cx, &state).now_or_never().expect("nothing here really waits");
+    if status.is_success() {
+        store(&mut cluster, &world.objects.lock().unwrap()["resourceclaims/one"]);
+        assert_eq!(cluster.taken_devices().count(), 1, "it does not count twice once the claim shows it");
+    }
+    plugin.unreserve(&mut cluster, &mut state, &pod, "n");
+    (status, world, cluster)
+}
+
+fn report(objects: &mut BTreeMap<String, Value>, kind: &str) {
+    let condition = json!({"type": kind, "status": "True", "reason": "Because", "message": "of this"});
+    let device = json!({"driver": "d", "pool": "p", "device": "a", "conditions": [condition]});
+    objects.get_mut("resourceclaims/one").unwrap()["status"]["devices"] = json!([device]);
+}
+
+#[test]
+fn allocations_are_written_and_devices_waited_for() {
+    let (status, world, cluster) = bind(|_| {}, |objects| report(objects, "Ready"));
+    assert_eq!(status, Status::SUCCESS);
+    let objects = world.objects.lock().unwrap();
+    let claim = &objects["resourceclaims/one"];
+    assert_eq!(claim["metadata"]["finalizers"], json!(["resource.kubernetes.io/delete-protection"]));
+    assert_eq!(claim["status"]["reservedFor"], json!([{"resource": "pods", "name": "pod", "uid": "pod"}]));
+    assert_eq!(
+        claim["status"]["allocation"],
+        json!({
+            "allocationTimestamp": "1970-01-01T00:00:00Z",
+            "devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "a",
+                "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}]},
+            "nodeSelector": {"nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
+            ]},
+        })
+    );
+    assert_eq!(world.events.lock().unwrap()[0].reason, "BindingConditionsPending");
+    assert_eq!(cluster.calls.len(), 1, "Unreserve gives the reservation back");
+}
+
+#[test]
+fn what_keeps_a_claim_from_being_used_is_told() {
+    type Change = fn(&mut BTreeMap<String, Value>);
+    let nothing: Change = |_| {};
+    let cases: [(Change, Change, &str); 4] = [
+        (|o| drop(o.remove("resourceclaims/one")), nothing, "get claim ns/one: resourceclaims/one not found"),
+        (
+            |o| o.get_mut("resourceclaims/one").unwrap()["status"]["allocation"] = json!({}),
+            nothing,
+            "claim ns/one got allocated elsewhere in the meantime",
+        ),
+        (nothing, |o| report(o, "Broken"), r#"device binding failed: claim=one, reason=Because, message="of this""#),
+        (nothing, nothing, "device binding timeout: context deadline exceeded"),
+    ];
+    for (before, on_tick, expected) in cases {
+        let (status, _, cluster) = bind(before, on_tick);
+        assert_eq!(status, Status::error(expected));
+        // What was written stays taken until the claim shows it, whatever became of the pod.
+        let written = expected.starts_with("device binding");
+        assert_eq!(cluster.taken_devices().count(), usize::from(written), "{expected}");
+    }
+}
