@@ -1,4 +1,4 @@
-//! Arguments of plugins, with their defaults.
+//! The arguments of plugins, with their defaults.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ pub fn read<T: DeserializeOwned + Default>(args: &Value) -> Result<T, String> {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DefaultPreemptionArgs {
-    /// How much of the candidates is tried.
+    /// The percentage of candidate nodes that a dry run shortlists.
     pub min_candidate_nodes_percentage: i32,
-    /// And how many at least.
+    /// The number of candidate nodes that a dry run shortlists at least.
     pub min_candidate_nodes_absolute: i32,
 }
 
@@ -37,9 +37,9 @@ impl Default for DefaultPreemptionArgs {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InterPodAffinityArgs {
-    /// What a required term of a pod on a node counts for in scoring.
+    /// The weight of a placed pod's required affinity terms in scoring.
     pub hard_pod_affinity_weight: i32,
-    /// Leaves the preferences of pods on nodes out when the pod itself has none.
+    /// Ignores the preferred terms of placed pods when the incoming pod has none.
     pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
@@ -53,7 +53,7 @@ impl Default for InterPodAffinityArgs {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAffinityArgs {
-    /// Affinity that every pod of the profile has.
+    /// Node affinity that is added to every pod of the profile.
     pub added_affinity: Option<NodeAffinity>,
 }
 
@@ -80,11 +80,11 @@ pub fn resources_or_default(given: &[ResourceSpec]) -> Vec<ResourceSpec> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeResourcesFitArgs {
-    /// Resources Filter leaves to others.
+    /// Extended resources that Filter ignores.
     pub ignored_resources: Vec<String>,
-    /// Groups of resources Filter leaves to others.
+    /// Groups of extended resources that Filter ignores, such as `example.com`.
     pub ignored_resource_groups: Vec<String>,
-    /// How Score works.
+    /// How Score works; required when any arguments are given.
     pub scoring_strategy: Option<ScoringStrategy>,
 }
 
@@ -95,7 +95,7 @@ pub struct ScoringStrategy {
     /// `LeastAllocated`, `MostAllocated` or `RequestedToCapacityRatio`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Which resources count how much.
+    /// The resources that count, with their weights.
     pub resources: Vec<ResourceSpec>,
     /// The curve of `RequestedToCapacityRatio`.
     pub requested_to_capacity_ratio: Option<RequestedToCapacityRatio>,
@@ -123,7 +123,7 @@ pub struct UtilizationShapePoint {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeResourcesBalancedAllocationArgs {
-    /// Which resources are to be balanced.
+    /// The resources to balance.
     pub resources: Vec<ResourceSpec>,
 }
 
@@ -131,7 +131,7 @@ pub struct NodeResourcesBalancedAllocationArgs {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodTopologySpreadArgs {
-    /// Constraints of pods that have none.
+    /// The constraints of pods that have none.
     pub default_constraints: Vec<TopologySpreadConstraint>,
     /// `System` (the default) or `List`.
     pub defaulting_type: String,
@@ -141,7 +141,7 @@ pub struct PodTopologySpreadArgs {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeBindingArgs {
-    /// How long a pod waits for its volumes.
+    /// How long PreBind waits for volumes, in seconds.
     pub bind_timeout_seconds: u64,
 }
 
@@ -155,9 +155,9 @@ impl Default for VolumeBindingArgs {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DynamicResourcesArgs {
-    /// How long the search on one node may take; the core bounds its steps instead.
+    /// How long the search on one node may take; the core limits its steps instead.
     pub filter_timeout: String,
-    /// How long a pod waits for its devices to be prepared.
+    /// How long PreBind waits for devices with binding conditions.
     pub binding_timeout: String,
 }
 

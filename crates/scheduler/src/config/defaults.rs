@@ -1,4 +1,4 @@
-//! The defaults of a configuration: which plugins run, and how a profile's own sets change that.
+//! The defaults of a configuration, and how the plugin sets of a profile merge with the default plugins.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ const DEFAULT_PLUGINS: [(&str, i32); 20] = [
     ("NodeDeclaredFeatures", 0),
 ];
 
-/// Fills a checked configuration in. Zero and absent are the same where upstream has no pointer.
+/// Sets the defaults of a checked configuration. Where upstream has no pointer, zero counts as absent.
 pub(super) fn apply(value: &mut Value) {
     let zero = |value: &Value| {
         value.is_null() || value.as_f64() == Some(0.0) || value.as_str().is_some_and(|t| t.is_empty() || t == "0s")
@@ -64,7 +64,7 @@ pub(super) fn apply(value: &mut Value) {
     profiles.iter_mut().for_each(complete_profile);
 }
 
-/// Sets fields that are missing, by the caller's idea of that.
+/// Sets the fields for which `missing` is true.
 fn default(value: &mut Value, missing: &dyn Fn(&Value) -> bool, defaults: Value) {
     if value.is_null() {
         *value = Value::Object(Map::new());
@@ -88,7 +88,7 @@ fn complete_profile(profile: &mut Value) {
         enabled.extend(plugins.filter_map(|plugin| plugin["name"].as_str()).map(str::to_owned));
     }
     let configs = list(profile, "pluginConfig");
-    // An entry without arguments is there, and gets none.
+    // An entry without arguments exists already, and gets no defaults.
     let named: BTreeSet<String> = configs.iter().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect();
     let Some(configs) = profile["pluginConfig"].as_array_mut() else { return };
     for name in enabled.difference(&named) {
@@ -101,7 +101,7 @@ fn complete_profile(profile: &mut Value) {
     }
 }
 
-/// Fills the arguments of a plugin in.
+/// Sets the defaults of a plugin's arguments.
 pub(super) fn apply_args(name: &str, args: &mut Value) {
     let absent = &|value: &Value| value.is_null();
     match name {
@@ -124,7 +124,7 @@ pub(super) fn apply_args(name: &str, args: &mut Value) {
     }
 }
 
-/// Cpu and memory when nothing is listed; a weight of 0 is 1.
+/// Defaults an empty list to cpu and memory, and weights of 0 to 1.
 fn default_resources(owner: &mut Value) {
     let empty = |value: &Value| value.as_array().is_none_or(Vec::is_empty);
     default(owner, &empty, json!({ "resources": [{ "name": "cpu" }, { "name": "memory" }] }));
@@ -133,8 +133,8 @@ fn default_resources(owner: &mut Value) {
     }
 }
 
-/// Drops disabled defaults, puts a custom entry in the place of the default of the same name, appends the others.
-/// Only `multiPoint` has defaults; merging other sets with nothing leaves them as they are.
+/// Merges `multiPoint` with the default plugins: drops disabled ones, replaces those of the same name in place, and
+/// appends the others. No other set has defaults.
 fn merge(custom: &Value) -> Value {
     let entries = |field: &str| custom[field].as_array().cloned().unwrap_or_default();
     let (own, disabled) = (entries("enabled"), entries("disabled"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// Units in nanoseconds, the longer name first where one begins with another.
+/// The units with their length in nanoseconds.
 const UNITS: [(&str, f64); 8] =
     [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 
@@ -20,7 +20,7 @@ impl GoDuration {
         GoDuration(seconds * 1_000_000_000)
     }
 
-    /// As a length of time; negative ones are none.
+    /// As an unsigned duration; negative ones become zero.
     pub fn unsigned(self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }

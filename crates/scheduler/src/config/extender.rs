@@ -7,69 +7,69 @@ use serde::Deserialize;
 
 use super::GoDuration;
 
-/// How long an extender may take when nothing else is said.
+/// The timeout of a call when `httpTimeout` is not set.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One entry of `extenders`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderConfig {
-    /// Where it is; also its name.
+    /// The URL that verbs are appended to; also the extender's name.
     pub url_prefix: String,
-    /// Where it filters; empty when it does not.
+    /// The verb of Filter; empty when it does not filter.
     pub filter_verb: String,
-    /// Where it changes who is evicted; empty when it does not.
+    /// The verb of preemption; empty when it takes no part in it.
     pub preempt_verb: String,
-    /// Where it scores; empty when it does not.
+    /// The verb of Prioritize; empty when it does not score.
     pub prioritize_verb: String,
-    /// Where it binds; empty when it does not.
+    /// The verb of Bind; empty when it does not bind.
     pub bind_verb: String,
-    /// What its scores are multiplied with.
+    /// The factor of its scores.
     pub weight: i64,
-    /// Without a CA, leaves its certificate unverified. The scheme is that of the URL.
+    /// Leaves its certificate unverified when no CA is given. The URL decides whether TLS is used.
     #[serde(rename = "enableHTTPS")]
     pub enable_https: bool,
-    /// How to know it, and how to be known to it.
+    /// Certificates and keys of the connection.
     pub tls_config: Option<ExtenderTls>,
-    /// How long a call may take; 0 means [`ExtenderConfig::timeout`]'s default.
+    /// The timeout of a call; 0 means the default of [`ExtenderConfig::timeout`].
     pub http_timeout: GoDuration,
-    /// It knows the nodes: it is sent their names only.
+    /// It caches nodes, and is sent their names only.
     pub node_cache_capable: bool,
-    /// When not empty, it is asked only about pods that want one of these.
+    /// When not empty, it is only called for pods that request one of these.
     pub managed_resources: Vec<ManagedResource>,
-    /// Its failures do not keep pods from being placed.
+    /// Its failures do not fail the attempt.
     pub ignorable: bool,
 }
 
-/// Certificates and keys, each as a file or as base64 of its content; the content wins.
+/// Certificates and keys, each as a file or as base64 data; the data takes precedence.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderTls {
-    /// Whatever certificate it shows is fine.
+    /// Accepts any certificate.
     pub insecure: bool,
-    /// The name its certificate is for, when it is not the host of the URL.
+    /// The server name of its certificate, when it is not the host of the URL.
     pub server_name: String,
-    /// Our certificate.
+    /// The client certificate, as a file.
     pub cert_file: String,
-    /// Our key.
+    /// The client key, as a file.
     pub key_file: String,
-    /// Who signs its certificate.
+    /// The CA of its certificate, as a file.
     pub ca_file: String,
-    /// Our certificate.
+    /// The client certificate.
     pub cert_data: String,
-    /// Our key.
+    /// The client key.
     pub key_data: String,
-    /// Who signs its certificate.
+    /// The CA of its certificate.
     pub ca_data: String,
 }
 
-/// A resource that an extender answers for.
+/// A resource that an extender manages.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedResource {
     /// The resource.
     pub name: String,
-    /// NodeResourcesFit leaves it alone.
+    /// NodeResourcesFit ignores it.
     pub ignored_by_scheduler: bool,
 }
 
@@ -79,7 +79,7 @@ impl ExtenderConfig {
         &self.url_prefix
     }
 
-    /// Whether it takes nodes away.
+    /// Whether it filters nodes.
     pub fn is_filter(&self) -> bool {
         !self.filter_verb.is_empty()
     }
@@ -89,7 +89,7 @@ impl ExtenderConfig {
         !self.prioritize_verb.is_empty()
     }
 
-    /// Whether it has a say in who is evicted.
+    /// Whether it takes part in preemption.
     pub fn supports_preemption(&self) -> bool {
         !self.preempt_verb.is_empty()
     }
@@ -99,7 +99,7 @@ impl ExtenderConfig {
         !self.bind_verb.is_empty()
     }
 
-    /// Whether it is asked about a pod: one with any of its resources, or any pod when it manages none.
+    /// Whether it is called for a pod: one with any of its resources, or any pod when it manages none.
     pub fn is_interested(&self, pod: &Pod) -> bool {
         let managed = |name: &String| self.managed_resources.iter().any(|resource| resource.name == *name);
         let wants = |container: &Container| {
@@ -109,7 +109,7 @@ impl ExtenderConfig {
         self.managed_resources.is_empty() || pod.spec.containers.iter().chain(&pod.spec.init_containers).any(wants)
     }
 
-    /// How long a call may take.
+    /// The timeout of a call.
     pub fn timeout(&self) -> Duration {
         match self.http_timeout.unsigned() {
             Duration::ZERO => HTTP_TIMEOUT,

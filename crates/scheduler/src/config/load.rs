@@ -1,14 +1,14 @@
-//! Loading: from a file to the completed v1 form, refused in upstream's words.
+//! Loads a file and completes it to the v1 form, with upstream's messages for what it refuses.
 
 use serde_json::{Value, json};
 
 use super::{API_VERSION, Error, defaults, schema, yaml};
 
-/// Where upstream keeps its list of types, which its messages name.
+/// The source position of upstream's scheme, which its messages name.
 const SCHEME: &str = "pkg/scheduler/apis/config/scheme/scheme.go:29";
 const GROUP: &str = "kubescheduler.config.k8s.io";
 
-/// Reads a file; the answer has every default and is the v1 form upstream would write.
+/// Reads a file into the v1 form that upstream would write, with all defaults.
 pub fn load(text: &str) -> Result<Value, Error> {
     let document = yaml::read(text).map_err(Error::Decode)?;
     let mut strict = Vec::new();
@@ -18,14 +18,14 @@ pub fn load(text: &str) -> Result<Value, Error> {
     complete(document.value, text, strict)
 }
 
-/// Whether a file says how many requests may be sent; zero is the same as nothing, as upstream's defaults have it.
+/// Whether a file sets `clientConnection.qps` or `burst`; 0 counts as not set, as in upstream's defaulting.
 pub fn chooses_budget(text: &str) -> bool {
     let Ok(document) = yaml::read(text) else { return false };
     let connection = &document.value["clientConnection"];
     ["qps", "burst"].iter().any(|field| connection[field].as_f64().is_some_and(|number| number != 0.0))
 }
 
-/// Completes a decoded configuration; `text` is what messages quote.
+/// Completes a decoded configuration; messages quote `text`.
 pub(super) fn complete(mut value: Value, text: &str, mut strict: Vec<String>) -> Result<Value, Error> {
     let (version, kind) = type_of(&value);
     if kind.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn list<'a>(value: &'a mut Value, field: &str) -> &'a mut [Value] {
     value.get_mut(field).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
 }
 
-/// Checks the arguments of a plugin and gives them their type; unknown fields are the answer.
+/// Checks the arguments of a plugin and completes them; returns the message about unknown fields.
 fn check_args(config: &mut Value) -> Result<Option<String>, String> {
     let name = config["name"].as_str().unwrap_or_default().to_owned();
     let expected = format!("{name}Args");

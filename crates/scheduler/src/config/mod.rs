@@ -28,10 +28,10 @@ pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not YAML, of another kind, or with fields nobody knows.
+    /// It is not YAML, is of another kind, or has unknown fields.
     #[error("{0}")]
     Decode(String),
-    /// With values that make no sense.
+    /// Some of its values are invalid.
     #[error("{}", aggregate(.0))]
     Invalid(Vec<String>),
 }
@@ -46,26 +46,26 @@ pub struct Configuration {
     pub kind: String,
     /// Upstream's number of filtering goroutines; accepted and not needed.
     pub parallelism: i32,
-    /// How much of the cluster is scored; 0 and absent mean all of it.
+    /// The percentage of nodes that a search has to find feasible; 0 and absent mean all of them.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// The first backoff of a pod.
+    /// The backoff after the first failed attempt of a pod.
     pub pod_initial_backoff_seconds: i64,
     /// The longest backoff of a pod.
     pub pod_max_backoff_seconds: i64,
-    /// One per `schedulerName`.
+    /// The profiles, one for each `schedulerName`.
     pub profiles: Vec<ProfileConfig>,
-    /// HTTP extenders.
+    /// HTTP extenders, in the order in which they are called.
     #[serde(default)]
     pub extenders: Vec<ExtenderConfig>,
-    /// Leader election.
+    /// How one of several schedulers becomes the leader.
     pub leader_election: LeaderElection,
     /// How to reach the API server.
     pub client_connection: ClientConnection,
-    /// Serves profiles of the process.
+    /// Serves `/debug/pprof`.
     pub enable_profiling: bool,
-    /// And of its locks.
+    /// Includes lock contention in the profiles.
     pub enable_contention_profiling: bool,
-    /// Opens informers only once leading.
+    /// Starts the informers only once this scheduler leads.
     #[serde(default)]
     pub delay_cache_until_active: bool,
 }
@@ -77,23 +77,23 @@ impl Default for Configuration {
     }
 }
 
-/// Who of several schedulers decides.
+/// How one of several schedulers becomes the leader.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderElection {
-    /// Whether there is an election at all.
+    /// False runs without a Lease.
     pub leader_elect: bool,
-    /// How long others wait before they take over.
+    /// How long others wait after the last renewal before they take over.
     pub lease_duration: GoDuration,
-    /// How long a leader tries to renew before it stops.
+    /// How long a leader tries to renew its Lease before it stops.
     pub renew_deadline: GoDuration,
     /// The time between two tries.
     pub retry_period: GoDuration,
     /// Always `leases`.
     pub resource_lock: String,
-    /// The Lease.
+    /// The name of the Lease.
     pub resource_name: String,
-    /// Its namespace.
+    /// The namespace of the Lease.
     pub resource_namespace: String,
 }
 
@@ -101,31 +101,31 @@ pub struct LeaderElection {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientConnection {
-    /// The kubeconfig; empty leaves it to the command line.
+    /// The path of the kubeconfig; when empty, the command line decides.
     pub kubeconfig: String,
-    /// Accepted; we ask for JSON.
+    /// Accepted and ignored: requests ask for JSON.
     pub accept_content_types: String,
-    /// Accepted; we send JSON.
+    /// Accepted and ignored: requests send JSON.
     pub content_type: String,
     /// Requests per second of each lane.
     pub qps: f32,
     /// How many requests a lane may send at once.
     pub burst: i32,
-    /// Whether somebody chose them: defaults are no choice.
+    /// True when the file sets `qps` or `burst`, rather than defaulting.
     #[serde(skip)]
     pub chosen: bool,
 }
 
 impl ClientConnection {
-    /// Requests per second and burst, when somebody asked for a budget. Upstream's defaults of 50 and 100 are known to
-    /// hold schedulers up: they count only when they are chosen. A negative rate is none, as in client-go.
+    /// Requests per second and burst, when the file sets them. Upstream's defaults of 50 and 100 slow schedulers down, so
+    /// they do not apply unless chosen. A negative rate means no limit, as in client-go.
     pub fn limit(&self) -> Option<(f64, u32)> {
         let burst = u32::try_from(self.burst).unwrap_or(0);
         (self.qps > 0.0 && self.chosen).then_some((f64::from(self.qps), burst))
     }
 }
 
-/// One profile.
+/// A profile as configured.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProfileConfig {
@@ -133,9 +133,9 @@ pub struct ProfileConfig {
     pub scheduler_name: Option<String>,
     /// Overrides the global percentage.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// Which plugins, in which order.
+    /// The plugin sets.
     pub plugins: Plugins,
-    /// Their arguments.
+    /// The arguments of plugins.
     pub plugin_config: Vec<PluginConfig>,
 }
 
@@ -145,7 +145,7 @@ impl ProfileConfig {
         self.plugin_config.iter().find(|config| config.name == plugin).map(|config| &config.args)
     }
 
-    /// The same profile with NodeResourcesFit ignoring these resources and no others; none when it has no arguments.
+    /// A copy in which NodeResourcesFit ignores exactly these resources; none when it has no arguments.
     pub(crate) fn ignoring(&self, resources: &[&str]) -> Option<Self> {
         let mut profile = self.clone();
         let fit = profile.plugin_config.iter_mut().find(|config| config.name == "NodeResourcesFit")?;
@@ -158,9 +158,9 @@ impl ProfileConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PluginConfig {
-    /// The plugin.
+    /// The name of the plugin.
     pub name: String,
-    /// Its arguments.
+    /// The arguments, with defaults where the plugin is known.
     pub args: Value,
 }
 
@@ -190,17 +190,17 @@ pub struct Plugins {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PluginSet {
-    /// Those that run, in order.
+    /// The plugins that run, in order.
     pub enabled: Vec<PluginRef>,
-    /// Defaults that do not; `*` for all.
+    /// Default plugins that do not run; `*` means all of them.
     pub disabled: Vec<PluginRef>,
 }
 
-/// A plugin by name.
+/// An entry of a plugin set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct PluginRef {
-    /// Its name.
+    /// The name of the plugin.
     pub name: String,
     /// Its weight in scoring; 0 means 1.
     pub weight: Option<i32>,
@@ -230,7 +230,7 @@ impl Plugins {
 }
 
 impl Configuration {
-    /// The resources that extenders take care of, so that NodeResourcesFit shall not.
+    /// The resources that NodeResourcesFit ignores because an extender manages them.
     pub(crate) fn ignored_by_scheduler(&self) -> Vec<&str> {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         managed.filter(|resource| resource.ignored_by_scheduler).map(|resource| resource.name.as_str()).collect()
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_throttled_only_when_somebody_chose_a_budget() {
+    fn requests_are_limited_only_when_the_file_sets_a_limit() {
         for (connection, expected) in [
             (json!({}), None),
             (json!({ "qps": 0, "burst": 0 }), None),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_files_are_refused_and_never_fatal() {
+    fn malformed_files_are_refused_without_a_panic() {
         for text in ["", "[]", "null", "- a", "a: b", "{", "\t", "kind: [1]\napiVersion: {}", "? [a]: b"] {
             assert!(Configuration::from_yaml(text).is_err(), "{text:?}");
         }
@@ -296,13 +296,13 @@ mod tests {
             json!({ "profiles": [{ "plugins": { "score": { "enabled": [null] }, "multiPoint": null } }] }),
             json!({ "leaderElection": null, "clientConnection": null, "extenders": [null] }),
         ] {
-            // Whatever the verdict, there is one.
+            // Refused or not, there is no panic.
             let _ = configured(fields);
         }
     }
 
     #[test]
-    fn every_error_is_told() {
+    fn all_errors_are_reported() {
         let wrong = json!({ "parallelism": 0, "podInitialBackoffSeconds": 0 });
         let error = configured(wrong).unwrap_err().to_string();
         assert!(error.starts_with("[parallelism: ") && error.contains(", podInitialBackoffSeconds: "), "{error}");

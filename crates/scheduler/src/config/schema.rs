@@ -1,28 +1,28 @@
-//! The fields of a configuration and of plugin arguments, and strict decoding against them in upstream's words.
+//! The fields of a configuration and of plugin arguments, and strict decoding with upstream's messages.
 
 use serde_json::{Map, Value};
 
 use super::GoDuration;
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum FieldType {
     Text,
     Bool,
     Int32,
     Int64,
     Float32,
     Duration,
-    /// Anything; it is looked at later or by others.
+    /// Any value; it is checked elsewhere.
     Any,
-    List(&'static Kind),
+    List(&'static FieldType),
     Object(&'static Struct),
 }
 
-/// When a field is written.
+/// When a field is written out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
-    /// Always, if need be with its zero value.
+    /// Always, with its zero value when it is absent.
     Always,
     /// Unless it is zero or empty.
     NotEmpty,
@@ -30,20 +30,20 @@ pub(super) enum Written {
     Given,
 }
 
-/// A field: name, content, and when it is written.
-pub(super) struct Field(pub(super) &'static str, Kind, Written);
+/// A field: its name, its type, and when it is written out.
+pub(super) struct Field(pub(super) &'static str, FieldType, Written);
 
-/// A type as Go calls it.
+/// A struct, with its name and package in Go for messages.
 pub(super) struct Struct {
     name: &'static str,
     package: &'static str,
     pub(super) fields: &'static [Field],
 }
 
-use Kind::{Any, Bool, Duration, Float32, Int32, Int64, List, Object, Text};
+use FieldType::{Any, Bool, Duration, Float32, Int32, Int64, List, Object, Text};
 use Written::{Always, Given, NotEmpty};
 
-const TEXTS: Kind = List(&Text);
+const TEXTS: FieldType = List(&Text);
 
 pub(super) static CONFIGURATION: Struct = Struct {
     name: "KubeSchedulerConfiguration",
@@ -102,7 +102,7 @@ static PROFILE: Struct = Struct {
     ],
 };
 
-const SET: Kind = Object(&PLUGIN_SET);
+const SET: FieldType = Object(&PLUGIN_SET);
 
 static PLUGINS: Struct = Struct {
     name: "Plugins",
@@ -224,8 +224,8 @@ args! {
     ];
 }
 
-const RESOURCES: Kind = List(&Object(&RESOURCE_SPEC));
-const SHAPE: Kind = List(&Object(&SHAPE_POINT));
+const RESOURCES: FieldType = List(&Object(&RESOURCE_SPEC));
+const SHAPE: FieldType = List(&Object(&SHAPE_POINT));
 
 static RESOURCE_SPEC: Struct = Struct {
     name: "ResourceSpec",
@@ -309,12 +309,12 @@ static PREFERRED_TERM: Struct = Struct {
     fields: &[Field("weight", Int32, Always), Field("preference", Object(&NODE_TERM), Always)],
 };
 
-/// Checks a value of a type. Unknown fields are collected in `unknown`; a wrong type ends it.
+/// Checks a value against a struct. Unknown fields are collected in `unknown`; a value of a wrong type is the error.
 pub(super) fn check(value: &Value, of: &'static Struct, unknown: &mut Vec<String>) -> Result<(), String> {
     check_object(value, of, &mut Path { owner: of.name, indexed: String::new(), dotted: String::new() }, unknown)
 }
 
-/// Where the check is: the type that owns the field, and the way to it with and without indexes.
+/// The path to a field: the struct that owns it, and the fields that lead to it, with and without indices.
 struct Path {
     owner: &'static str,
     indexed: String,
@@ -326,7 +326,7 @@ impl Path {
         let what = match value {
             Value::Null => "null".to_owned(),
             Value::Bool(_) => "bool".to_owned(),
-            // The number itself is told where a number is welcome but not this one.
+            // Go names the number when it is out of range for an integer.
             Value::Number(number) if go_type.starts_with("int") => format!("number {number}"),
             Value::Number(_) => "number".to_owned(),
             Value::String(_) => "string".to_owned(),
@@ -346,19 +346,19 @@ fn check_object(value: &Value, of: &'static Struct, path: &mut Path, unknown: &m
         Value::Object(map) => map,
         other => return Err(path.refuse(other, &format!("{}.{}", of.package, of.name))),
     };
-    // Keys come sorted, as upstream's conversion from YAML leaves them.
+    // Keys are sorted, as they are after upstream's conversion from YAML.
     for (key, value) in map {
         let join = |path: &str| if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         let mut inner = Path { owner: of.name, indexed: join(&path.indexed), dotted: join(&path.dotted) };
         match of.fields.iter().find(|field| field.0 == key) {
-            Some(field) => check_kind(value, field.1, &mut inner, unknown)?,
+            Some(field) => check_type(value, field.1, &mut inner, unknown)?,
             None => unknown.push(format!("unknown field {:?}", inner.indexed)),
         }
     }
     Ok(())
 }
 
-fn check_kind(value: &Value, kind: Kind, path: &mut Path, unknown: &mut Vec<String>) -> Result<(), String> {
+fn check_type(value: &Value, kind: FieldType, path: &mut Path, unknown: &mut Vec<String>) -> Result<(), String> {
     let fits = match (kind, value) {
         (_, Value::Null) | (Any, _) => true,
         (Text, value) => value.is_string(),
@@ -375,7 +375,7 @@ fn check_kind(value: &Value, kind: Kind, path: &mut Path, unknown: &mut Vec<Stri
             for (i, value) in list.iter().enumerate() {
                 let indexed = format!("{}[{i}]", path.indexed);
                 let mut inner = Path { owner: path.owner, indexed, dotted: path.dotted.clone() };
-                check_kind(value, *item, &mut inner, unknown)?;
+                check_type(value, *item, &mut inner, unknown)?;
             }
             true
         }
@@ -385,7 +385,7 @@ fn check_kind(value: &Value, kind: Kind, path: &mut Path, unknown: &mut Vec<Stri
     if fits { Ok(()) } else { Err(path.refuse(value, &go_type(kind))) }
 }
 
-fn go_type(kind: Kind) -> String {
+fn go_type(kind: FieldType) -> String {
     match kind {
         Text => "string".into(),
         Bool => "bool".into(),
@@ -399,7 +399,7 @@ fn go_type(kind: Kind) -> String {
     }
 }
 
-/// Writes a checked value as upstream would: zero values where they are always written, none where they are not.
+/// Writes a checked value as upstream does: zero values of fields that are always written, none of the others.
 pub(super) fn write(value: &mut Value, of: &'static Struct) {
     if value.is_null() {
         *value = Value::Object(Map::new());
@@ -410,7 +410,7 @@ pub(super) fn write(value: &mut Value, of: &'static Struct) {
         if inner.is_null() && *written != Always {
             continue;
         }
-        write_kind(&mut inner, *kind);
+        write_type(&mut inner, *kind);
         if *written == NotEmpty && inner == zero(*kind) {
             continue;
         }
@@ -418,15 +418,15 @@ pub(super) fn write(value: &mut Value, of: &'static Struct) {
     }
 }
 
-fn write_kind(value: &mut Value, kind: Kind) {
+fn write_type(value: &mut Value, kind: FieldType) {
     match (kind, &mut *value) {
         (Object(of), _) => write(value, of),
-        (List(item), Value::Array(list)) => list.iter_mut().for_each(|value| write_kind(value, *item)),
+        (List(item), Value::Array(list)) => list.iter_mut().for_each(|value| write_type(value, *item)),
         (Duration, Value::String(text)) => {
             *value = GoDuration::parse(text).unwrap_or_default().to_string().into();
         }
         (Float32, Value::Number(number)) => {
-            // 50 and 50.0 are the same number, and the former is how it is written.
+            // Go writes 50.0 as 50.
             let whole = number.as_f64().filter(|number| number.fract() == 0.0);
             if let Some(whole) = whole {
                 *value = (whole as i64).into();
@@ -437,7 +437,7 @@ fn write_kind(value: &mut Value, kind: Kind) {
     }
 }
 
-fn zero(kind: Kind) -> Value {
+fn zero(kind: FieldType) -> Value {
     match kind {
         Text => "".into(),
         Bool => false.into(),

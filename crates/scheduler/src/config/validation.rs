@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::{API_VERSION, GoDuration};
 
-/// Plugins that went before v1.
+/// Plugins that v1 no longer has.
 const REMOVED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
-/// The extension points in whose sets they are looked for.
+/// The sets in which upstream looks for removed plugins.
 const CLASSIC_POINTS: [&str; 12] = [
     "bind",
     "filter",
@@ -29,7 +29,7 @@ const CLASSIC_POINTS: [&str; 12] = [
     "score",
 ];
 
-/// Several errors as one text, as upstream's aggregates are printed.
+/// Prints several errors as upstream's aggregate errors are printed.
 pub fn aggregate(errors: &[String]) -> String {
     let mut seen = BTreeSet::new();
     let unique: Vec<&str> = errors.iter().map(String::as_str).filter(|error| seen.insert(*error)).collect();
@@ -39,7 +39,7 @@ pub fn aggregate(errors: &[String]) -> String {
     }
 }
 
-/// Collects what is wrong.
+/// Collects errors in the words of upstream's `field.ErrorList`.
 #[derive(Default)]
 struct Errors(Vec<String>);
 
@@ -67,7 +67,7 @@ impl Errors {
         self.0.push(format!("{path}: Unsupported value: {value}: supported values: {}", supported.join(", ")));
     }
 
-    /// A number that must lie in a range.
+    /// Adds an error for a number outside a range.
     fn range(&mut self, path: &str, value: &Value, range: std::ops::RangeInclusive<i64>, detail: &str) {
         if !range.contains(&value.as_i64().unwrap_or(0)) {
             self.invalid(path, value, detail);
@@ -98,7 +98,7 @@ fn duration(value: &Value) -> i64 {
     GoDuration::parse(text(value)).unwrap_or_default().0
 }
 
-/// Everything that is wrong with a completed configuration.
+/// All errors of a completed configuration.
 pub fn validate(config: &Value) -> Vec<String> {
     let mut errors = Errors::default();
     if number(&config["clientConnection"]["burst"]) < 0 {
@@ -165,7 +165,7 @@ fn profiles(profiles: &Value, errors: &mut Errors) {
     queue_sort(profiles, errors);
 }
 
-/// All profiles share one queue.
+/// All profiles must sort the queue alike, because they share it.
 fn queue_sort(profiles: &Value, errors: &mut Errors) {
     let first = &profiles[0]["plugins"]["queueSort"];
     let enabled: Vec<&Value> = items(&first["enabled"]).map(|(_, plugin)| plugin).collect();
@@ -222,14 +222,14 @@ fn plugin_config(path: &str, profile: &Value, errors: &mut Errors) {
         if REMOVED.contains(&name) {
             errors.invalid(&path, &config["name"], &removed);
         }
-        // NodeResourcesFit is judged by the plugin itself: upstream's table has it under another name.
+        // NodeResourcesFit validates its own arguments: upstream's table lists it under a wrong name.
         if name != "NodeResourcesFit" {
             args(name, &format!("{path}.args."), &config["args"], errors);
         }
     }
 }
 
-/// What is wrong with the arguments of a plugin, with paths that begin at the arguments.
+/// Validates the arguments of a plugin; the paths of errors begin at the arguments.
 pub(crate) fn validate_args(name: &str, value: &Value) -> Result<(), String> {
     let mut errors = Errors::default();
     args(name, "", value, &mut errors);
@@ -301,7 +301,7 @@ fn default_preemption(path: &str, args: &Value, errors: &mut Errors) {
 
 fn added_affinity(path: &str, affinity: &Value, errors: &mut Errors) {
     let mut term = |value: &Value, path: String| {
-        // It has been checked against its type.
+        // The type was checked before.
         let term = NodeSelectorTerm::deserialize(value).unwrap_or_default();
         if !term.is_empty() {
             errors.0.extend(TermMatcher::errors(&term, &path));

@@ -1,4 +1,4 @@
-//! YAML as upstream reads it: keys given twice are told with their lines, and the last one counts.
+//! Reads YAML as upstream does: a duplicate key is reported with its line, and its last value counts.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned};
 
-/// A document, and what strict readers refuse about it.
+/// A document, and what strict decoding refuses about it.
 pub(super) struct Document {
     pub(super) value: Value,
     /// `line 7: key "a" already set in map`
@@ -20,14 +20,14 @@ pub(super) fn read(text: &str) -> Result<Document, String> {
     let mut options = Options::default();
     options.duplicate_keys = DuplicateKeyPolicy::LastWins;
     let value = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-        Node { repeated: &repeated }.deserialize(deserializer)
+        NodeReader { repeated: &repeated }.deserialize(deserializer)
     });
-    let value = value.map_err(|error| told(&error))?;
+    let value = value.map_err(|error| message(&error))?;
     Ok(Document { value, repeated: repeated.into_inner() })
 }
 
-/// The scanner's complaint as upstream words it.
-fn told(error: &serde_saphyr::Error) -> String {
+/// The parser's error in upstream's words.
+fn message(error: &serde_saphyr::Error) -> String {
     if matches!(error.without_snippet(), serde_saphyr::Error::MultipleDocuments { .. }) {
         return "the file holds more than one YAML document: a configuration is the only document of its file".into();
     }
@@ -43,13 +43,13 @@ fn told(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// Reads one node of the document, and notes the keys given twice below it.
+/// Reads one value of the document, and notes the duplicate keys below it.
 #[derive(Clone, Copy)]
-struct Node<'a> {
+struct NodeReader<'a> {
     repeated: &'a RefCell<Vec<String>>,
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for NodeReader<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -57,7 +57,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for NodeReader<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// A key as JSON would have it.
+/// A key as a JSON string.
 struct Key(String);
 
 impl<'de> Deserialize<'de> for Key {

@@ -1,4 +1,4 @@
-//! DefaultBinder: tells the API server where the pod goes.
+//! DefaultBinder: binds a pod by a POST to its `binding` subresource.
 
 use bayplan_model::api::{Request, Resource, Verb};
 use futures::future::BoxFuture;
@@ -6,7 +6,6 @@ use serde_json::json;
 
 use crate::framework::*;
 
-/// Binds pods.
 pub(super) struct DefaultBinder;
 
 const PODS: Resource = Resource::new("", "v1", "pods");

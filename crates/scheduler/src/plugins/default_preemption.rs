@@ -1,4 +1,4 @@
-//! DefaultPreemption: when a pod fits nowhere, makes room by evicting less important pods.
+//! DefaultPreemption: when a pod fits nowhere, evicts pods of lower priority from the node where that costs least.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::cycle::preempt::{Candidate, PotentialNodes, Preemption, RankedCandida
 use crate::cycle::process_preemption;
 use crate::framework::*;
 
-/// Makes room.
+/// The plugin with its arguments.
 pub struct DefaultPreemption {
     args: DefaultPreemptionArgs,
 }
@@ -31,18 +31,19 @@ impl DefaultPreemption {
         Ok(DefaultPreemption { args })
     }
 
-    fn wanted(&self, candidates: usize) -> usize {
-        let share = candidates * self.args.min_candidate_nodes_percentage as usize / 100;
-        share.max(self.args.min_candidate_nodes_absolute as usize).min(candidates)
+    /// How many candidates suffice, of so many nodes: upstream's `calculateNumCandidates`.
+    fn candidates_wanted(&self, nodes: usize) -> usize {
+        let share = nodes * self.args.min_candidate_nodes_percentage as usize / 100;
+        share.max(self.args.min_candidate_nodes_absolute as usize).min(nodes)
     }
 }
 
-/// The nodes whose rejection preemption may resolve.
+/// The nodes that Filter rejected as Unschedulable, where preemption may help.
 pub fn potential_nodes<'a>(cx: &PostFilterContext<'a>) -> PotentialNodes<'a> {
     PotentialNodes::of(cx)
 }
 
-/// Why the pod may not preempt, if it may not.
+/// Why the pod may not preempt, if so: upstream's `PodEligibleToPreemptOthers`.
 pub fn ineligible(cx: &PostFilterContext<'_>) -> Option<&'static str> {
     let pod = cx.cycle.pod;
     if pod.spec.preemption_policy.as_deref() == Some("Never") {
@@ -92,7 +93,7 @@ impl Plugin for DefaultPreemption {
         _event: &ClusterEvent,
         _changed: &ObjectChange<'_>,
     ) -> Result<QueueingHint, String> {
-        // A preemptor is activated explicitly once its victims are gone.
+        // The scheduler activates a preemptor once its victims are gone.
         Ok(QueueingHint::Skip)
     }
 
@@ -113,7 +114,7 @@ impl Plugin for DefaultPreemption {
         }
         let nodes = potential_nodes(cx);
         let start = if nodes.is_empty() { 0 } else { (cx.random % nodes.len() as u64) as usize };
-        let result = dry_run(cx, &nodes, start, self.wanted(nodes.len()));
+        let result = dry_run(cx, &nodes, start, self.candidates_wanted(nodes.len()));
         if result.candidates.is_empty() {
             return unhelpful(cx, result.statuses);
         }
@@ -149,12 +150,12 @@ impl Plugin for DefaultPreemption {
     }
 }
 
-/// No node would be free enough: says why for each, and clears the nomination.
+/// The answer when preemption helps on no node: the reason for each node, and no nomination any more.
 fn unhelpful(cx: &PostFilterContext<'_>, mut statuses: NodeStatuses) -> PostFilter {
     let errors = statuses.nodes.values().filter(|status| status.code == Code::Error);
     let errors: Vec<String> = errors.map(Status::message).collect();
     if !errors.is_empty() {
-        // It may heal: the nomination stays.
+        // A retry may succeed, so the nomination stays.
         return Status::error(format!("preemption: {}", aggregate(&errors))).into();
     }
     statuses.absent = Status::unresolvable("Preemption is not helpful for scheduling");

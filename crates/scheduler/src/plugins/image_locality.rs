@@ -1,4 +1,4 @@
-//! ImageLocality: prefers nodes that have the pod's images, large and widespread ones above all.
+//! ImageLocality: prefers nodes that have the pod's images; large images that many nodes have count most.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -9,13 +9,12 @@ use rustc_hash::FxHasher;
 use crate::cluster::NodeInfo;
 use crate::framework::*;
 
-/// Scores images present.
 pub(super) struct ImageLocality;
 
 const MIB: i64 = 1024 * 1024;
-/// Less than this is not worth a preference.
+/// Images that add up to less make no difference.
 const MIN_BYTES: i64 = 23 * MIB;
-/// More than this per container counts as this.
+/// The most that counts, for each container.
 const MAX_BYTES_PER_CONTAINER: i64 = 1000 * MIB;
 
 /// The name under which kubelets report an image: with `:latest` when no tag is given.
@@ -52,7 +51,7 @@ impl Plugin for ImageLocality {
         if cx.pod.spec.volumes.iter().any(|volume| volume.image.is_some()) {
             return Dependencies::score(Reads::Cluster, Normalization::None);
         }
-        // How widespread an image is depends on all nodes.
+        // The score also depends on how many nodes have the image, and on how many there are.
         let mut version = FxHasher::default();
         let mut is_known = false;
         for image in images(cx.pod) {

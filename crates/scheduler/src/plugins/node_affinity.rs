@@ -1,4 +1,4 @@
-//! NodeAffinity: node selectors and node affinity, the pod's own and those the configuration adds.
+//! NodeAffinity: the pod's node selector and node affinity, and the `addedAffinity` of the configuration.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::cluster::NodeInfo;
 use crate::config::args::{NodeAffinityArgs, read};
 use crate::framework::*;
 
-/// Judges node labels and names.
+/// The plugin with its `addedAffinity`.
 pub(super) struct NodeAffinity {
     added_required: Option<NodeMatcher>,
     added_preferred: Option<PreferredNodeAffinity>,
@@ -20,7 +20,7 @@ pub(super) struct NodeAffinity {
 #[derive(Clone, Default)]
 pub(super) struct State {
     required: Option<RequiredNodeAffinity>,
-    /// None when PreScore did not run.
+    /// None when PreScore has not run.
     preferred: Option<PreferredNodeAffinity>,
 }
 
@@ -45,11 +45,12 @@ impl NodeAffinity {
     }
 }
 
+/// The node affinity of the pod itself.
 fn own(cx: &Cycle<'_>) -> Option<affinity::NodeAffinity> {
     cx.pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.clone())
 }
 
-/// The node names the terms allow; none when some term allows any.
+/// The node names that the terms allow by `matchFields`; none when some term names no node.
 fn names(terms: &[NodeSelectorTerm]) -> Option<BTreeSet<String>> {
     let mut allowed = BTreeSet::new();
     for term in terms {
@@ -58,7 +59,7 @@ fn names(terms: &[NodeSelectorTerm]) -> Option<BTreeSet<String>> {
             let values: BTreeSet<String> = field.values.iter().cloned().collect();
             of_term = Some(match of_term {
                 None => values,
-                Some(former) => former.intersection(&values).cloned().collect(),
+                Some(previous) => previous.intersection(&values).cloned().collect(),
             });
         }
         allowed.extend(of_term?);
@@ -83,7 +84,7 @@ impl Plugin for NodeAffinity {
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
         let terms = cx.pod.spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()?.required.as_ref());
         let by_name = terms.is_some_and(|t| t.node_selector_terms.iter().any(|t| !t.match_fields.is_empty()));
-        // PreFilter narrows the nodes by name: few are left to look at.
+        // PreFilter narrows the search to the named nodes, which the scoreboard does not do.
         let filter = if by_name { Reads::Cluster } else { Reads::Node };
         let normalization = Normalization::Highest { reverse: false };
         Dependencies { filter, score: Reads::Node, normalization, ..Dependencies::NOTHING }
@@ -108,7 +109,7 @@ impl Plugin for NodeAffinity {
         if !self.added_matches(new) || !required.try_matches(new)? {
             return Ok(QueueingHint::Skip);
         }
-        // Upstream does not ask whether the added affinity matched before.
+        // Like upstream, this does not compare the added affinity with the old node.
         let matched = old.map(|old| required.try_matches(old)).transpose()?;
         Ok(if matched == Some(true) { QueueingHint::Skip } else { QueueingHint::Queue })
     }

@@ -1,4 +1,4 @@
-//! NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where the kubelet declares it.
+//! NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes to nodes whose kubelet declares it (KEP-5328).
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,6 @@ use bayplan_model::pod::Pod;
 use crate::cluster::NodeInfo;
 use crate::framework::*;
 
-/// Keeps pods off nodes without the features they need.
 pub(super) struct NodeDeclaredFeatures;
 
 /// The features the pod's spec implies.

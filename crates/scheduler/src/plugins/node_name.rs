@@ -3,7 +3,6 @@
 use crate::cluster::NodeInfo;
 use crate::framework::*;
 
-/// Keeps pods off nodes they did not name.
 pub(super) struct NodeName;
 
 impl Plugin for NodeName {
@@ -57,7 +56,7 @@ mod tests {
             ("any new node wakes the pod", "{nodeName: b}", "add Node c", "Queue"),
             ("labels do not change a name", "{nodeName: b}", "update Node a {labels: {x: z}} => {labels: {}}", "Skip"),
             (
-                "plugins that hear of new nodes hear of taints too, as upstream has it",
+                "a plugin registered for new nodes is asked about taints too, as upstream does",
                 "{nodeName: b}",
                 "update Node a {taints: [{key: x, effect: NoSchedule}]} => {}",
                 "Queue",

@@ -3,7 +3,6 @@
 use crate::cluster::{HostPorts, NodeInfo};
 use crate::framework::*;
 
-/// Keeps pods off nodes where their host ports are taken.
 pub(super) struct NodePorts;
 
 impl Plugin for NodePorts {

@@ -1,4 +1,4 @@
-//! NodeResourcesBalancedAllocation: prefers nodes whose resources are used in even proportions once the pod is there.
+//! NodeResourcesBalancedAllocation: prefers nodes whose resources the pod brings closer to equal utilization.
 
 use bayplan_model::resources::{Amounts, RequestRules, Resource};
 use serde_json::Value;
@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::cluster::{Headroom, NodeInfo, balance_of_two, requested_fraction};
 use crate::config::args::{NodeResourcesBalancedAllocationArgs, ResourceSpec, read, resources_or_default};
 use crate::framework::*;
-use crate::plugins::dynamic_resources::Census;
+use crate::plugins::dynamic_resources::DeviceUsage;
 
-/// Scores balance.
+/// The plugin with the resources it balances.
 pub(super) struct NodeResourcesBalancedAllocation {
     resources: Vec<ResourceSpec>,
 }
@@ -18,8 +18,8 @@ pub(super) struct NodeResourcesBalancedAllocation {
 pub(super) struct State {
     /// The resources that count, with what the pod requests of them.
     wanted: Vec<(Resource, i64)>,
-    /// Devices behind scored resources.
-    census: Census,
+    /// How many devices back the scored resources on each node.
+    devices: DeviceUsage,
 }
 
 impl NodeResourcesBalancedAllocation {
@@ -54,7 +54,7 @@ impl Plugin for NodeResourcesBalancedAllocation {
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
-        let (reads, version) = super::node_resources_fit::of_devices(cx);
+        let (reads, version) = super::node_resources_fit::resource_dependencies(cx);
         Dependencies::score(reads, Normalization::None).at(version)
     }
 
@@ -67,20 +67,20 @@ impl Plugin for NodeResourcesBalancedAllocation {
         let wanted = self.resources.iter().map(|spec| (Resource::named(&spec.name), request.get(&spec.name)));
         state.wanted = wanted.filter(|(resource, wanted)| *wanted != 0 || resource.is_basic()).collect();
         let names = self.resources.iter().map(|spec| spec.name.as_str());
-        state.census = Census::new(cx.cluster, &request, names);
+        state.devices = DeviceUsage::new(cx.cluster, &request, names);
         Status::SUCCESS
     }
 
     fn score(&self, _cx: &Cycle<'_>, state: &State, node: &NodeInfo) -> Result<i64, Status> {
         let share = |(resource, wanted): &(Resource, i64)| {
             let (capacity, requested) = match node.allocatable.amount(resource) {
-                0 => state.census.count(node.node(), resource.name()).unwrap_or((0, 0)),
+                0 => state.devices.count(node.node(), resource.name()).unwrap_or((0, 0)),
                 capacity => (capacity, node.requested.amount(resource)),
             };
             fractions(capacity, requested, *wanted)
         };
         Ok(match &state.wanted[..] {
-            // Cpu and memory, unless configured otherwise: asked for every node, and worth no allocation.
+            // Cpu and memory, by default: every node is scored, so this form allocates nothing.
             [a, b] => of_two(share(a), share(b)),
             more => {
                 let (with, without): (Vec<f64>, Vec<f64>) = more.iter().filter_map(share).unzip();
@@ -91,22 +91,22 @@ impl Plugin for NodeResourcesBalancedAllocation {
 
     fn headroom_plugin(&self, state: &State) -> Option<Box<dyn HeadroomPlugin>> {
         match state.wanted[..] {
-            [(Resource::Cpu, cpu), (Resource::Memory, memory)] if state.census.is_empty() => {
-                Some(Box::new(BalanceByRoom { cpu, memory }))
+            [(Resource::Cpu, cpu), (Resource::Memory, memory)] if state.devices.is_empty() => {
+                Some(Box::new(BalanceByHeadroom { cpu, memory }))
             }
             _ => None,
         }
     }
 }
 
-/// The fractions of a resource in use with the pod and without it; none when the node has nothing of it.
+/// The utilization of a resource with the pod and without it; none when the node has nothing of it.
 fn fractions(capacity: i64, requested: i64, wanted: i64) -> Option<(f64, f64)> {
     (capacity != 0).then(|| {
         (requested_fraction(capacity, requested.saturating_add(wanted)), requested_fraction(capacity, requested))
     })
 }
 
-/// The score by how much better balanced a node is with the pod.
+/// The score: 75 when the pod does not change the balance, more when it improves it.
 fn gain(with: i64, without: i64) -> i64 {
     let half = MAX_NODE_SCORE / 2;
     half + (half + with - without) / 2
@@ -115,19 +115,19 @@ fn gain(with: i64, without: i64) -> i64 {
 fn of_two(a: Option<(f64, f64)>, b: Option<(f64, f64)>) -> i64 {
     match (a, b) {
         (Some(a), Some(b)) => gain(balance(&[a.0, b.0]), balance(&[a.1, b.1])),
-        // One resource alone is always in balance.
+        // A single resource is always balanced.
         _ => gain(balance(&[]), balance(&[])),
     }
 }
 
-/// The form for the resources that count by default.
-struct BalanceByRoom {
+/// The batch form, for cpu and memory.
+struct BalanceByHeadroom {
     cpu: i64,
     memory: i64,
 }
 
-impl HeadroomPlugin for BalanceByRoom {
-    fn filter(&self, _rooms: &[Headroom], _sums: &mut [Option<i64>]) {}
+impl HeadroomPlugin for BalanceByHeadroom {
+    fn filter(&self, _headrooms: &[Headroom], _sums: &mut [Option<i64>]) {}
 
     fn score(&self, headrooms: &[Headroom], weight: i64, sums: &mut [Option<i64>]) {
         add_scores(headrooms, weight, sums, |headroom| {

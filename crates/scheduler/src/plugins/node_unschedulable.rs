@@ -1,4 +1,4 @@
-//! NodeUnschedulable: keeps pods off cordoned nodes, unless they tolerate it.
+//! NodeUnschedulable: keeps pods off cordoned nodes, unless they tolerate the taint that stands for the cordon.
 
 use bayplan_model::pod::Pod;
 use bayplan_model::taint::Taint;
@@ -6,9 +6,9 @@ use bayplan_model::taint::Taint;
 use crate::cluster::NodeInfo;
 use crate::framework::*;
 
-/// Keeps pods off cordoned nodes.
 pub(super) struct NodeUnschedulable;
 
+/// Whether a pod tolerates a cordoned node.
 fn tolerates(pod: &Pod) -> bool {
     let taint =
         Taint { key: "node.kubernetes.io/unschedulable".into(), value: String::new(), effect: "NoSchedule".into() };
@@ -47,7 +47,7 @@ impl Plugin for NodeUnschedulable {
         event: &ClusterEvent,
         changed: &ObjectChange<'_>,
     ) -> Result<QueueingHint, String> {
-        let worth = if event.resource == EventResource::Node {
+        let helps = if event.resource == EventResource::Node {
             match changed.nodes() {
                 (None, Some(new)) => !new.spec.unschedulable,
                 (Some(old), Some(new)) => old.spec.unschedulable && !new.spec.unschedulable,
@@ -56,7 +56,7 @@ impl Plugin for NodeUnschedulable {
         } else {
             changed.pods().1.is_some_and(|pod| pod.metadata.uid == cx.pod.metadata.uid && tolerates(pod))
         };
-        Ok(if worth { QueueingHint::Queue } else { QueueingHint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn filter(&self, cx: &Cycle<'_>, _state: &(), node: &NodeInfo) -> Status {

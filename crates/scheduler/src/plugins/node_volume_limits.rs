@@ -1,4 +1,4 @@
-//! NodeVolumeLimits: a node takes only so many volumes of a CSI driver.
+//! NodeVolumeLimits: a node takes only as many volumes of a CSI driver as its CSINode allows.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -10,19 +10,20 @@ use bayplan_model::storage::{CsiNode, PersistentVolumeClaim};
 use crate::cluster::{Cluster, NodeInfo};
 use crate::framework::*;
 
-/// Keeps pods off nodes that take no more volumes.
 pub(super) struct NodeVolumeLimits;
 
 /// Volumes by unique name, with the driver of each.
 type Attached = BTreeMap<String, String>;
 
-/// The pod's own volumes: on nodes nothing is known of, and on others, where drivers serve in-tree volumes too.
+/// The pod's own volumes, computed on first use: on nodes without a CSINode, and on nodes with one, where in-tree volumes
+/// count for the CSI driver they are migrated to.
 #[derive(Clone, Default)]
 pub(super) struct State(Arc<[OnceLock<Result<Attached, Status>>; 2]>);
 
-/// Volumes that are not made yet have no handle; this prefix keeps their stand-ins apart from real handles.
-const UNMADE: &str = "unmade";
+/// The prefix of stand-in handles, for volumes that are not provisioned yet.
+const UNPROVISIONED: &str = "unprovisioned";
 
+/// Whether the volume may be a CSI volume.
 fn counts(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() || InTreePlugin::of_inline(volume).is_some()
 }
@@ -31,15 +32,16 @@ fn is_migrated(node: Option<&CsiNode>, plugin: &InTreePlugin) -> bool {
     node.is_some() && plugin.counted
 }
 
+/// Unique name and driver of a volume.
 fn unique(driver: &str, handle: &str) -> (String, String) {
     (format!("{driver}/{handle}"), driver.to_owned())
 }
 
-/// Driver and handle of the volume behind a claim; none when it does not count.
+/// Unique name and driver of the volume behind a claim; none when it does not count.
 fn of_claim(cluster: &Cluster, node: Option<&CsiNode>, claim: &PersistentVolumeClaim) -> Option<(String, String)> {
     let Some(volume) = cluster.objects.persistent_volumes.get("", &claim.spec.volume_name) else {
         let class = cluster.objects.storage_classes.get("", claim.class())?;
-        let handle = format!("{UNMADE}-{}", claim.metadata.key());
+        let handle = format!("{UNPROVISIONED}-{}", claim.metadata.key());
         return match InTreePlugin::named(&class.provisioner) {
             Some(plugin) => is_migrated(node, plugin).then(|| unique(plugin.driver, &handle)),
             None if class.provisioner.is_empty() => None,
@@ -84,7 +86,7 @@ fn volumes_of(cluster: &Cluster, node: Option<&CsiNode>, pod: &Pod, is_new: bool
     Ok(volumes)
 }
 
-/// A claim has the name of a pod's ephemeral volume but belongs to somebody else.
+/// The error for a claim that has the name of a pod's ephemeral volume but another owner.
 pub(super) fn not_owner(pod: &Pod, claim: &str) -> String {
     let namespace = &pod.metadata.namespace;
     format!("PVC {namespace}/{claim} was not created for pod {} (pod is not owner)", pod.metadata.key())
@@ -95,7 +97,7 @@ fn limits(node: &CsiNode) -> BTreeMap<&str, i64> {
     drivers.filter_map(|d| Some((d.name.as_str(), d.allocatable.as_ref()?.count?.into()))).collect()
 }
 
-/// What is attached to a node by the word of attachments.
+/// The volumes that VolumeAttachments say are attached to a node.
 fn attachments(cluster: &Cluster, node: &str) -> impl Iterator<Item = (String, String)> {
     let of_node = cluster.objects.storage.attachments(node).into_iter().flat_map(BTreeMap::values);
     of_node.filter(|a| !a.spec.attacher.is_empty()).filter_map(|attachment| {
@@ -106,20 +108,20 @@ fn attachments(cluster: &Cluster, node: &str) -> impl Iterator<Item = (String, S
 }
 
 /// How many volumes are of a driver.
-fn of(volumes: &Attached, driver: &str) -> i64 {
+fn count_of(volumes: &Attached, driver: &str) -> i64 {
     volumes.values().filter(|d| *d == driver).count() as i64
 }
 
-/// Whether the limits hold even if everything on the node were a volume of its own of every driver: most nodes are far
-/// from their limits, and that is seen without looking any volume up.
-fn has_plenty(cluster: &Cluster, new: &Attached, limits: &BTreeMap<&str, i64>, node: &NodeInfo) -> bool {
+/// Whether the limits hold even if every claim and attachment on the node were a volume of every driver. Most nodes are
+/// far from their limits, and this needs no lookup of volumes.
+fn is_far_from_limits(cluster: &Cluster, new: &Attached, limits: &BTreeMap<&str, i64>, node: &NodeInfo) -> bool {
     let attached = cluster.objects.storage.attachments(&node.name).map_or(0, BTreeMap::len);
     let most = (node.claims.len() + attached) as i64;
-    let fits = |(driver, limit): (&&str, &i64)| match of(new, driver) {
+    let fits = |(driver, limit): (&&str, &i64)| match count_of(new, driver) {
         0 => true,
         coming => most.saturating_add(coming) <= *limit,
     };
-    // Claims by name are counted by the node; any other volume may be missing there, or be an error.
+    // NodeInfo counts claims by name; other volumes may be missing there, or be an error.
     let is_counted = |volume: &Volume| match &volume.persistent_volume_claim {
         Some(claim) => !claim.claim_name.is_empty(),
         None => !counts(volume),
@@ -152,7 +154,7 @@ impl Plugin for NodeVolumeLimits {
     }
 
     fn hint_reads_signature(&self, event: &ClusterEvent) -> bool {
-        // Claims made for a pod bear its name.
+        // The claim of an ephemeral volume is named after its pod.
         event.resource != EventResource::PersistentVolumeClaim
     }
 
@@ -198,7 +200,7 @@ impl Plugin for NodeVolumeLimits {
             Err(status) => return status.clone(),
         };
         let limits = csi_node.map(limits).unwrap_or_default();
-        if new.is_empty() || limits.is_empty() || has_plenty(cx.cluster, new, &limits, node) {
+        if new.is_empty() || limits.is_empty() || is_far_from_limits(cx.cluster, new, &limits, node) {
             return Status::SUCCESS;
         }
         let mut new = new.clone();
@@ -210,11 +212,11 @@ impl Plugin for NodeVolumeLimits {
             }
         }
         new.retain(|name, _| !attached.contains_key(name));
-        // A new volume that is attached but in no pod counts twice, as upstream counts it.
+        // Like upstream, this counts a new volume twice when it is attached already but used by no pod.
         attached.extend(attachments(cx.cluster, &node.name));
         let exceeded = limits.iter().any(|(driver, limit)| {
-            let coming = of(&new, driver);
-            coming > 0 && of(&attached, driver) + coming > *limit
+            let coming = count_of(&new, driver);
+            coming > 0 && count_of(&attached, driver) + coming > *limit
         });
         if exceeded { Status::unschedulable("node(s) exceed max volume count") } else { Status::SUCCESS }
     }

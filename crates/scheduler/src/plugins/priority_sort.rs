@@ -1,9 +1,8 @@
-//! PrioritySort: higher priority first, then whoever waits longer.
+//! PrioritySort: pods of higher priority first, then those that entered the queue earlier.
 
 use crate::framework::{ExtensionPoints, Plugin, PluginName};
 use crate::queue::{QueuedPod, SortKey};
 
-/// Orders the queue.
 pub(super) struct PrioritySort;
 
 impl Plugin for PrioritySort {

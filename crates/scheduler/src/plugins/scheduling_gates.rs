@@ -2,7 +2,6 @@
 
 use crate::framework::*;
 
-/// Holds gated pods back.
 pub(super) struct SchedulingGates;
 
 impl Plugin for SchedulingGates {

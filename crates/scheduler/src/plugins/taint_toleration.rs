@@ -1,11 +1,11 @@
 //! TaintToleration: keeps pods off nodes with taints they do not tolerate, and prefers nodes with fewer such taints.
 
+use bayplan_model::node::Node;
 use bayplan_model::taint::{Toleration, untolerated};
 
 use crate::cluster::NodeInfo;
 use crate::framework::*;
 
-/// Judges taints.
 pub(super) struct TaintToleration;
 
 impl Plugin for TaintToleration {
@@ -42,15 +42,14 @@ impl Plugin for TaintToleration {
         event: &ClusterEvent,
         changed: &ObjectChange<'_>,
     ) -> Result<QueueingHint, String> {
-        let worth = if event.resource == EventResource::Node {
+        let helps = if event.resource == EventResource::Node {
             let (old, new) = changed.nodes();
-            let repels =
-                |node: &bayplan_model::node::Node| untolerated(&node.spec.taints, &cx.pod.spec.tolerations).is_some();
+            let repels = |node: &Node| untolerated(&node.spec.taints, &cx.pod.spec.tolerations).is_some();
             old.is_none_or(repels) && new.is_some_and(|node| !repels(node))
         } else {
             changed.pods().1.is_some_and(|pod| pod.metadata.uid == cx.pod.metadata.uid)
         };
-        Ok(if worth { QueueingHint::Queue } else { QueueingHint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn filter(&self, cx: &Cycle<'_>, _state: &Self::State, node: &NodeInfo) -> Status {
@@ -171,8 +170,8 @@ mod tests {
             (
                 "another taint stays",
                 "{}",
-                "update Node a {taints: [{key: x, effect: NoSchedule}, {key: y, effect: NoExecute}]} \
-                 => {taints: [{key: y, effect: NoExecute}]}",
+                "update Node a {taints: [{key: x, effect: NoSchedule}, {key: z, effect: NoExecute}]} \
+                 => {taints: [{key: z, effect: NoExecute}]}",
                 "Skip",
             ),
             (

@@ -1,4 +1,4 @@
-//! VolumeRestrictions: a disk that takes one user has one user, and a ReadWriteOncePod claim has one pod.
+//! VolumeRestrictions: keeps pods apart that cannot share a disk, and gives a ReadWriteOncePod claim to one pod only.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,20 @@ use bayplan_model::pod::{Pod, Volume};
 use crate::cluster::{NodeInfo, PodInfo};
 use crate::framework::*;
 
-/// Keeps pods apart that cannot share a volume.
 pub(super) struct VolumeRestrictions;
 
 /// What is prepared for one pod.
 #[derive(Clone, Default)]
 pub(super) struct State {
-    /// The pod's claims that allow one pod only, by name.
+    /// The names of the pod's ReadWriteOncePod claims.
     exclusive: BTreeSet<String>,
-    /// How many of them are in use.
+    /// How many of them other pods use.
     in_use: i64,
 }
 
 const READ_WRITE_ONCE_POD: &str = "ReadWriteOncePod";
 
+/// Whether the volume is of a type that conflicts with others on its node.
 fn is_restricted(volume: &Volume) -> bool {
     volume.gce_persistent_disk.is_some()
         || volume.aws_elastic_block_store.is_some()
@@ -64,7 +64,7 @@ fn disks_conflict(pod: &Pod, other: &Pod) -> bool {
 }
 
 impl State {
-    /// Counts the exclusive claims of a pod. Upstream compares names without namespaces here.
+    /// Counts the exclusive claims of a pod. Like upstream, this compares names without namespaces.
     fn count(&mut self, pod: &Pod, sign: i64) {
         let shared = pod.named_claims().filter(|name| self.exclusive.contains(*name)).count();
         self.in_use += sign * shared as i64;

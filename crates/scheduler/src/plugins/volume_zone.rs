@@ -1,4 +1,4 @@
-//! VolumeZone: a pod goes where the zone labels of its bound volumes say they are.
+//! VolumeZone: a pod goes to nodes in the zones and regions that the labels of its bound volumes name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,6 @@ use bayplan_model::storage::{PersistentVolume, WAIT_FOR_FIRST_CONSUMER};
 use crate::cluster::{Cluster, NodeInfo};
 use crate::framework::*;
 
-/// Keeps pods out of zones their volumes are not in.
 pub(super) struct VolumeZone;
 
 /// A topology label and the values a node's label may have.
@@ -18,9 +17,10 @@ type Requirement = (&'static str, BTreeSet<String>);
 
 const LABELS: [&str; 4] = [LABEL_ZONE_BETA, LABEL_REGION_BETA, LABEL_ZONE, LABEL_REGION];
 
-/// Several zones in one label value are joined by this.
+/// Separates several zones in one label value.
 const DELIMITER: &str = "__";
 
+/// The GA label that replaced a beta label.
 fn stable(label: &str) -> &str {
     match label {
         LABEL_ZONE_BETA => LABEL_ZONE,
@@ -29,12 +29,13 @@ fn stable(label: &str) -> &str {
     }
 }
 
-/// The zones a label value names; none when it cannot be read.
+/// The zones that a label value names; none when one of them is empty.
 fn zones(value: &str) -> Option<BTreeSet<String>> {
     let zones: BTreeSet<String> = value.split(DELIMITER).map(|zone| zone.trim().to_owned()).collect();
     (!zones.contains("")).then_some(zones)
 }
 
+/// The topology labels of a volume.
 fn topology(volume: &PersistentVolume) -> BTreeMap<&'static str, BTreeSet<String>> {
     let labels = &volume.metadata.labels;
     LABELS.into_iter().filter_map(|label| Some((label, zones(labels.get(label)?)?))).collect()
@@ -44,7 +45,7 @@ fn not_found(kind: &str, name: &str) -> Status {
     Status::unresolvable(format!("{kind} {name:?} not found"))
 }
 
-/// What the volume of one claim requires; nothing while it may still be bound anywhere.
+/// What the volume of one claim requires; nothing while the claim waits for its first consumer.
 fn of_claim(cluster: &Cluster, namespace: &str, name: &str) -> Result<Vec<Requirement>, Status> {
     let objects = &cluster.objects;
     if name.is_empty() {
@@ -100,7 +101,7 @@ impl Plugin for VolumeZone {
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
-        // PreFilter reads claims and volumes, which change without any node changing.
+        // PreFilter reads claims and volumes.
         Dependencies::filter(if cx.pod.named_claims().next().is_none() { Reads::Pod } else { Reads::Cluster })
     }
 
@@ -149,7 +150,7 @@ impl Plugin for VolumeZone {
 
     fn filter(&self, _cx: &Cycle<'_>, state: &Self::State, node: &NodeInfo) -> Status {
         let labels = &node.node().metadata.labels;
-        // A node without any such label is in a cluster of one zone.
+        // A node without any of the labels is taken to be in a cluster of one zone.
         if LABELS.iter().any(|label| labels.contains_key(label)) && !state.iter().all(|r| satisfied(r, labels)) {
             return Status::unresolvable("node(s) had no available volume zone");
         }

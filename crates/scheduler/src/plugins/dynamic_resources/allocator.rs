@@ -1,7 +1,7 @@
-//! Which devices the claims of a pod get on a node: the first solution of an ordered search.
+//! Allocates devices of one node to the claims of a pod: the first solution of an ordered search.
 //!
-//! Claims, requests, alternatives and devices are tried in order, depth first. Within a request devices are only tried
-//! after the one chosen before, so that no set of devices is tried twice.
+//! Claims, requests, alternatives and devices are tried in order, depth first. Within a request, the search goes on after
+//! the device chosen last, so that it tries no set of devices twice.
 
 use std::collections::BTreeMap;
 
@@ -13,35 +13,35 @@ use bayplan_model::taint::untolerated;
 use rustc_hash::FxHashMap;
 
 use super::capacity::{Amounts, consumption, fits};
-use super::constraint::Constraint;
+use super::constraint::ConstraintState;
+use super::device_config::device_config;
 use super::pools::{Pool, pools};
 use super::requests::{Alternative, ClaimRequests};
-use super::settings::settings;
 use crate::cluster::devices::{Counters, DeviceUse, Devices, PublishedSlice, consumed};
 
-/// The most devices a claim may have; the API's limit.
+/// The most devices a claim may have: the API's `AllocationResultsMaxSize`.
 const DEVICES_MAX: usize = 32;
 
-/// The most steps of a search on one node. Upstream stops after ten seconds; the core has no clock, and a step takes
-/// about ten microseconds at worst.
+/// The most steps of a search on one node. Upstream stops after ten seconds (`filterTimeout`); the core has no clock, and
+/// a step takes about ten microseconds at worst.
 const STEPS_MAX: usize = 1_000_000;
 
 /// Why nothing was allocated.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// There are not enough devices.
+pub(super) enum AllocationError {
+    /// No set of devices satisfies all claims.
     NoSolution,
-    /// There may have been, in a pool that makes no sense.
+    /// The same, but some pool of the node is invalid and was left out.
     InvalidPools,
-    /// The search took too long.
+    /// The search took more than [`STEPS_MAX`] steps.
     TimedOut,
-    /// The claims or slices make no sense.
+    /// A claim or a slice is invalid.
     Error(String),
 }
 
-impl From<String> for Failure {
+impl From<String> for AllocationError {
     fn from(error: String) -> Self {
-        Failure::Error(error)
+        AllocationError::Error(error)
     }
 }
 
@@ -49,23 +49,27 @@ impl From<String> for Failure {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Allocation {
     pub(super) result: AllocationResult,
-    /// Settings for drivers, ready to be written.
+    /// `devices.config` of the result.
     pub(super) config: Vec<serde_json::Value>,
-    /// The index of the alternative taken, by request; absent for requests without alternatives.
+    /// By request with `firstAvailable`: the index of the alternative that was chosen.
     pub(super) chosen: BTreeMap<String, usize>,
 }
 
 /// Finds devices for claims on a node.
-pub(super) fn allocate(devices: &Devices, claims: &[&ClaimRequests], node: &Node) -> Result<Vec<Allocation>, Failure> {
+pub(super) fn allocate(
+    devices: &Devices,
+    claims: &[&ClaimRequests],
+    node: &Node,
+) -> Result<Vec<Allocation>, AllocationError> {
     let pools = pools(devices, node)?;
-    let mut search = Search::new(&pools, claims, node);
+    let mut search = DeviceSearch::new(&pools, claims, node);
     search.prepare()?;
     match search.claim(0) {
         Ok(true) => Ok(search.results()?),
-        Ok(false) | Err(Stop::TooMany) if pools.iter().any(Pool::is_invalid) => Err(Failure::InvalidPools),
-        Ok(false) | Err(Stop::TooMany) => Err(Failure::NoSolution),
-        Err(Stop::TimedOut) => Err(Failure::TimedOut),
-        Err(Stop::Error(error)) => Err(Failure::Error(error)),
+        Ok(false) | Err(Stop::TooMany) if pools.iter().any(Pool::is_invalid) => Err(AllocationError::InvalidPools),
+        Ok(false) | Err(Stop::TooMany) => Err(AllocationError::NoSolution),
+        Err(Stop::TimedOut) => Err(AllocationError::TimedOut),
+        Err(Stop::Error(error)) => Err(AllocationError::Error(error)),
     }
 }
 
@@ -78,19 +82,19 @@ enum Stop {
 }
 
 /// A device of the node, in the order in which devices are tried.
-struct Candidate<'a> {
+struct CandidateDevice<'a> {
     pool: usize,
     slice: &'a PublishedSlice,
     device: &'a Device,
-    /// The device's place in its slice.
+    /// The device's index in its slice.
     at: usize,
-    /// A claim has it for itself.
+    /// An allocated claim uses it exclusively.
     taken: bool,
-    /// What claims have of it, if it is shared.
+    /// The capacity that allocated claims consume, when it is shared.
     shared: Option<&'a Amounts>,
-    /// Claims of this search that have it.
+    /// The claims of this search that have chosen it.
     users: Vec<usize>,
-    /// What this search has taken of it, if it is shared.
+    /// The capacity that each choice of this search consumes, when it is shared.
     taking: Vec<Amounts>,
 }
 
@@ -103,26 +107,26 @@ struct Choice {
     counted: bool,
 }
 
-/// Where the search is: a request of a claim, one of its alternatives, and how many devices that has.
+/// Where the search is: a request of a claim, one of its alternatives, and how many devices that has so far.
 #[derive(Clone, Copy)]
-struct At {
+struct RequestPosition {
     claim: usize,
     request: usize,
     alternative: usize,
     device: usize,
 }
 
-struct Search<'a> {
+struct DeviceSearch<'a> {
     node: &'a Node,
     pools: &'a [Pool<'a>],
     claims: &'a [&'a ClaimRequests],
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<CandidateDevice<'a>>,
     /// By claim.
-    constraints: Vec<Vec<Constraint<'a>>>,
-    /// The candidates of an alternative that asks for all devices.
+    constraints: Vec<Vec<ConstraintState<'a>>>,
+    /// By (claim, request, alternative) with mode `All`: its candidates.
     all: FxHashMap<(usize, usize, usize), Vec<usize>>,
     selectable: FxHashMap<(usize, usize, usize, usize), bool>,
-    /// Counters left by what claims have, and those this search takes, by pool.
+    /// By pool: the counters that allocated devices leave, and what this search consumes of them.
     available: FxHashMap<usize, Counters>,
     consumed: FxHashMap<usize, Counters>,
     /// By claim.
@@ -130,14 +134,14 @@ struct Search<'a> {
     steps: usize,
 }
 
-impl<'a> Search<'a> {
+impl<'a> DeviceSearch<'a> {
     fn new(pools: &'a [Pool<'a>], claims: &'a [&'a ClaimRequests], node: &'a Node) -> Self {
         let mut candidates = Vec::new();
         for (i, pool) in pools.iter().enumerate() {
             for slice in &pool.slices {
                 for (at, device) in slice.slice.spec.devices.iter().enumerate() {
                     let held = pool.known.in_use(&device.name);
-                    candidates.push(Candidate {
+                    candidates.push(CandidateDevice {
                         pool: i,
                         slice,
                         device,
@@ -150,7 +154,7 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        Search {
+        DeviceSearch {
             node,
             pools,
             claims,
@@ -165,7 +169,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Checks that the claims make sense, and finds the devices of requests for all devices.
+    /// Validates the claims, and finds the candidates of requests with mode `All`.
     fn prepare(&mut self) -> Result<(), String> {
         let claims = self.claims;
         for (claim, of) in claims.iter().enumerate() {
@@ -174,7 +178,7 @@ impl<'a> Search<'a> {
             for (request, wanted) in of.requests.iter().enumerate() {
                 let mut fewest = usize::MAX;
                 for alternative in 0..wanted.alternatives.len() {
-                    let at = At { claim, request, alternative, device: 0 };
+                    let at = RequestPosition { claim, request, alternative, device: 0 };
                     fewest = fewest.min(self.prepare_alternative(at, &key)?);
                 }
                 least = least.saturating_add(if wanted.alternatives.is_empty() { 0 } else { fewest });
@@ -186,7 +190,7 @@ impl<'a> Search<'a> {
             }
             let mut constraints = Vec::new();
             for (i, constraint) in of.claim.spec.devices.constraints.iter().enumerate() {
-                constraints.push(Constraint::new(constraint).ok_or_else(|| {
+                constraints.push(ConstraintState::new(constraint).ok_or_else(|| {
                     format!("claim {key}, constraint #{i}: empty constraint (unsupported constraint type?)")
                 })?);
             }
@@ -196,7 +200,7 @@ impl<'a> Search<'a> {
     }
 
     /// How many devices an alternative needs.
-    fn prepare_alternative(&mut self, at: At, claim: &str) -> Result<usize, String> {
+    fn prepare_alternative(&mut self, at: RequestPosition, claim: &str) -> Result<usize, String> {
         let alternative = self.alternative(at);
         let request = &alternative.short_name;
         if let Some(i) = alternative.unknown_selector() {
@@ -228,7 +232,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn all_devices(&mut self, at: At, claim: &str) -> Result<Vec<usize>, String> {
+    fn all_devices(&mut self, at: RequestPosition, claim: &str) -> Result<Vec<usize>, String> {
         let alternative = self.alternative(at);
         for pool in self.pools {
             let state = match (pool.is_incomplete, pool.is_invalid()) {
@@ -250,17 +254,17 @@ impl<'a> Search<'a> {
         Ok(all)
     }
 
-    fn alternative(&self, at: At) -> &'a Alternative {
+    fn alternative(&self, at: RequestPosition) -> &'a Alternative {
         &self.claims[at.claim].requests[at.request].alternatives[at.alternative]
     }
 
-    /// Whether class, request and place of a device fit; asked once.
-    fn is_selectable(&mut self, at: At, candidate: usize) -> Result<bool, String> {
+    /// Whether class, request and node selection of a device match; evaluated once.
+    fn is_selectable(&mut self, at: RequestPosition, candidate: usize) -> Result<bool, String> {
         let key = (at.claim, at.request, at.alternative, candidate);
         if let Some(known) = self.selectable.get(&key) {
             return Ok(*known);
         }
-        let Candidate { slice, at: device, .. } = self.candidates[candidate];
+        let CandidateDevice { slice, at: device, .. } = self.candidates[candidate];
         let claim = &self.claims[at.claim].claim;
         let selectable =
             self.alternative(at).selects(claim, slice, device)? && slice.device_is_accessible(device, self.node)?;
@@ -268,8 +272,8 @@ impl<'a> Search<'a> {
         Ok(selectable)
     }
 
-    /// What the request takes of the device; none when that is not there.
-    fn consumption(&self, at: At, candidate: usize) -> Option<Amounts> {
+    /// The capacity that the request consumes of the device; none when the device cannot provide it.
+    fn consumption(&self, at: RequestPosition, candidate: usize) -> Option<Amounts> {
         let candidate = &self.candidates[candidate];
         let wanted = consumption(candidate.device, self.alternative(at).wanted.capacity.as_ref())?;
         let taken = candidate.shared.into_iter().chain(&candidate.taking);
@@ -288,14 +292,14 @@ impl<'a> Search<'a> {
     fn request(&mut self, claim: usize, request: usize) -> Result<bool, Stop> {
         let Some(wanted) = self.claims[claim].requests.get(request) else {
             return match self.claim(claim + 1) {
-                // Other choices for this claim may leave room for smaller alternatives of later ones.
+                // Another choice for this claim may leave devices for alternatives of later claims.
                 Err(Stop::TooMany) => Ok(false),
                 result => result,
             };
         };
         let mut all_too_many = !wanted.alternatives.is_empty();
         for alternative in 0..wanted.alternatives.len() {
-            match self.device(At { claim, request, alternative, device: 0 }, 0) {
+            match self.device(RequestPosition { claim, request, alternative, device: 0 }, 0) {
                 Err(Stop::TooMany) => {}
                 Ok(false) => all_too_many = false,
                 result => return result,
@@ -305,7 +309,7 @@ impl<'a> Search<'a> {
     }
 
     /// Allocates the next device of an alternative, from `start` on, and all after it.
-    fn device(&mut self, at: At, start: usize) -> Result<bool, Stop> {
+    fn device(&mut self, at: RequestPosition, start: usize) -> Result<bool, Stop> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
             return Err(Stop::TimedOut);
@@ -341,16 +345,16 @@ impl<'a> Search<'a> {
         Ok(false)
     }
 
-    /// Goes on after a device was chosen; takes it back when that leads nowhere.
-    fn next(&mut self, at: At, start: usize) -> Result<bool, Stop> {
-        let result = self.device(At { device: at.device + 1, ..at }, start);
+    /// Continues after a device was chosen; gives it back when there is no solution with it.
+    fn next(&mut self, at: RequestPosition, start: usize) -> Result<bool, Stop> {
+        let result = self.device(RequestPosition { device: at.device + 1, ..at }, start);
         if !matches!(result, Ok(true)) {
             self.take_back(at.claim);
         }
         result
     }
 
-    fn is_in_use(&self, at: At, candidate: usize) -> bool {
+    fn is_in_use(&self, at: RequestPosition, candidate: usize) -> bool {
         let candidate = &self.candidates[candidate];
         match self.alternative(at).admin_access {
             true => candidate.users.contains(&at.claim),
@@ -358,8 +362,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes a device for an alternative if nothing speaks against it.
-    fn choose(&mut self, at: At, candidate: usize, must: bool) -> Result<bool, Stop> {
+    /// Chooses a device for an alternative if it is free, tolerated and within all constraints.
+    fn choose(&mut self, at: RequestPosition, candidate: usize, must: bool) -> Result<bool, Stop> {
         let alternative = self.alternative(at);
         if self.is_in_use(at, candidate) {
             return Ok(false);
@@ -402,11 +406,11 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    fn add_to_constraints(&mut self, at: At, candidate: usize) -> bool {
+    fn add_to_constraints(&mut self, at: RequestPosition, candidate: usize) -> bool {
         let claims = self.claims;
         let request = &claims[at.claim].requests[at.request].name;
         let full_name = &self.alternative(at).full_name;
-        let Candidate { device, pool, .. } = self.candidates[candidate];
+        let CandidateDevice { device, pool, .. } = self.candidates[candidate];
         let driver = self.pools[pool].driver;
         let constraints = &mut self.constraints[at.claim];
         for i in 0..constraints.len() {
@@ -418,7 +422,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Takes the last device of a claim back.
+    /// Gives back the device that a claim chose last.
     fn take_back(&mut self, claim: usize) {
         let Some(choice) = self.chosen[claim].pop() else { return };
         let claims = self.claims;
@@ -437,9 +441,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Takes what a device consumes of its pool's counters; nothing when some counter would not suffice.
+    /// Consumes the counters of a device; nothing when some counter does not suffice.
     fn take_counters(&mut self, candidate: usize) -> bool {
-        let Candidate { device, pool, .. } = self.candidates[candidate];
+        let CandidateDevice { device, pool, .. } = self.candidates[candidate];
         if !self.available.contains_key(&pool) {
             self.available.insert(pool, self.left_in(pool));
         }
@@ -457,14 +461,14 @@ impl<'a> Search<'a> {
     }
 
     fn give_counters_back(&mut self, candidate: usize) {
-        let Candidate { device, pool, .. } = self.candidates[candidate];
+        let CandidateDevice { device, pool, .. } = self.candidates[candidate];
         let taking = self.consumed.entry(pool).or_default();
         for (counter, amount) in consumed(device) {
             taking.entry(counter).and_modify(|sum| sum.sub(amount));
         }
     }
 
-    /// The counters of a pool without what allocated devices consume.
+    /// The counters of a pool less what allocated devices consume.
     fn left_in(&self, pool: usize) -> Counters {
         let pool = &self.pools[pool];
         let mut left = pool.generation.counters.clone();
@@ -491,7 +495,7 @@ impl<'a> Search<'a> {
             }
         }
         let results = chosen.iter().map(|choice| self.result(claim, choice)).collect();
-        allocation.config = settings(claim, &allocation.chosen);
+        allocation.config = device_config(claim, &allocation.chosen);
         allocation.result = AllocationResult {
             devices: DeviceAllocationResult { results },
             node_selector: self.node_selector(claim, chosen)?,
@@ -502,7 +506,7 @@ impl<'a> Search<'a> {
 
     fn result(&self, claim: &ClaimRequests, choice: &Choice) -> DeviceResult {
         let alternative = &claim.requests[choice.request].alternatives[choice.alternative];
-        let Candidate { device, pool, .. } = self.candidates[choice.candidate];
+        let CandidateDevice { device, pool, .. } = self.candidates[choice.candidate];
         let pool = &self.pools[pool];
         DeviceResult {
             request: alternative.full_name.clone(),
@@ -518,11 +522,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Where all devices of the claim can be reached; none for everywhere.
+    /// The nodes from which all devices of the claim can be reached; none for all nodes.
     fn node_selector(&self, claim: &ClaimRequests, chosen: &[Choice]) -> Result<Option<NodeSelector>, String> {
         let mut common = NodeSelectorTerm::default();
         for choice in chosen {
-            let Candidate { slice, device, .. } = self.candidates[choice.candidate];
+            let CandidateDevice { slice, device, .. } = self.candidates[choice.candidate];
             let spec = &slice.slice.spec;
             let (name, selector) = match spec.per_device_node_selection {
                 true => (&device.node_name, &device.node_selector),

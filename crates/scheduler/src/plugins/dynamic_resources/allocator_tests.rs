@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Census, DynamicResources, State, lock};
+use super::{DeviceUsage, DynamicResources, State, lock};
 use crate::cluster::{Cluster, Object, PodInfo};
 use crate::framework::*;
 
@@ -285,7 +285,7 @@ fn scorers_see_devices_where_the_node_has_no_such_resource() {
     let cluster = cluster(&[slice("s", json!({"devices": devices(&["a", "b", "c", "other"])})), class, other]);
     let request = Amounts::of(&[("x.io/gpu".to_owned(), Quantity::parse("1").unwrap())].into());
     let node = cluster.node("n").unwrap().node();
-    let count = |names: &[&str]| Census::new(&cluster, &request, names.iter().copied()).count(node, "x.io/gpu");
+    let count = |names: &[&str]| DeviceUsage::new(&cluster, &request, names.iter().copied()).count(node, "x.io/gpu");
     assert_eq!(count(&["cpu", "x.io/gpu"]), Some((3, 1)));
     assert_eq!(count(&["cpu"]), None);
 }

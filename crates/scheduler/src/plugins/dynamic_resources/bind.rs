@@ -1,4 +1,4 @@
-//! Allocations on their way into claims: written in PreBind, taken back when the pod is not bound after all.
+//! Writes allocations into claims in PreBind, and undoes that when the pod is not bound.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 
 use super::allocator::Allocation;
 use super::extended_resources::Mapping;
-use super::{ClaimKey, Cluster, Found, Kind, Prepared, lock};
+use super::{ClaimKey, ClaimState, Cluster, NodeAllocations, Prepared, lock};
 use crate::cluster::{EXTENDED_RESOURCE_CLAIM_ANNOTATION, PodInfo};
 use crate::framework::BindContext;
 
 const CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims");
 const PODS: Resource = Resource::new("", "v1", "pods");
 
-/// Keeps an allocated claim from vanishing before its devices are free.
+/// The finalizer that keeps an allocated claim until its devices are free.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// How often a write is tried when others write too, and the first pause between two tries.
 const TRIES_MAX: u32 = 5;
@@ -33,30 +33,30 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What Reserve set aside for a pod.
 pub(super) struct Reservation {
-    claims: Vec<Reserved>,
+    claims: Vec<ReservedClaim>,
     mappings: Vec<Mapping>,
-    /// The claim for extended resources, once it was made: name and UID.
+    /// Name and UID of the claim for extended resources, once it is created.
     made: Mutex<Option<(String, String)>>,
-    /// Claims that have their allocation at the API server.
+    /// The claims whose allocation was written to the API server.
     written: Mutex<Vec<ClaimKey>>,
 }
 
 /// A claim the pod will use.
-struct Reserved {
+struct ReservedClaim {
     claim: Arc<ResourceClaim>,
     key: ClaimKey,
-    /// What it gets; none when it has its devices already.
+    /// The new allocation; none when the claim is allocated already.
     allocation: Option<(Arc<AllocationResult>, Vec<Value>)>,
-    /// The spec of the claim to be made for extended resources.
+    /// The spec of the claim to create for extended resources.
     to_make: Option<Value>,
 }
 
 impl Reservation {
-    pub(super) fn new(prepared: &Prepared, found: &Found, pod: &PodInfo) -> Self {
+    pub(super) fn new(prepared: &Prepared, found: &NodeAllocations, pod: &PodInfo) -> Self {
         let mut claims = Vec::new();
         for (i, claim) in prepared.claims.iter().enumerate() {
             let allocation = found.allocations.iter().find(|(of, _)| *of == i).map(|(_, allocation)| allocation);
-            let is_extended = matches!(claim.kind, Kind::ExtendedResources);
+            let is_extended = matches!(claim.state, ClaimState::ExtendedResources);
             if is_extended && allocation.is_none() {
                 // The node provides the resources itself.
                 continue;
@@ -65,7 +65,7 @@ impl Reservation {
                 true => ClaimKey::ExtendedResources(pod.metadata.namespace.clone(), pod.uid().to_owned()),
                 false => ClaimKey::of(&claim.claim),
             };
-            claims.push(Reserved {
+            claims.push(ReservedClaim {
                 allocation: allocation.map(|allocation| shared(allocation, pod, i)),
                 to_make: is_extended.then(|| spec_of(found)),
                 claim: claim.claim.clone(),
@@ -75,19 +75,19 @@ impl Reservation {
         Reservation { claims, mappings: found.mappings.clone(), made: Mutex::default(), written: Mutex::default() }
     }
 
-    /// The allocations that count until the API server knows them.
+    /// The allocations that occupy devices until the claims show them.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = (ClaimKey, Arc<AllocationResult>)> {
         self.claims.iter().filter_map(|claim| Some((claim.key.clone(), claim.allocation.as_ref()?.0.clone())))
     }
 
-    /// The allocations that nobody will see at the API server. Those that were written go on counting until they are
-    /// seen: the devices are taken, whatever becomes of the pod.
+    /// The claims whose allocation was not written. Written allocations occupy their devices until the claims show them,
+    /// even when the pod is not bound.
     pub(super) fn unwritten(&self) -> Vec<ClaimKey> {
         let written = lock(&self.written);
         self.in_flight().map(|(key, _)| key).filter(|key| !written.contains(key)).collect()
     }
 
-    /// The calls that undo what was written, as far as the cluster shows it.
+    /// The calls that undo what was written, as far as the cluster shows it already.
     pub(super) fn give_back(&self, cluster: &Cluster, pod: &PodInfo) -> Vec<Request> {
         let mut calls = Vec::new();
         for reserved in self.claims.iter().filter(|reserved| reserved.to_make.is_none()) {
@@ -129,7 +129,7 @@ impl Reservation {
     }
 
     /// The name of the claim that was written.
-    async fn write_one(&self, cx: &BindContext<'_>, reserved: &Reserved) -> Result<String, String> {
+    async fn write_one(&self, cx: &BindContext<'_>, reserved: &ReservedClaim) -> Result<String, String> {
         let namespace = &cx.pod.metadata.namespace;
         let name = match &reserved.to_make {
             Some(spec) => self.make(cx, spec).await?,
@@ -178,7 +178,7 @@ impl Reservation {
     }
 }
 
-/// An allocation ready to be written: shares get names that no other pod's have.
+/// An allocation ready to be written, with unique share IDs.
 fn shared(allocation: &Allocation, pod: &PodInfo, claim: usize) -> (Arc<AllocationResult>, Vec<Value>) {
     let mut result = allocation.result.clone();
     for (i, device) in result.devices.results.iter_mut().enumerate().filter(|(_, d)| d.share_id.is_some()) {
@@ -187,7 +187,7 @@ fn shared(allocation: &Allocation, pod: &PodInfo, claim: usize) -> (Arc<Allocati
     (Arc::new(result), allocation.config.clone())
 }
 
-/// A UUID made from the pod's own, which is unique already: the core owns no randomness.
+/// A UUID derived from the pod's UID, because the core owns no randomness.
 fn share_id(pod: &str, claim: usize, device: usize) -> String {
     use std::hash::{Hash, Hasher};
     let half = |salt: u64| {
@@ -200,7 +200,7 @@ fn share_id(pod: &str, claim: usize, device: usize) -> String {
     format!("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", a >> 32, a >> 16 & 0xffff, a & 0xffff, b >> 48, b & 0xffff_ffff_ffff)
 }
 
-fn spec_of(found: &Found) -> Value {
+fn spec_of(found: &NodeAllocations) -> Value {
     let requests = found.extended.devices.requests.iter().map(|request| {
         let exactly = request.exactly.clone().unwrap_or_default();
         json!({"name": request.name, "exactly": {
@@ -278,12 +278,12 @@ async fn read(api: &dyn Api, namespace: &str, name: &str) -> Result<ResourceClai
     decode(&answer).map_err(|status| status.message)
 }
 
-/// Writes the allocation and the reservation into a claim; conflicts with other writers are tried again.
-async fn reserve(cx: &BindContext<'_>, namespace: &str, name: &str, reserved: &Reserved) -> Result<(), String> {
+/// Writes allocation and reservation into a claim; a conflict with another writer is tried again.
+async fn reserve(cx: &BindContext<'_>, namespace: &str, name: &str, reserved: &ReservedClaim) -> Result<(), String> {
     let key = format!("{namespace}/{name}");
     let what = if reserved.allocation.is_some() { "allocation and reservation" } else { "reservation" };
     let mut pause = RETRY_PAUSE;
-    // Twice as often, because the finalizer takes a write of its own.
+    // Twice as often, because the finalizer is a write of its own.
     for attempt in 1..=2 * TRIES_MAX {
         let claim = read(cx.api, namespace, name).await.map_err(|error| format!("get claim {key}: {error}"))?;
         let Some(patch) = patch_for(&claim, &key, cx, reserved)? else { return Ok(()) };
@@ -294,7 +294,7 @@ async fn reserve(cx: &BindContext<'_>, namespace: &str, name: &str, reserved: &R
             let body = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
             let request = Request::object(&CLAIMS, namespace, name, Verb::Patch(PatchKind::Merge, encode(&body)));
             match cx.api.call(request).await {
-                // The claim has a new version now; the allocation goes on top of that.
+                // The next write builds on the version that has the finalizer.
                 Ok(_) => continue,
                 Err(status) if status.code == 409 && attempt < TRIES_MAX => {}
                 Err(status) => return Err(format!("add finalizer to claim {key}: {}", status.message)),
@@ -312,12 +312,12 @@ async fn reserve(cx: &BindContext<'_>, namespace: &str, name: &str, reserved: &R
     Err(format!("add {what} to claim {key}: too many other writers"))
 }
 
-/// What to write into a claim as it is now; nothing when it is there already.
+/// The next write that a claim needs; none when it has the allocation and the reservation.
 fn patch_for(
     claim: &ResourceClaim,
     key: &str,
     cx: &BindContext<'_>,
-    reserved: &Reserved,
+    reserved: &ReservedClaim,
 ) -> Result<Option<Value>, String> {
     let made_here = reserved.to_make.is_some();
     if claim.metadata.deletion_timestamp.is_some() || (!made_here && claim.metadata.uid != reserved.claim.metadata.uid)
@@ -374,14 +374,14 @@ fn is_ready(claim: &ResourceClaim) -> Result<bool, String> {
     Ok(ready)
 }
 
-/// Whether a claim's devices are late.
+/// Whether the binding timeout of a claim has passed.
 fn is_late(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
     let since = claim.status.allocation.as_ref().and_then(|allocation| allocation.allocation_timestamp);
     let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
     since.is_some_and(|since| now.duration_since(since) > timeout)
 }
 
-/// Whether the devices of an allocated claim will not become ready any more.
+/// Whether the devices of an allocated claim have failed, or are not ready in time.
 pub(super) fn has_failed(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
     match is_ready(claim) {
         Ok(ready) => !ready && is_late(claim, timeout, now),

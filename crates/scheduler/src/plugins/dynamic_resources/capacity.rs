@@ -1,4 +1,4 @@
-//! How much of a shared device a request takes, and whether that is still there.
+//! Consumable capacity: how much of a shared device a request takes, and whether that much is left (KEP-5075).
 
 use bayplan_model::quantity::{Format, Quantity};
 use bayplan_model::resource_claim::CapacityRequirements;
@@ -6,7 +6,7 @@ use bayplan_model::resource_slice::{CapacityRequestPolicy, Device, DeviceCapacit
 
 pub(super) use crate::cluster::devices::DeviceAmounts as Amounts;
 
-/// What a request takes of a device; none when the device has no such capacity or does not divide it that way.
+/// What a request consumes of a device; none when the device lacks the capacity or its policy forbids the amount.
 pub(super) fn consumption(device: &Device, request: Option<&CapacityRequirements>) -> Option<Amounts> {
     let wanted = request.map(|request| &request.requests);
     if wanted.is_some_and(|wanted| wanted.keys().any(|name| !device.capacity.contains_key(name))) {
@@ -20,7 +20,7 @@ pub(super) fn consumption(device: &Device, request: Option<&CapacityRequirements
     device.capacity.iter().map(take).collect()
 }
 
-/// Whether a device has room for more beside what is taken of it.
+/// Whether the capacity of a device suffices for one more consumption.
 pub(super) fn fits<'t>(device: &Device, wanted: &Amounts, taken: impl Iterator<Item = &'t Amounts> + Clone) -> bool {
     device.capacity.iter().all(|(name, capacity)| {
         let mut total = wanted.get(name).cloned().unwrap_or(Quantity::ZERO);
@@ -29,7 +29,7 @@ pub(super) fn fits<'t>(device: &Device, wanted: &Amounts, taken: impl Iterator<I
     })
 }
 
-/// The amount a request gets: rounded up to what the policy offers, the default or all of it when it does not say.
+/// The amount that a request consumes: rounded up as the policy says; the default, or all, when it names no amount.
 fn rounded(request: Option<&Quantity>, capacity: &DeviceCapacity) -> Quantity {
     let policy = capacity.request_policy.as_ref();
     let Some(request) = request else {

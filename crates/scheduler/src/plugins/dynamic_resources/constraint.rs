@@ -1,12 +1,12 @@
-//! What must hold between the devices of a claim.
+//! The constraints of a claim (`matchAttribute`, `distinctAttribute`) while its devices are chosen.
 
 use std::collections::BTreeMap;
 
 use bayplan_model::resource_claim::DeviceConstraint;
 use bayplan_model::resource_slice::{Device, DeviceAttribute};
 
-/// A constraint and what has been added to it so far.
-pub(super) enum Constraint<'c> {
+/// A constraint with the devices chosen so far.
+pub(super) enum ConstraintState<'c> {
     /// All devices have the same value.
     Match { of: &'c DeviceConstraint, name: &'c str, value: Option<DeviceAttribute>, count: usize },
     /// All devices have different values; like upstream, only the last value of each request is remembered.
@@ -17,18 +17,18 @@ fn is_set(value: &DeviceAttribute) -> bool {
     *value != DeviceAttribute::default()
 }
 
-impl<'c> Constraint<'c> {
-    /// None for a kind of constraint nobody knows.
+impl<'c> ConstraintState<'c> {
+    /// None for a constraint of unknown type.
     pub(super) fn new(of: &'c DeviceConstraint) -> Option<Self> {
         if let Some(name) = &of.match_attribute {
-            return Some(Constraint::Match { of, name, value: None, count: 0 });
+            return Some(ConstraintState::Match { of, name, value: None, count: 0 });
         }
         let name = of.distinct_attribute.as_deref()?;
-        Some(Constraint::Distinct { of, name, values: BTreeMap::new() })
+        Some(ConstraintState::Distinct { of, name, values: BTreeMap::new() })
     }
 
     fn applies(&self, request: &str, full_name: &str) -> bool {
-        let (Constraint::Match { of, .. } | Constraint::Distinct { of, .. }) = self;
+        let (ConstraintState::Match { of, .. } | ConstraintState::Distinct { of, .. }) = self;
         of.requests.is_empty() || of.requests.iter().any(|name| name == request || name == full_name)
     }
 
@@ -38,7 +38,7 @@ impl<'c> Constraint<'c> {
             return true;
         }
         match self {
-            Constraint::Match { name, value, count, .. } => {
+            ConstraintState::Match { name, value, count, .. } => {
                 let Some(attribute) = device.attribute(name, driver) else { return false };
                 if *count == 0 {
                     *value = Some(attribute.clone());
@@ -48,7 +48,7 @@ impl<'c> Constraint<'c> {
                 *count += 1;
                 true
             }
-            Constraint::Distinct { name, values, .. } => {
+            ConstraintState::Distinct { name, values, .. } => {
                 let Some(attribute) = device.attribute(name, driver) else { return false };
                 if !values.is_empty() && (!is_set(attribute) || values.values().any(|value| value == attribute)) {
                     return false;
@@ -59,14 +59,14 @@ impl<'c> Constraint<'c> {
         }
     }
 
-    /// Takes a device back that was added.
+    /// Removes a device that was added.
     pub(super) fn remove(&mut self, request: &str, full_name: &str) {
         if !self.applies(request, full_name) {
             return;
         }
         match self {
-            Constraint::Match { count, .. } => *count -= 1,
-            Constraint::Distinct { values, .. } => drop(values.remove(request)),
+            ConstraintState::Match { count, .. } => *count -= 1,
+            ConstraintState::Distinct { values, .. } => drop(values.remove(request)),
         }
     }
 }

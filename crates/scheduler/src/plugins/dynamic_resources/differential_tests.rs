@@ -1,4 +1,4 @@
-//! What is kept of slices, claims and classes against plain walks over all of them, on random histories.
+//! Compares the indexes over slices, claims and classes with walks over all of them, on random histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

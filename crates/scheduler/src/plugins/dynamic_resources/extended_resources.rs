@@ -1,4 +1,4 @@
-//! Extended resources that devices stand behind: which of a pod's requests become requests for devices.
+//! Extended resources backed by devices: which of a pod's requests become requests for devices (KEP-5004).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cluster::{Cluster, DEVICE_CLASS_PREFIX, NodeInfo};
 
-/// Which request for devices stands for a container's extended resource.
+/// The request for devices that provides an extended resource to a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Mapping {
@@ -18,7 +18,7 @@ pub(super) struct Mapping {
     request_name: String,
 }
 
-/// The extended resources a pod asks for, each with the class of devices behind it, if there is one.
+/// The extended resources that a pod requests, each with the DeviceClass that backs it, if any.
 pub(super) fn asked_for(cluster: &Cluster, pod: &Pod) -> BTreeMap<String, Option<String>> {
     let requests = RequestRules::default().requests(pod);
     let extended = requests
@@ -28,7 +28,8 @@ pub(super) fn asked_for(cluster: &Cluster, pod: &Pod) -> BTreeMap<String, Option
     extended.map(|(name, _)| (name.clone(), class(&name))).collect()
 }
 
-/// The resources that devices must provide on a node, with their classes; none when the node lacks one of the others.
+/// The resources that devices must provide on a node, with their classes; none when the node lacks one that no class
+/// backs.
 pub(super) fn provided_by_devices(
     asked: &BTreeMap<String, Option<String>>,
     node: &NodeInfo,
@@ -51,8 +52,8 @@ fn amount(container: &Container, resource: &str) -> i64 {
     container.resources.requests.get(resource).map_or(0, |amount| amount.value())
 }
 
-/// The requests for devices that stand for these resources. Containers that end before others begin share devices
-/// with those, as far as they suffice.
+/// The requests for devices that provide these resources. Init containers reuse the devices of containers that start
+/// after them, as far as those suffice.
 pub(super) fn requests(pod: &Pod, provided: &BTreeMap<String, String>) -> (Vec<DeviceRequest>, Vec<Mapping>) {
     let init = pod.spec.init_containers.iter().map(|container| (container, container.is_sidecar()));
     let containers: Vec<(&Container, bool)> = init.chain(pod.spec.containers.iter().map(|c| (c, true))).collect();

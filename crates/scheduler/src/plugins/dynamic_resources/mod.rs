@@ -1,8 +1,8 @@
-//! DynamicResources: a pod goes where devices for its claims can be allocated, and the claims get them.
+//! DynamicResources: a pod goes where devices for its ResourceClaims can be allocated (KEP-4381).
 //!
-//! PreFilter gathers what is needed once for a pod: its claims with selectors compiled. The cluster knows slices by node
-//! and pool, and the devices that are taken. Filter searches for devices on one node. Reserve counts what was found as taken; PreBind
-//! writes it into the claims and waits for devices that must be prepared first.
+//! PreFilter prepares the pod's claims and compiles their selectors. The cluster keeps slices by node and pool, and the
+//! devices in use. Filter searches for devices on one node. Reserve marks what was found as in use; PreBind writes it into
+//! the claims and waits for devices with binding conditions.
 
 mod allocator;
 #[cfg(test)]
@@ -10,15 +10,15 @@ mod allocator_tests;
 mod bind;
 mod capacity;
 mod cel;
-mod census;
 mod constraint;
+mod device_config;
+mod device_usage;
 #[cfg(test)]
 mod differential_tests;
 mod extended_resources;
 mod pod_claims;
 mod pools;
 mod requests;
-mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -37,69 +37,69 @@ use serde_json::Value;
 use crate::cluster::{ClaimKey, Cluster, EXTENDED_RESOURCE_CLAIM_ANNOTATION, NodeInfo, PodInfo};
 use crate::config::args::{DynamicResourcesArgs, read};
 use crate::framework::*;
-use crate::plugins::node_resources_fit::of_devices;
-use allocator::{Allocation, Failure};
+use crate::plugins::node_resources_fit::resource_dependencies;
+use allocator::{Allocation, AllocationError};
 use bind::Reservation;
-pub(super) use census::Census;
+pub(super) use device_usage::DeviceUsage;
 use extended_resources::Mapping;
 use requests::{ClaimRequests, Compiler};
 
-/// Allocates devices to claims.
+/// The plugin with its arguments and compiled selectors.
 pub(super) struct DynamicResources {
-    /// How long a pod waits for its devices to be prepared.
+    /// How long a pod waits for binding conditions.
     binding_timeout: Duration,
-    /// The expressions of all pods' claims.
+    /// The compiled selectors of all claims and classes.
     compiler: Mutex<Compiler>,
 }
 
-/// What is kept of one pod.
+/// What is kept for one pod.
 #[derive(Clone, Default)]
 pub(super) struct State {
-    /// PostFilter of a pod whose PreFilter was never reached is an error, as upstream has it.
+    /// PreFilter ran. If not, PostFilter answers with an error, as upstream does.
     ran: bool,
     prepared: Option<Arc<Prepared>>,
     reserved: Option<Arc<Reservation>>,
 }
 
-/// What PreFilter gathered.
+/// What PreFilter prepares.
 struct Prepared {
     claims: Vec<PodClaim>,
-    /// Extended resources and the classes of devices behind them; empty when no claim stands for them.
+    /// By extended resource: the DeviceClass that backs it, if any. Empty when no class backs any of them.
     extended: BTreeMap<String, Option<String>>,
-    /// What Filter found, by node: Score and Reserve take it from here.
-    found: Mutex<FxHashMap<Arc<str>, Arc<Found>>>,
+    /// By node: what Filter allocated, for Score and Reserve.
+    found: Mutex<FxHashMap<Arc<str>, Arc<NodeAllocations>>>,
 }
 
 /// A claim of the pod.
 struct PodClaim {
     claim: Arc<ResourceClaim>,
-    kind: Kind,
+    state: ClaimState,
 }
 
-enum Kind {
-    /// It has devices; they can be used where the matcher says, or anywhere.
+enum ClaimState {
+    /// It is allocated; its devices can be used on nodes that the matcher matches, or on all.
     Allocated(Option<NodeMatcher>),
-    /// It needs devices.
+    /// It needs an allocation.
     Unallocated(Box<ClaimRequests>),
-    /// It stands for extended resources; what it asks for depends on the node.
+    /// It provides extended resources; what it requests depends on the node.
     ExtendedResources,
 }
 
-/// What was found on a node.
+/// What was allocated on a node.
 #[derive(Default)]
-struct Found {
-    /// Allocations with the place of their claims among the pod's.
+struct NodeAllocations {
+    /// Allocations, with the indices of their claims among the pod's.
     allocations: Vec<(usize, Allocation)>,
-    /// What the claim for extended resources asks for.
+    /// The spec of the claim for extended resources.
     extended: ResourceClaimSpec,
     mappings: Vec<Mapping>,
 }
 
-/// Why a node is rejected that cannot reach what a claim has already.
+/// The reason for a node from which the devices of an allocated claim cannot be reached.
 const NOT_AVAILABLE: &str = "resourceclaim not available on the node";
-/// The name of a claim that is not at the API server yet.
+/// The name of a claim that is not created yet.
 const UNNAMED_CLAIM: &str = "<extended-resources>";
-/// What the API grants for the first alternative of a request; each later one is worth one less.
+/// The score of the first alternative of a request, which may have this many; each later one scores one less.
 const ALTERNATIVES_MAX: i64 = 8;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -125,8 +125,8 @@ impl DynamicResources {
         let class = |name: &str| cx.cluster.objects.device_classes.get("", name).cloned();
         let mut claims = Vec::new();
         for claim in user {
-            let kind = match &claim.status.allocation {
-                Some(_) => Kind::Allocated(matcher(&claim)?),
+            let state = match &claim.status.allocation {
+                Some(_) => ClaimState::Allocated(matcher(&claim)?),
                 None if cx.cluster.is_in_flight(&claim) => {
                     return Err(Status::unresolvable(format!(
                         "resource claim {} is in the process of being allocated",
@@ -135,43 +135,45 @@ impl DynamicResources {
                 }
                 None => {
                     pod_claims::check_requests(cx.cluster, &claim)?;
-                    Kind::Unallocated(Box::new(lock(&self.compiler).claim(claim.clone(), class)))
+                    ClaimState::Unallocated(Box::new(lock(&self.compiler).claim(claim.clone(), class)))
                 }
             };
-            claims.push(PodClaim { claim, kind });
+            claims.push(PodClaim { claim, state });
         }
         if !extended.is_empty() {
-            claims.push(PodClaim { claim: extended_claim(cx), kind: Kind::ExtendedResources });
+            claims.push(PodClaim { claim: extended_claim(cx), state: ClaimState::ExtendedResources });
         }
         Ok(Some(Prepared { claims, extended, found: Mutex::default() }))
     }
 
-    /// Whether an allocated claim cannot be used on a node, or will not become usable any more.
+    /// Whether an allocated claim cannot be used on a node, or its devices have failed.
     fn is_unavailable(&self, claim: &PodClaim, node: &Node, now: Timestamp) -> bool {
-        let Kind::Allocated(matcher) = &claim.kind else { return false };
+        let ClaimState::Allocated(matcher) = &claim.state else { return false };
         matcher.as_ref().is_some_and(|matcher| !matcher.matches(node))
             || bind::has_failed(&claim.claim, self.binding_timeout, now)
     }
 
-    fn find(&self, cx: &Cycle<'_>, prepared: &Prepared, node: &NodeInfo) -> Result<Found, Status> {
-        let mut found = Found::default();
+    fn find(&self, cx: &Cycle<'_>, prepared: &Prepared, node: &NodeInfo) -> Result<NodeAllocations, Status> {
+        let mut found = NodeAllocations::default();
         let extended = self.extended_requests(cx, prepared, node, &mut found)?;
         let mut wanted: Vec<(usize, &ClaimRequests)> = Vec::new();
         for (i, claim) in prepared.claims.iter().enumerate() {
-            match &claim.kind {
-                Kind::Unallocated(requests) => wanted.push((i, requests)),
-                Kind::ExtendedResources => wanted.extend(extended.as_ref().map(|requests| (i, requests))),
-                Kind::Allocated(_) => {}
+            match &claim.state {
+                ClaimState::Unallocated(requests) => wanted.push((i, requests)),
+                ClaimState::ExtendedResources => wanted.extend(extended.as_ref().map(|requests| (i, requests))),
+                ClaimState::Allocated(_) => {}
             }
         }
         if !wanted.is_empty() {
             let claims: Vec<&ClaimRequests> = wanted.iter().map(|(_, claim)| *claim).collect();
             let allocated = allocator::allocate(&cx.cluster.objects.devices, &claims, node.node());
             let allocations = allocated.map_err(|failure| match failure {
-                Failure::NoSolution => Status::unresolvable("cannot allocate all claims"),
-                Failure::InvalidPools => Status::unresolvable("invalid resource pools were encountered"),
-                Failure::TimedOut => Status::error(format!("node {}: timed out trying to allocate devices", node.name)),
-                Failure::Error(error) => Status::error(error),
+                AllocationError::NoSolution => Status::unresolvable("cannot allocate all claims"),
+                AllocationError::InvalidPools => Status::unresolvable("invalid resource pools were encountered"),
+                AllocationError::TimedOut => {
+                    Status::error(format!("node {}: timed out trying to allocate devices", node.name))
+                }
+                AllocationError::Error(error) => Status::error(error),
             })?;
             found.allocations = wanted.iter().map(|(i, _)| *i).zip(allocations).collect();
         }
@@ -181,18 +183,18 @@ impl DynamicResources {
         Ok(found)
     }
 
-    /// What the claim for extended resources asks for on a node; nothing when the node provides them itself.
+    /// The requests of the claim for extended resources on a node; none when the node provides them itself.
     fn extended_requests(
         &self,
         cx: &Cycle<'_>,
         prepared: &Prepared,
         node: &NodeInfo,
-        found: &mut Found,
+        found: &mut NodeAllocations,
     ) -> Result<Option<ClaimRequests>, Status> {
-        let special = prepared.claims.iter().find(|claim| matches!(claim.kind, Kind::ExtendedResources));
+        let special = prepared.claims.iter().find(|claim| matches!(claim.state, ClaimState::ExtendedResources));
         let Some(special) = special else { return Ok(None) };
         if !special.claim.spec.devices.requests.is_empty() {
-            // It is left over from an earlier attempt; PostFilter deletes it.
+            // The claim is left over from an earlier attempt; PostFilter deletes it.
             return Err(Status::unresolvable("cannot schedule extended resource claim"));
         }
         let provided = extended_resources::provided_by_devices(&prepared.extended, node);
@@ -219,7 +221,7 @@ fn matcher(claim: &ResourceClaim) -> Result<Option<NodeMatcher>, Status> {
     }
 }
 
-/// The claim for the pod's extended resources: the one at the API server, or a draft of it.
+/// The claim for the pod's extended resources: the existing one, or a draft.
 fn extended_claim(cx: &Cycle<'_>) -> Arc<ResourceClaim> {
     let meta = &cx.pod.metadata;
     if let Some(claim) = cx.cluster.extended_resource_claim(&meta.namespace, &meta.uid) {
@@ -250,11 +252,11 @@ impl Plugin for DynamicResources {
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
-        let backed = of_devices(cx).0 == Reads::Cluster;
+        let backed = resource_dependencies(cx).0 == Reads::Cluster;
         if cx.pod.spec.resource_claims.is_empty() && !backed {
             return Dependencies::filter(Reads::Pod);
         }
-        // Score counts which of several alternatives was found.
+        // Score depends on which alternative was allocated.
         let claims = pod_claims::of(cx.cluster, cx.pod);
         let requests = claims.iter().flatten().flat_map(|claim| &claim.spec.devices.requests);
         let choice = backed || claims.is_err() || requests.into_iter().any(|r| !r.first_available.is_empty());
@@ -284,7 +286,7 @@ impl Plugin for DynamicResources {
             pod.metadata.uid == cx.pod.metadata.uid && pod_claims::of(cx.cluster, cx.pod).is_ok()
         } else if let (old, Some(new)) = changed.resource_claims() {
             let freed = old.is_some_and(|old| old.status.allocation.is_some()) && new.status.allocation.is_none();
-            // Most claims are somebody else's: that is seen without looking any claim up.
+            // Most claims belong to other pods, which their names show without a lookup.
             let may_help = freed || pod_claims::names(cx.pod, &new.metadata);
             may_help
                 && pod_claims::of(cx.cluster, cx.pod).is_ok_and(|claims| {
@@ -347,10 +349,9 @@ impl Plugin for DynamicResources {
             let status = Status::unschedulable("deallocation of ResourceClaim completed");
             return PostFilter { calls: vec![bind::deallocate(&claim.claim)], ..PostFilter::from(status) };
         }
-        let left_over = prepared
-            .claims
-            .iter()
-            .find(|claim| matches!(claim.kind, Kind::ExtendedResources) && claim.claim.metadata.name != UNNAMED_CLAIM);
+        let left_over = prepared.claims.iter().find(|claim| {
+            matches!(claim.state, ClaimState::ExtendedResources) && claim.claim.metadata.name != UNNAMED_CLAIM
+        });
         if let Some(claim) = left_over {
             let status = Status::unschedulable("deletion of ResourceClaim completed");
             let meta = &claim.claim.metadata;

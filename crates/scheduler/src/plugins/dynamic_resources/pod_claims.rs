@@ -1,4 +1,4 @@
-//! The claims a pod names, and whether they are in order.
+//! The ResourceClaims of a pod, and what is wrong with them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use bayplan_model::resource_claim::{DeviceSubRequest, ResourceClaim};
 use crate::cluster::Cluster;
 use crate::framework::Status;
 
-/// The claims of a pod in the order it names them; an error says what is missing.
+/// The claims in the order of `spec.resourceClaims`, or upstream's message about the first that cannot be used.
 pub(super) fn of(cluster: &Cluster, pod: &Pod) -> Result<Vec<Arc<ResourceClaim>>, String> {
     let claims = pod.spec.resource_claims.iter().map(|entry| one(cluster, pod, entry));
     claims.filter_map(Result::transpose).collect()
@@ -59,7 +59,7 @@ pub(super) fn names(pod: &Pod, claim: &ObjectMeta) -> bool {
         })
 }
 
-/// Whether the classes a claim asks for are there.
+/// Whether every request of a claim is of a known type and names a class that exists.
 pub(super) fn check_requests(cluster: &Cluster, claim: &ResourceClaim) -> Result<(), Status> {
     for request in &claim.spec.devices.requests {
         let name = &request.name;

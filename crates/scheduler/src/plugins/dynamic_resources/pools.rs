@@ -1,4 +1,4 @@
-//! The pools of devices a node can reach.
+//! The resource pools that a node can reach.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::cluster::devices::{self, Devices, PoolGeneration, PublishedSlice};
 pub(super) struct Pool<'a> {
     pub(super) driver: &'a str,
     pub(super) name: &'a str,
-    /// Slices with devices the node may use, by name.
+    /// The slices with devices that the node may use, by name.
     pub(super) slices: Vec<&'a Arc<PublishedSlice>>,
-    /// Everything that is known of the pool.
+    /// The pool over all nodes.
     pub(super) known: &'a devices::DevicePool,
     /// All slices of this generation: partitions elsewhere use the same counters.
     pub(super) generation: &'a PoolGeneration,
@@ -43,7 +43,7 @@ pub(super) fn pools<'a>(devices: &'a Devices, node: &Node) -> Result<Vec<Pool<'a
     Ok(pools)
 }
 
-/// A pool of these relevant slices; none when a newer generation is on its way.
+/// A pool of these slices; none when a newer generation of it exists.
 fn pool<'a>(
     devices: &'a Devices,
     (driver, name): (&'a str, &'a str),
@@ -71,7 +71,7 @@ impl Pool<'_> {
         devices.into_iter().any(|device| !device.binding_conditions.is_empty())
     }
 
-    /// Whether its slices contradict each other.
+    /// Whether its slices contradict each other, by duplicate names or unknown counters.
     pub(super) fn is_invalid(&self) -> bool {
         self.generation.is_invalid
     }

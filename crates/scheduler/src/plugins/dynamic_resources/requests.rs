@@ -1,4 +1,4 @@
-//! Requests for devices, with their selectors compiled.
+//! The requests of a claim, with their selectors compiled.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use rustc_hash::FxHashMap;
 use super::cel::{Error, Program};
 use crate::cluster::devices::PublishedSlice;
 
-/// An expression and what became of it.
+/// An expression and the result of its compilation.
 pub(super) struct Compiled {
     expression: Box<str>,
     program: Result<Program, Error>,
 }
 
-/// A selector; none for a kind nobody knows.
+/// A selector; none for one of unknown type.
 type Selector = Option<Arc<Compiled>>;
 
-/// Expressions that are kept compiled; a cluster has a handful, and one compiles in some ten microseconds.
+/// How many compiled expressions are kept. A cluster has a handful, and one compiles in some ten microseconds.
 const COMPILED_MAX: usize = 1024;
 
 /// Compiles every expression once.
@@ -42,7 +42,7 @@ impl Compiler {
         selectors.iter().map(|selector| Some(self.expression(&selector.cel.as_ref()?.expression))).collect()
     }
 
-    /// A claim ready to be allocated. Classes are looked up by `class`.
+    /// Prepares a claim for allocation; `class` looks classes up.
     pub(super) fn claim(
         &mut self,
         claim: Arc<ResourceClaim>,
@@ -59,7 +59,7 @@ impl Compiler {
             let class = class(&wanted.device_class_name);
             let full_name = if is_list { format!("{}/{}", request.name, wanted.name) } else { request.name.clone() };
             Alternative {
-                // Alternatives of a list may not look without taking.
+                // `firstAvailable` has no adminAccess.
                 admin_access: !is_list && wanted.admin_access == Some(true),
                 short_name: if is_list { wanted.name.clone() } else { request.name.clone() },
                 full_name,
@@ -99,12 +99,12 @@ pub(super) struct Alternative {
 }
 
 impl Alternative {
-    /// The first selector of a kind nobody knows.
+    /// The first selector of unknown type.
     pub(super) fn unknown_selector(&self) -> Option<usize> {
         self.selectors.iter().position(Option::is_none)
     }
 
-    /// Whether class and request of a claim select a device of a slice.
+    /// Whether the selectors of class and request match a device.
     pub(super) fn selects(&self, claim: &ResourceClaim, of: &PublishedSlice, device: usize) -> Result<bool, String> {
         let class = || format!("class {}", self.class.as_ref().map_or("", |class| class.metadata.name.as_str()));
         let claim = || format!("claim {}", claim.metadata.key());

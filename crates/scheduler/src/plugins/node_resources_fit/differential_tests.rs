@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{from_value, json};
 
 use super::*;
-use crate::cluster::PodInfo;
+use crate::cluster::{Cluster, Headroom, PodInfo};
 use crate::plugins::node_resources_balanced_allocation::NodeResourcesBalancedAllocation;
 
 fn pod(uid: usize, cpu: u64, memory: u64, storage: u64) -> Arc<PodInfo> {

@@ -1,4 +1,4 @@
-//! Promises of volumes to a pod: made in the cluster state, kept at the API server.
+//! The bindings of a pod's claims: assumed in Reserve, written and waited for in PreBind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use bayplan_model::storage::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::search::{Found, is_reachable};
+use super::search::{NodeVolumes, is_reachable};
 use crate::cluster::{AssumeError, Cluster};
 use crate::framework::BindContext;
 
@@ -26,16 +26,16 @@ const CSI_NODES: Resource = Resource::new("storage.k8s.io", "v1", "csinodes");
 /// How often PreBind looks whether the claims are bound.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What Reserve assumed to a pod.
+/// What Reserve assumed for a pod.
 #[derive(Default)]
-pub(super) struct Promises {
-    /// Volumes, bound to the claims beside them.
+pub(super) struct AssumedBindings {
+    /// Claims, each with the volume that is bound to it.
     volumes: Vec<(Arc<PersistentVolumeClaim>, Arc<PersistentVolume>)>,
-    /// Claims, with the node their volume shall be made for.
+    /// Claims annotated with the node that a volume is to be provisioned for.
     claims: Vec<Arc<PersistentVolumeClaim>>,
 }
 
-/// The volume bound to the claim, as the API server will know it.
+/// The volume with its `claimRef` set, as PreBind writes it.
 fn bound(volume: &Arc<PersistentVolume>, claim: &PersistentVolumeClaim) -> Arc<PersistentVolume> {
     let meta = &claim.metadata;
     let complete = |to: &ClaimRef| to.uid == meta.uid;
@@ -51,18 +51,18 @@ fn bound(volume: &Arc<PersistentVolume>, claim: &PersistentVolumeClaim) -> Arc<P
     Arc::new(bound)
 }
 
-impl Promises {
-    /// Promises what was found; on an error nothing is assumed.
-    pub(super) fn make(cluster: &mut Cluster, found: Found, node: &str) -> Result<Self, AssumeError> {
-        let mut promises = Promises::default();
-        let made = promises.add(cluster, found, node);
-        if made.is_err() {
-            promises.take_back(cluster);
+impl AssumedBindings {
+    /// Assumes what was found, like upstream's `AssumePodVolumes`; on an error nothing is assumed.
+    pub(super) fn assume(cluster: &mut Cluster, found: NodeVolumes, node: &str) -> Result<Self, AssumeError> {
+        let mut bindings = AssumedBindings::default();
+        let added = bindings.add(cluster, found, node);
+        if added.is_err() {
+            bindings.revert(cluster);
         }
-        made.map(|()| promises)
+        added.map(|()| bindings)
     }
 
-    fn add(&mut self, cluster: &mut Cluster, found: Found, node: &str) -> Result<(), AssumeError> {
+    fn add(&mut self, cluster: &mut Cluster, found: NodeVolumes, node: &str) -> Result<(), AssumeError> {
         for (claim, volume) in found.matches {
             let volume = bound(&volume, &claim);
             cluster.assume_volume(volume.clone())?;
@@ -78,14 +78,14 @@ impl Promises {
         Ok(())
     }
 
-    /// Takes all promises back; those the API server knows by now live on in its newer versions.
-    pub(super) fn take_back(&self, cluster: &mut Cluster) {
+    /// Drops the assumptions (`RevertAssumedPodVolumes`). Objects that the API server has changed since keep their version.
+    pub(super) fn revert(&self, cluster: &mut Cluster) {
         self.volumes.iter().for_each(|(_, volume)| cluster.restore_volume(volume));
         self.claims.iter().for_each(|claim| cluster.restore_claim(claim));
     }
 
-    /// Tells the API server, and waits until all claims are bound.
-    pub(super) async fn keep(&self, cx: &BindContext<'_>, timeout: Duration) -> Result<(), String> {
+    /// Writes the bindings and waits until all claims are bound (`BindPodVolumes`).
+    pub(super) async fn bind(&self, cx: &BindContext<'_>, timeout: Duration) -> Result<(), String> {
         self.write(cx.api).await?;
         let mut waited = Duration::ZERO;
         loop {
@@ -94,13 +94,13 @@ impl Promises {
             }
             cx.timer.sleep(POLL_INTERVAL).await;
             waited += POLL_INTERVAL;
-            if self.is_kept(cx).await? {
+            if self.are_bound(cx).await? {
                 return Ok(());
             }
         }
     }
 
-    /// The patches carry the version the promise was made on: a change by anybody else is a conflict.
+    /// Patches carry the version that was assumed, so that a change by another writer is a conflict.
     async fn write(&self, api: &dyn Api) -> Result<(), String> {
         for (claim, volume) in &self.volumes {
             let patch = json!({
@@ -129,7 +129,7 @@ impl Promises {
         Ok(())
     }
 
-    async fn is_kept(&self, cx: &BindContext<'_>) -> Result<bool, String> {
+    async fn are_bound(&self, cx: &BindContext<'_>) -> Result<bool, String> {
         let api = cx.api;
         let node: Node = get(api, &NODES, "", cx.node).await.and_then(or_missing).map_err(|error| {
             let name = cx.node;

@@ -137,7 +137,7 @@ fn run(script: fn(u32, &mut BTreeMap<String, Value>)) -> (Status, World, Cluster
     assert_eq!(plugin.pre_filter(&cycle, &mut state).status, Status::SUCCESS);
     assert_eq!(plugin.filter(&cycle, &state, cluster.node("node").unwrap()), Status::SUCCESS);
     assert_eq!(plugin.reserve(&mut cluster, &mut state, &pod, "node"), Status::SUCCESS);
-    assert!(cluster.persistent_volume("volume").unwrap().spec.claim_ref.is_some(), "the volume is promised");
+    assert!(cluster.persistent_volume("volume").unwrap().spec.claim_ref.is_some(), "Reserve assumes the volume");
     let cx = BindContext { pod: &pod, node: "node", api: &world, recorder: &world, timer: &world };
     let status = plugin.pre_bind(cx, &state).now_or_never().expect("nothing here really waits");
     plugin.unreserve(&mut cluster, &mut state, &pod, "node");
@@ -163,11 +163,14 @@ fn claims_are_written_and_waited_for() {
     assert_eq!(volume["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"], "yes");
     let made = &objects["persistentvolumeclaims/made"]["metadata"]["annotations"];
     assert_eq!(made["volume.kubernetes.io/selected-node"], "node");
-    assert!(cluster.persistent_volume("volume").unwrap().spec.claim_ref.is_none(), "Unreserve takes promises back");
+    assert!(
+        cluster.persistent_volume("volume").unwrap().spec.claim_ref.is_none(),
+        "Unreserve reverts what was assumed"
+    );
 }
 
 #[test]
-fn what_ends_the_wait_is_told() {
+fn the_error_names_what_ended_the_wait() {
     type Script = fn(u32, &mut BTreeMap<String, Value>);
     let cases: [(Script, &str); 5] = [
         (|_, _| {}, "context deadline exceeded"),

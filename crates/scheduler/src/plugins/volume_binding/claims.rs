@@ -1,4 +1,4 @@
-//! The claims of a pod, sorted by what has to be done about them.
+//! The PersistentVolumeClaims of a pod: checked, and sorted by what has to be done about them.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim, WAIT_FOR_F
 use crate::cluster::Cluster;
 use crate::plugins::node_volume_limits::not_owner;
 
-/// The claims of a pod.
+/// The PersistentVolumeClaims of a pod, by what has to be done about them.
 #[derive(Default)]
-pub(super) struct Claims {
-    /// Bound for good.
+pub(super) struct PodVolumeClaims {
+    /// Fully bound.
     pub(super) bound: Vec<Arc<PersistentVolumeClaim>>,
-    /// Waiting for a pod to be placed; smallest request first.
+    /// Unbound, of a class with WaitForFirstConsumer; smallest request first.
     pub(super) to_bind: Vec<Arc<PersistentVolumeClaim>>,
-    /// Some claim is not bound and does not wait for a pod either.
+    /// Some claim is unbound although its class binds immediately.
     pub(super) has_immediate: bool,
 }
 
-/// What keeps the pod from being placed at all: claims that are missing, lost, going or somebody else's.
+/// Checks that all claims exist, are not lost or being deleted, and belong to the pod where they were made for one.
 pub(super) fn check(cluster: &Cluster, pod: &Pod) -> Result<(), String> {
     for (_, name, is_ephemeral) in pod.claim_names() {
         let stored = cluster.objects.persistent_volume_claims.get(&pod.metadata.namespace, &name);
@@ -41,7 +41,7 @@ pub(super) fn check(cluster: &Cluster, pod: &Pod) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether claims of this class are bound when a pod is placed; claims of unknown classes are not.
+/// Whether the claim is bound only once a pod uses it; false for claims of unknown classes.
 fn waits_for_pod(cluster: &Cluster, claim: &PersistentVolumeClaim) -> Result<bool, String> {
     let Some(class) = cluster.objects.storage_classes.get("", claim.class()) else { return Ok(false) };
     match class.volume_binding_mode.as_deref() {
@@ -50,10 +50,10 @@ fn waits_for_pod(cluster: &Cluster, claim: &PersistentVolumeClaim) -> Result<boo
     }
 }
 
-impl Claims {
-    /// Sorts the claims of a pod, assumed ones as assumed.
+impl PodVolumeClaims {
+    /// Sorts the claims of a pod; assumed claims count as they were assumed.
     pub(super) fn of(cluster: &Cluster, pod: &Pod) -> Result<Self, String> {
-        let mut claims = Claims::default();
+        let mut claims = PodVolumeClaims::default();
         for (_, name, _) in pod.claim_names() {
             let key = format!("{}/{name}", pod.metadata.namespace);
             let claim = cluster
@@ -72,7 +72,7 @@ impl Claims {
     }
 }
 
-/// Whether a volume suits a claim on some node. A volume reserved for the claim by name need not be available.
+/// Whether a volume satisfies a claim, wherever it is. One that is reserved for the claim need not be available.
 pub(super) fn serves(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     fn mode(mode: &Option<String>) -> &str {
         mode.as_deref().unwrap_or("Filesystem")

@@ -1,4 +1,4 @@
-//! Volumes found by index against a walk over all volumes, on random histories of volumes and promises.
+//! Compares the volumes found by the storage index with a walk over all volumes, on random histories.
 
 use std::sync::Arc;
 
@@ -134,11 +134,11 @@ fn check(cluster: &Cluster, rng: &mut Rng, context: &str) {
 }
 
 #[test]
-fn volumes_are_found_as_by_a_walk_over_all_of_them() {
+fn the_index_finds_the_volumes_that_a_walk_over_all_of_them_finds() {
     for seed in 1..200u64 {
         let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut cluster = Cluster::new();
-        let mut promised: Vec<Arc<PersistentVolume>> = Vec::new();
+        let mut assumed: Vec<Arc<PersistentVolume>> = Vec::new();
         for step in 0..80 {
             match rng.roll(9) {
                 0..=3 => drop(cluster.objects.store(&Object::PersistentVolume(volume(&mut rng, step)))),
@@ -150,13 +150,13 @@ fn volumes_are_found_as_by_a_walk_over_all_of_them() {
                         bound.spec.claim_ref = Some(ClaimRef { namespace: to.namespace, name: to.name, uid: to.uid });
                         let bound = Arc::new(bound);
                         cluster.assume_volume(bound.clone()).unwrap();
-                        promised.push(bound);
+                        assumed.push(bound);
                     }
                 }
                 6 => {
-                    if !promised.is_empty() {
-                        let at = rng.roll(promised.len());
-                        cluster.restore_volume(&promised.swap_remove(at));
+                    if !assumed.is_empty() {
+                        let at = rng.roll(assumed.len());
+                        cluster.restore_volume(&assumed.swap_remove(at));
                     }
                 }
                 7 => {

@@ -1,8 +1,8 @@
-//! VolumeBinding: a pod goes where its volumes are, or where volumes for its claims can be found or made.
+//! VolumeBinding: a pod goes where its volumes are, or where volumes for its claims exist or can be provisioned.
 //!
-//! Claims that are bound tie the pod to their volumes. Claims that wait for their first consumer are matched with free
-//! volumes of their class, or left to a provisioner, for each node on its own. Reserve promises what was found for the
-//! chosen node; PreBind writes it to the API server and waits until the claims are bound.
+//! Bound claims tie the pod to their volumes. Those that wait for their first consumer are matched with free volumes of
+//! their class, or left to a provisioner, for each node separately. Reserve assumes what was found for the chosen node;
+//! PreBind writes it to the API server and waits until the claims are bound.
 
 mod bind;
 #[cfg(test)]
@@ -26,10 +26,10 @@ use crate::cluster::storage::largest_volume;
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::config::args::{VolumeBindingArgs, read};
 use crate::framework::*;
-use bind::Promises;
-use claims::Claims;
+use bind::AssumedBindings;
+use claims::PodVolumeClaims;
 
-/// Matches pods, claims and volumes.
+/// The plugin with its arguments.
 pub(super) struct VolumeBinding {
     bind_timeout: Duration,
 }
@@ -37,20 +37,20 @@ pub(super) struct VolumeBinding {
 /// What is prepared for one pod.
 #[derive(Clone, Default)]
 pub(super) struct State {
-    claims: Arc<Claims>,
-    reserved: Reserved,
+    claims: Arc<PodVolumeClaims>,
+    reserved: ReservedVolumes,
 }
 
-/// What Reserve set aside.
+/// What Reserve did.
 #[derive(Clone, Default)]
-enum Reserved {
-    /// It did not run.
+enum ReservedVolumes {
+    /// It has not run.
     #[default]
     Nothing,
-    /// There was nothing to set aside.
+    /// All claims are bound already.
     AllBound,
-    /// Volumes and claims for the pod.
-    Promised(Arc<Promises>),
+    /// Volumes and claims are assumed for the pod.
+    Assumed(Arc<AssumedBindings>),
 }
 
 impl VolumeBinding {
@@ -68,7 +68,7 @@ fn publishes_capacity(driver: &CsiDriver) -> bool {
     driver.spec.storage_capacity == Some(true)
 }
 
-/// Whether larger volumes can be made than before.
+/// Whether larger volumes can be provisioned than before.
 fn grew(old: &CsiStorageCapacity, new: &CsiStorageCapacity) -> bool {
     match (largest_volume(old), largest_volume(new)) {
         (_, None) => false,
@@ -111,7 +111,7 @@ impl Plugin for VolumeBinding {
     }
 
     fn hint_reads_signature(&self, event: &ClusterEvent) -> bool {
-        // Claims made for a pod bear its name.
+        // The claim of an ephemeral volume is named after its pod.
         event.resource != EventResource::PersistentVolumeClaim
     }
 
@@ -148,7 +148,7 @@ impl Plugin for VolumeBinding {
         if cx.pod.claim_names().next().is_none() {
             return Status::skip().into();
         }
-        match Claims::of(cx.cluster, cx.pod) {
+        match PodVolumeClaims::of(cx.cluster, cx.pod) {
             Err(reason) => Status::error(reason).into(),
             Ok(claims) if claims.has_immediate => {
                 Status::unresolvable("pod has unbound immediate PersistentVolumeClaims").into()
@@ -168,46 +168,46 @@ impl Plugin for VolumeBinding {
     }
 
     fn pre_score(&self, _cx: &Cycle<'_>, _state: &mut State, _nodes: &[&NodeInfo]) -> Status {
-        // Scoring by capacity is behind StorageCapacityScoring, which is off.
+        // Scoring by capacity is behind the gate StorageCapacityScoring, which is off.
         Status::skip()
     }
 
     fn reserve(&self, cluster: &mut Cluster, state: &mut State, _pod: &PodInfo, node: &str) -> Status {
         if state.claims.to_bind.is_empty() {
-            state.reserved = Reserved::AllBound;
+            state.reserved = ReservedVolumes::AllBound;
             return Status::SUCCESS;
         }
         let Some(info) = cluster.node(node) else { return Status::error(format!("node {node:?} not found")) };
-        let promised = search::search(cluster, &state.claims, info.node())
-            .and_then(|found| Promises::make(cluster, found, node).map_err(|error| error.to_string()));
-        match promised {
+        let assumed = search::search(cluster, &state.claims, info.node())
+            .and_then(|found| AssumedBindings::assume(cluster, found, node).map_err(|error| error.to_string()));
+        match assumed {
             Err(reason) => Status::error(reason),
-            Ok(promises) => {
-                state.reserved = Reserved::Promised(Arc::new(promises));
+            Ok(bindings) => {
+                state.reserved = ReservedVolumes::Assumed(Arc::new(bindings));
                 Status::SUCCESS
             }
         }
     }
 
     fn unreserve(&self, cluster: &mut Cluster, state: &mut State, _pod: &PodInfo, _node: &str) {
-        if let Reserved::Promised(promises) = std::mem::take(&mut state.reserved) {
-            promises.take_back(cluster);
+        if let ReservedVolumes::Assumed(bindings) = std::mem::take(&mut state.reserved) {
+            bindings.revert(cluster);
         }
     }
 
     fn pre_bind_pre_flight(&self, state: &State, _pod: &PodInfo, node: &str) -> PreFlight {
         let status = match &state.reserved {
-            Reserved::Nothing => Status::error(format!("no pod volume found for node {node:?}")),
-            Reserved::AllBound => Status::skip(),
-            Reserved::Promised(_) => Status::SUCCESS,
+            ReservedVolumes::Nothing => Status::error(format!("no pod volume found for node {node:?}")),
+            ReservedVolumes::AllBound => Status::skip(),
+            ReservedVolumes::Assumed(_) => Status::SUCCESS,
         };
         PreFlight { status, allow_parallel: true }
     }
 
     fn pre_bind<'a>(&'a self, cx: BindContext<'a>, state: &'a State) -> BoxFuture<'a, Status> {
         Box::pin(async move {
-            let Reserved::Promised(promises) = &state.reserved else { return Status::SUCCESS };
-            match promises.keep(&cx, self.bind_timeout).await {
+            let ReservedVolumes::Assumed(bindings) = &state.reserved else { return Status::SUCCESS };
+            match bindings.bind(&cx, self.bind_timeout).await {
                 Ok(()) => Status::SUCCESS,
                 Err(reason) => Status::error(format!("binding volumes: {reason}")),
             }

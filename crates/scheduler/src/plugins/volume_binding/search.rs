@@ -1,4 +1,4 @@
-//! Which volumes a pod would use on a node, and which would have to be made there.
+//! Which volumes a pod would use on a node, and for which claims one would be provisioned.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use bayplan_model::storage::{
     CsiNode, PersistentVolume, PersistentVolumeClaim, SELECTED_NODE_ANNOTATION, StorageClass,
 };
 
-use super::claims::{Claims, serves};
+use super::claims::{PodVolumeClaims, serves};
 use crate::cluster::Cluster;
 use crate::cluster::storage::IndexedVolume;
 use crate::framework::{Code, Status};
 
-/// A provisioner that makes no volumes.
+/// The provisioner of classes whose volumes are created by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// What was found for a pod on a node.
+/// The volumes for a pod on a node.
 #[derive(Default)]
-pub(super) struct Found {
-    /// Free volumes for claims.
+pub(super) struct NodeVolumes {
+    /// Claims with the free volumes that match them.
     pub(super) matches: Vec<(Arc<PersistentVolumeClaim>, Arc<PersistentVolume>)>,
-    /// Claims that a provisioner must make volumes for.
+    /// PersistentVolumeClaims for which a volume has to be provisioned.
     pub(super) provisions: Vec<Arc<PersistentVolumeClaim>>,
-    /// Why the node does not do, in upstream's order.
+    /// Why the node is rejected, in upstream's order.
     conflicts: Vec<Conflict>,
 }
 
@@ -47,8 +47,8 @@ impl Conflict {
     }
 }
 
-impl Found {
-    /// The verdict on the node.
+impl NodeVolumes {
+    /// The answer of Filter.
     pub(super) fn status(&self) -> Status {
         if self.conflicts.is_empty() {
             return Status::SUCCESS;
@@ -58,16 +58,16 @@ impl Found {
     }
 }
 
-/// Looks for the volumes of a pod on a node.
-pub(super) fn search(cluster: &Cluster, claims: &Claims, node: &Node) -> Result<Found, String> {
-    let mut found = Found::default();
+/// Finds the volumes of a pod on a node, like upstream's `FindPodVolumes`.
+pub(super) fn search(cluster: &Cluster, claims: &PodVolumeClaims, node: &Node) -> Result<NodeVolumes, String> {
+    let mut found = NodeVolumes::default();
     found.conflicts.extend(check_bound(cluster, claims, node));
     found.conflicts.extend(find_unbound(cluster, claims, node, &mut found.matches, &mut found.provisions)?);
     found.conflicts.sort();
     Ok(found)
 }
 
-fn check_bound(cluster: &Cluster, claims: &Claims, node: &Node) -> Option<Conflict> {
+fn check_bound(cluster: &Cluster, claims: &PodVolumeClaims, node: &Node) -> Option<Conflict> {
     let csi_node = cluster.objects.csi_nodes.get("", &node.metadata.name).map(|n| &**n);
     for claim in &claims.bound {
         let Some(known) = cluster.objects.storage.volume(&claim.spec.volume_name) else {
@@ -103,7 +103,7 @@ fn is_migrated(volume: &PersistentVolume, csi_node: Option<&CsiNode>) -> bool {
 
 fn find_unbound(
     cluster: &Cluster,
-    claims: &Claims,
+    claims: &PodVolumeClaims,
     node: &Node,
     matches: &mut Vec<(Arc<PersistentVolumeClaim>, Arc<PersistentVolume>)>,
     provisions: &mut Vec<Arc<PersistentVolumeClaim>>,
@@ -150,7 +150,7 @@ pub(super) fn find_volume(
         .map(|known| known.volume.clone())
 }
 
-/// What keeps a provisioner from making a volume for a claim near a node.
+/// Why no volume can be provisioned for a claim on a node, if so.
 fn check_provision(cluster: &Cluster, claim: &PersistentVolumeClaim, node: &Node) -> Result<Option<Conflict>, String> {
     let key = claim.metadata.key();
     if claim.class().is_empty() {
@@ -164,7 +164,7 @@ fn check_provision(cluster: &Cluster, claim: &PersistentVolumeClaim, node: &Node
     Ok((!has_space(cluster, class, claim, node)).then_some(Conflict::NoSpace))
 }
 
-/// Whether volumes of a class may be made for a node. Empty terms match nothing; without any term all nodes do.
+/// Whether `allowedTopologies` of a class match a node. Empty terms match nothing; without any term all nodes match.
 fn allows(class: &StorageClass, node: &Node) -> bool {
     let labels = &node.metadata.labels;
     class.allowed_topologies.is_empty()
@@ -174,7 +174,7 @@ fn allows(class: &StorageClass, node: &Node) -> bool {
         })
 }
 
-/// Whether the driver has room for the claim near the node, if it says how much it has.
+/// Whether the driver has capacity for the claim at the node; true when it does not publish capacity.
 fn has_space(cluster: &Cluster, class: &StorageClass, claim: &PersistentVolumeClaim, node: &Node) -> bool {
     let Some(request) = claim.spec.resources.requests.get("storage") else { return true };
     let driver = cluster.objects.csi_drivers.get("", &class.provisioner);

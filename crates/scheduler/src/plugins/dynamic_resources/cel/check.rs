@@ -1,14 +1,14 @@
-//! Whether everything an expression names is there.
+//! Checks that an expression uses only declared variables and functions.
 
 use super::Error;
 use super::functions;
-use super::parse::{Expression, Node};
+use super::parse::{Expression, ExpressionKind};
 
-/// Names that stand for types.
+/// The names of types.
 pub(super) const TYPES: [&str; 10] =
     ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
 
-/// Refuses variables and functions nobody declared.
+/// Refuses undeclared variables and functions.
 pub(super) fn check(expression: &Expression) -> Result<(), Error> {
     visit(expression, &mut vec!["device"])
 }
@@ -20,31 +20,33 @@ fn undeclared(expression: &Expression, name: &str) -> Error {
 
 fn visit<'e>(expression: &'e Expression, variables: &mut Vec<&'e str>) -> Result<(), Error> {
     match &expression.node {
-        Node::Literal(_) => Ok(()),
-        Node::Ident(name) if variables.contains(&name.as_str()) || TYPES.contains(&name.as_str()) => Ok(()),
-        Node::Ident(name) => Err(undeclared(expression, name)),
-        Node::Select { operand, .. } | Node::Has { operand, .. } | Node::Unary(_, operand) => visit(operand, variables),
-        Node::Index { operand, index, .. } => both(operand, index, variables),
-        Node::Binary(_, left, right) => both(left, right, variables),
-        Node::Conditional(condition, yes, no) => {
+        ExpressionKind::Literal(_) => Ok(()),
+        ExpressionKind::Ident(name) if variables.contains(&name.as_str()) || TYPES.contains(&name.as_str()) => Ok(()),
+        ExpressionKind::Ident(name) => Err(undeclared(expression, name)),
+        ExpressionKind::Select { operand, .. }
+        | ExpressionKind::Has { operand, .. }
+        | ExpressionKind::Unary(_, operand) => visit(operand, variables),
+        ExpressionKind::Index { operand, index, .. } => both(operand, index, variables),
+        ExpressionKind::Binary(_, left, right) => both(left, right, variables),
+        ExpressionKind::Conditional(condition, yes, no) => {
             visit(condition, variables)?;
             both(yes, no, variables)
         }
-        Node::List(items) => items.iter().try_for_each(|item| visit(item, variables)),
-        Node::Map(entries) => entries.iter().try_for_each(|(key, value)| both(key, value, variables)),
-        Node::Call { target, function, args } => {
+        ExpressionKind::List(items) => items.iter().try_for_each(|item| visit(item, variables)),
+        ExpressionKind::Map(entries) => entries.iter().try_for_each(|(key, value)| both(key, value, variables)),
+        ExpressionKind::Call { target, function, args } => {
             args.iter().try_for_each(|arg| visit(arg, variables))?;
             call(expression, target.as_deref(), function, variables)
         }
-        Node::Loop { range, variable, condition, body, .. } => {
+        ExpressionKind::Loop { range, variable, condition, body, .. } => {
             visit(range, variables)?;
             within(variable, condition.iter().chain([body]).map(|part| &**part), variables)
         }
-        Node::Bind { variable, value, body } => {
+        ExpressionKind::Bind { variable, value, body } => {
             visit(value, variables)?;
             within(variable, [&**body], variables)
         }
-        Node::OptionalMap { operand, variable, body, .. } => {
+        ExpressionKind::OptionalMap { operand, variable, body, .. } => {
             visit(operand, variables)?;
             within(variable, [&**body], variables)
         }

@@ -1,19 +1,19 @@
-//! Expressions into values.
+//! Evaluates an expression to a value.
 
 use std::sync::Arc;
 
 use super::functions;
-use super::parse::{Expression, Loop, Node};
+use super::parse::{Expression, ExpressionKind, Loop};
 use super::value::{Map, Value};
 use super::{COST_MAX, Error, check};
 
-/// Evaluates an expression about a device.
+/// Evaluates an expression with the variable `device`.
 pub(super) fn evaluate(expression: &Expression, device: Value) -> Result<Value, Error> {
     let mut scope = Scope { variables: vec![("device".to_owned(), device)], cost: 0 };
     scope.evaluate(expression)
 }
 
-/// Variables in force, and what the evaluation has cost so far.
+/// The variables in scope, and the cost so far.
 pub(super) struct Scope {
     variables: Vec<(String, Value)>,
     cost: u64,
@@ -32,13 +32,13 @@ impl Scope {
     fn evaluate(&mut self, expression: &Expression) -> Result<Value, Error> {
         self.charge(1)?;
         match &expression.node {
-            Node::Literal(value) => Ok(value.clone()),
-            Node::Ident(name) => self.variable(name),
-            Node::Select { operand, field, optional } => {
+            ExpressionKind::Literal(value) => Ok(value.clone()),
+            ExpressionKind::Ident(name) => self.variable(name),
+            ExpressionKind::Select { operand, field, optional } => {
                 let operand = self.evaluate(operand)?;
                 select(&operand, &Value::string(field.as_str()), *optional)
             }
-            Node::Has { operand, field } => match self.evaluate(operand)? {
+            ExpressionKind::Has { operand, field } => match self.evaluate(operand)? {
                 Value::Map(map) => Ok(Value::Bool(map.entries.contains_key(&Value::string(field.as_str()).key()?))),
                 Value::Optional(None) => Ok(Value::Bool(false)),
                 Value::Optional(Some(inner)) => match &*inner {
@@ -47,36 +47,36 @@ impl Scope {
                 },
                 _ => Err(Error::no_such_overload()),
             },
-            Node::Index { operand, index, optional } => {
+            ExpressionKind::Index { operand, index, optional } => {
                 let operand = self.evaluate(operand)?;
                 let index = self.evaluate(index)?;
                 select(&operand, &index, *optional)
             }
-            Node::Unary(operator, operand) => unary(operator, &self.evaluate(operand)?),
-            Node::Binary("&&", left, right) => self.logic(left, right, false),
-            Node::Binary("||", left, right) => self.logic(left, right, true),
-            Node::Binary(operator, left, right) => {
+            ExpressionKind::Unary(operator, operand) => unary(operator, &self.evaluate(operand)?),
+            ExpressionKind::Binary("&&", left, right) => self.logic(left, right, false),
+            ExpressionKind::Binary("||", left, right) => self.logic(left, right, true),
+            ExpressionKind::Binary(operator, left, right) => {
                 let (left, right) = (self.evaluate(left)?, self.evaluate(right)?);
                 self.binary(operator, &left, &right)
             }
-            Node::Conditional(condition, yes, no) => match self.evaluate(condition)? {
+            ExpressionKind::Conditional(condition, yes, no) => match self.evaluate(condition)? {
                 Value::Bool(true) => self.evaluate(yes),
                 Value::Bool(false) => self.evaluate(no),
                 _ => Err(Error::no_such_overload()),
             },
-            Node::List(items) => {
+            ExpressionKind::List(items) => {
                 Ok(Value::list(items.iter().map(|item| self.evaluate(item)).collect::<Result<_, _>>()?))
             }
-            Node::Map(entries) => self.map(entries),
-            Node::Call { target, function, args } => self.call(target.as_deref(), function, args),
-            Node::Loop { kind, range, variable, condition, body } => {
+            ExpressionKind::Map(entries) => self.map(entries),
+            ExpressionKind::Call { target, function, args } => self.call(target.as_deref(), function, args),
+            ExpressionKind::Loop { kind, range, variable, condition, body } => {
                 self.run_loop(*kind, range, variable, condition.as_deref(), body)
             }
-            Node::Bind { variable, value, body } => {
+            ExpressionKind::Bind { variable, value, body } => {
                 let value = self.evaluate(value)?;
                 self.with(variable, value, body)
             }
-            Node::OptionalMap { operand, variable, body, flat } => match self.evaluate(operand)? {
+            ExpressionKind::OptionalMap { operand, variable, body, flat } => match self.evaluate(operand)? {
                 Value::Optional(None) => Ok(Value::Optional(None)),
                 Value::Optional(Some(inner)) => {
                     let value = self.with(variable, (*inner).clone(), body)?;
@@ -216,7 +216,7 @@ fn truth(value: Value) -> Result<bool, Error> {
     }
 }
 
-/// `operand[key]` and `operand.key`; optional when asked for or when the operand is.
+/// `operand[key]` and `operand.key`; the result is optional for `?`, or when the operand is.
 fn select(operand: &Value, key: &Value, optional: bool) -> Result<Value, Error> {
     if let Value::Optional(inner) = operand {
         return match inner {

@@ -1,4 +1,4 @@
-//! The functions expressions may call.
+//! The functions that expressions may call.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use bayplan_model::quantity::Quantity;
 use regex::Regex;
 use semver::Version;
 
-use super::parse::{Expression, Node};
+use super::parse::{Expression, ExpressionKind};
 use super::value::Value;
 use super::{Error, networks};
 
@@ -109,16 +109,16 @@ pub(super) const NAMESPACED: [&str; 10] = [
 /// The dotted name of a call whose target is a namespace, not a value.
 pub(super) fn namespaced(target: &Expression, function: &str) -> Option<String> {
     match &target.node {
-        Node::Ident(name) if matches!(name.as_str(), "sets" | "math" | "optional" | "cel") => {
+        ExpressionKind::Ident(name) if matches!(name.as_str(), "sets" | "math" | "optional" | "cel") => {
             Some(format!("{name}.{function}"))
         }
-        // `ip` is a function too, and a good name for a variable.
-        Node::Ident(name) if name == "ip" && function == "isCanonical" => Some("ip.isCanonical".to_owned()),
+        // `ip` is also a common name for a variable.
+        ExpressionKind::Ident(name) if name == "ip" && function == "isCanonical" => Some("ip.isCanonical".to_owned()),
         _ => None,
     }
 }
 
-/// What it costs to look at a value.
+/// The cost of reading a value.
 pub(super) fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() / 10,
@@ -204,7 +204,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// The greatest or least of some values; none of nothing.
+/// The greatest or least of some values; none when there are none.
 fn extreme(items: &[Value], greatest: bool) -> Result<Value, Error> {
     let mut items = items.iter();
     let mut best = items.next().ok_or_else(Error::no_such_overload)?;
@@ -520,7 +520,7 @@ fn string(name: &str, text: &str, rest: &[Value]) -> Result<Value, Error> {
     }
 }
 
-/// The longest text an expression may make.
+/// The longest string that an expression may build.
 const TEXT_MAX: usize = 1 << 20;
 
 fn replace(text: &str, from: &str, to: &str, limit: usize) -> Result<Value, Error> {

@@ -5,9 +5,9 @@
 //!   text ──parse──▶ Expression ──check──▶ Program ──evaluate(device)──▶ true, false or an error
 //! ```
 //!
-//! Written by hand because selectors come from users and run inside the scheduling cycle: no crate bounds what an
-//! evaluation may cost, and upstream's map of attributes (an unknown domain is an empty map) has no form in them.
-//! URLs, times and `format` are not there: an expression that names them does not compile.
+//! Written by hand because selectors come from users and run inside the scheduling cycle: no crate limits the cost of an
+//! evaluation, or has upstream's map of attributes, in which an unknown domain is an empty map. URLs, times and `format`
+//! are not implemented: an expression that uses them does not compile.
 
 mod check;
 mod evaluate;
@@ -24,15 +24,15 @@ pub(super) use value::Value;
 /// What is wrong with an expression, or went wrong while it ran.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum Error {
-    /// It is no expression.
+    /// It does not parse, or names something undeclared.
     #[error("ERROR: <input>:1:{column}: {message}")]
     Compile {
-        /// Where, counted from 1.
+        /// The column, counted from 1.
         column: usize,
-        /// What is wrong.
+        /// The message.
         message: String,
     },
-    /// It does not evaluate on this device.
+    /// It fails for this device.
     #[error("{0}")]
     Runtime(String),
 }
@@ -49,15 +49,15 @@ impl Error {
 
 /// The most steps an evaluation may take; upstream's cost limit for selectors.
 const COST_MAX: u64 = 1_000_000;
-/// The deepest nesting an expression may have. Upstream allows 250; this is safe on a thread's 2 MiB of stack, and no
-/// selector comes near either.
+/// The deepest nesting of an expression. Upstream allows 250; this fits a thread's 2 MiB of stack, and real selectors
+/// need far less.
 const DEPTH_MAX: usize = 100;
 
-/// An expression ready to be run.
+/// A compiled expression.
 pub(super) struct Program(parse::Expression);
 
 impl Program {
-    /// Reads and checks an expression.
+    /// Parses and checks an expression.
     pub(super) fn compile(text: &str) -> Result<Self, Error> {
         let expression = parse::parse(text)?;
         check::check(&expression)?;

@@ -1,4 +1,4 @@
-//! IP addresses and networks in expressions, by Kubernetes' rules: IPv4 in IPv6 clothes and zones are not allowed.
+//! IP addresses and networks in expressions, by Kubernetes' rules: no IPv4-mapped IPv6 addresses and no zones.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Tokens into an expression, with macros expanded.
+//! Parses tokens into an expression, and expands macros.
 
 use super::tokens::{Token, tokens};
 use super::value::Value;
@@ -8,12 +8,12 @@ use super::{DEPTH_MAX, Error};
 #[derive(Clone, Debug)]
 pub(super) struct Expression {
     pub(super) column: usize,
-    pub(super) node: Node,
+    pub(super) node: ExpressionKind,
 }
 
 /// What an expression is made of.
 #[derive(Clone, Debug)]
-pub(super) enum Node {
+pub(super) enum ExpressionKind {
     Literal(Value),
     Ident(String),
     /// `operand.field`, or `operand.?field`.
@@ -66,7 +66,7 @@ pub(super) enum Node {
     },
 }
 
-/// What a loop makes of its body's values.
+/// How a loop combines the values of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loop {
     All,
@@ -76,7 +76,7 @@ pub(super) enum Loop {
     Filter,
 }
 
-/// Reads an expression.
+/// Parses an expression.
 pub(super) fn parse(text: &str) -> Result<Expression, Error> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
     let expression = parser.expression()?;
@@ -96,16 +96,17 @@ struct Parser {
 const LEVELS: [&[&str]; 5] =
     [&["||"], &["&&"], &["==", "!=", "<", "<=", ">", ">=", "in"], &["+", "-"], &["*", "/", "%"]];
 
-/// One tree of terms joined by an operator that may be regrouped; every term is taken once.
+/// A balanced tree of terms joined by an associative operator.
 fn balanced(operator: &'static str, mut terms: Vec<Expression>) -> Expression {
     while terms.len() > 1 {
         let mut pairs = Vec::with_capacity(terms.len().div_ceil(2));
         let mut rest = terms.into_iter();
         while let Some(left) = rest.next() {
             pairs.push(match rest.next() {
-                Some(right) => {
-                    Expression { column: left.column, node: Node::Binary(operator, left.into(), right.into()) }
-                }
+                Some(right) => Expression {
+                    column: left.column,
+                    node: ExpressionKind::Binary(operator, left.into(), right.into()),
+                },
                 None => left,
             });
         }
@@ -154,7 +155,7 @@ impl Parser {
             let yes = self.binary(0)?;
             self.expect(":")?;
             let no = self.expression()?;
-            Expression { column, node: Node::Conditional(condition.into(), yes.into(), no.into()) }
+            Expression { column, node: ExpressionKind::Conditional(condition.into(), yes.into(), no.into()) }
         } else {
             condition
         };
@@ -168,7 +169,7 @@ impl Parser {
         let depth = self.depth;
         while let Some((operator, level)) = self.operator(loosest) {
             if operator == "&&" || operator == "||" {
-                // These may be regrouped, so that a long chain of them is not a deep tree.
+                // Associative operators are regrouped, so that a long chain is not a deep tree.
                 let mut terms = vec![left, self.binary(level + 1)?];
                 while self.operator(level).is_some() {
                     terms.push(self.binary(level + 1)?);
@@ -178,7 +179,8 @@ impl Parser {
             }
             self.deeper()?;
             let right = self.binary(level + 1)?;
-            left = Expression { column: left.column, node: Node::Binary(operator, left.into(), right.into()) };
+            left =
+                Expression { column: left.column, node: ExpressionKind::Binary(operator, left.into(), right.into()) };
         }
         self.depth = depth;
         Ok(left)
@@ -215,17 +217,20 @@ impl Parser {
             if operator == "-" {
                 if let Token::Int(value) = *self.peek() {
                     self.bump();
-                    return self.member(Expression { column, node: Node::Literal(Value::Int(value.wrapping_neg())) });
+                    return self.member(Expression {
+                        column,
+                        node: ExpressionKind::Literal(Value::Int(value.wrapping_neg())),
+                    });
                 }
                 if let Token::Double(value) = *self.peek() {
                     self.bump();
-                    return self.member(Expression { column, node: Node::Literal(Value::Double(-value)) });
+                    return self.member(Expression { column, node: ExpressionKind::Literal(Value::Double(-value)) });
                 }
             }
             self.deeper()?;
             let operand = self.unary()?;
             self.depth -= 1;
-            return Ok(Expression { column, node: Node::Unary(operator, operand.into()) });
+            return Ok(Expression { column, node: ExpressionKind::Unary(operator, operand.into()) });
         }
         let primary = self.primary()?;
         self.member(primary)
@@ -242,15 +247,15 @@ impl Parser {
                     let args = self.list(")")?;
                     self.method(operand, field, args)?
                 } else {
-                    Node::Select { operand: operand.into(), field, optional: false }
+                    ExpressionKind::Select { operand: operand.into(), field, optional: false }
                 }
             } else if self.accept(".?") {
-                Node::Select { operand: operand.into(), field: self.name()?, optional: true }
+                ExpressionKind::Select { operand: operand.into(), field: self.name()?, optional: true }
             } else if *self.peek() == Token::Symbol("[") || *self.peek() == Token::Symbol("[?") {
                 let optional = self.bump() == Token::Symbol("[?");
                 let index = self.expression()?;
                 self.expect("]")?;
-                Node::Index { operand: operand.into(), index: index.into(), optional }
+                ExpressionKind::Index { operand: operand.into(), index: index.into(), optional }
             } else {
                 self.depth = depth;
                 return Ok(operand);
@@ -287,18 +292,18 @@ impl Parser {
         let column = self.column();
         let node = match self.bump() {
             Token::Int(i64::MIN) => return Err(Error::Compile { column, message: "invalid int literal".into() }),
-            Token::Int(value) => Node::Literal(Value::Int(value)),
-            Token::Uint(value) => Node::Literal(Value::Uint(value)),
-            Token::Double(value) => Node::Literal(Value::Double(value)),
-            Token::String(value) => Node::Literal(Value::string(value)),
-            Token::Bytes(value) => Node::Literal(Value::Bytes(value.into())),
+            Token::Int(value) => ExpressionKind::Literal(Value::Int(value)),
+            Token::Uint(value) => ExpressionKind::Literal(Value::Uint(value)),
+            Token::Double(value) => ExpressionKind::Literal(Value::Double(value)),
+            Token::String(value) => ExpressionKind::Literal(Value::string(value)),
+            Token::Bytes(value) => ExpressionKind::Literal(Value::Bytes(value.into())),
             Token::Symbol("(") => {
                 let inner = self.expression()?;
                 self.expect(")")?;
                 inner.node
             }
-            Token::Symbol("[") => Node::List(self.list("]")?),
-            Token::Symbol("{") => Node::Map(self.entries()?),
+            Token::Symbol("[") => ExpressionKind::List(self.list("]")?),
+            Token::Symbol("{") => ExpressionKind::Map(self.entries()?),
             Token::Ident(name) => self.ident(name)?,
             token => {
                 let message = format!("Syntax error: mismatched input {token:?}");
@@ -308,25 +313,27 @@ impl Parser {
         Ok(Expression { column, node })
     }
 
-    fn ident(&mut self, name: String) -> Result<Node, Error> {
+    fn ident(&mut self, name: String) -> Result<ExpressionKind, Error> {
         match name.as_str() {
-            "true" => return Ok(Node::Literal(Value::Bool(true))),
-            "false" => return Ok(Node::Literal(Value::Bool(false))),
-            "null" => return Ok(Node::Literal(Value::Null)),
+            "true" => return Ok(ExpressionKind::Literal(Value::Bool(true))),
+            "false" => return Ok(ExpressionKind::Literal(Value::Bool(false))),
+            "null" => return Ok(ExpressionKind::Literal(Value::Null)),
             "in" => return Err(self.error("Syntax error: mismatched input 'in'")),
             _ => {}
         }
         if !self.accept("(") {
-            return Ok(Node::Ident(name));
+            return Ok(ExpressionKind::Ident(name));
         }
         let mut args = self.list(")")?;
         if name == "has" {
             return match (args.pop().map(|arg| arg.node), args.is_empty()) {
-                (Some(Node::Select { operand, field, optional: false }), true) => Ok(Node::Has { operand, field }),
+                (Some(ExpressionKind::Select { operand, field, optional: false }), true) => {
+                    Ok(ExpressionKind::Has { operand, field })
+                }
                 _ => Err(self.error("invalid argument to has() macro")),
             };
         }
-        Ok(Node::Call { target: None, function: name, args })
+        Ok(ExpressionKind::Call { target: None, function: name, args })
     }
 
     fn entries(&mut self) -> Result<Vec<(Expression, Expression)>, Error> {
@@ -346,8 +353,8 @@ impl Parser {
     }
 
     /// A call with a target; macros become loops and bindings.
-    fn method(&self, target: Expression, function: String, args: Vec<Expression>) -> Result<Node, Error> {
-        let is_cel = matches!(&target.node, Node::Ident(name) if name == "cel");
+    fn method(&self, target: Expression, function: String, args: Vec<Expression>) -> Result<ExpressionKind, Error> {
+        let is_cel = matches!(&target.node, ExpressionKind::Ident(name) if name == "cel");
         let kind = match function.as_str() {
             "all" => Some(Loop::All),
             "exists" => Some(Loop::Exists),
@@ -357,35 +364,37 @@ impl Parser {
             _ => None,
         };
         let variable = |argument: &Expression| match &argument.node {
-            Node::Ident(name) => Ok(name.clone()),
+            ExpressionKind::Ident(name) => Ok(name.clone()),
             _ => Err(Error::Compile { column: argument.column, message: "argument must be a simple name".into() }),
         };
         let range = || Box::new(target.clone());
         match (kind, function.as_str(), args.as_slice()) {
-            (Some(kind), _, [name, body]) => Ok(Node::Loop {
+            (Some(kind), _, [name, body]) => Ok(ExpressionKind::Loop {
                 kind,
                 range: range(),
                 variable: variable(name)?,
                 condition: None,
                 body: body.clone().into(),
             }),
-            (Some(Loop::Map), _, [name, condition, body]) => Ok(Node::Loop {
+            (Some(Loop::Map), _, [name, condition, body]) => Ok(ExpressionKind::Loop {
                 kind: Loop::Map,
                 range: range(),
                 variable: variable(name)?,
                 condition: Some(condition.clone().into()),
                 body: body.clone().into(),
             }),
-            (None, "bind", [name, value, body]) if is_cel => {
-                Ok(Node::Bind { variable: variable(name)?, value: value.clone().into(), body: body.clone().into() })
-            }
-            (None, "optMap" | "optFlatMap", [name, body]) => Ok(Node::OptionalMap {
+            (None, "bind", [name, value, body]) if is_cel => Ok(ExpressionKind::Bind {
+                variable: variable(name)?,
+                value: value.clone().into(),
+                body: body.clone().into(),
+            }),
+            (None, "optMap" | "optFlatMap", [name, body]) => Ok(ExpressionKind::OptionalMap {
                 operand: range(),
                 variable: variable(name)?,
                 body: body.clone().into(),
                 flat: function == "optFlatMap",
             }),
-            _ => Ok(Node::Call { target: Some(target.into()), function, args }),
+            _ => Ok(ExpressionKind::Call { target: Some(target.into()), function, args }),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Expressions and what they make of one device.
+//! Expressions and their results for one device.
 
 use bayplan_model::resource_slice::Device;
 

@@ -1,4 +1,4 @@
-//! Text into tokens.
+//! Splits the text of an expression into tokens.
 
 use super::Error;
 

@@ -1,4 +1,4 @@
-//! The values expressions compute with.
+//! The values of expressions.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

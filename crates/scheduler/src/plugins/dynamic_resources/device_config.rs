@@ -1,4 +1,4 @@
-//! Settings for drivers that go with an allocation, from classes and from the claim itself.
+//! The driver configuration that goes with an allocation (`allocation.devices.config`).
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::requests::ClaimRequests;
 
-/// Settings for drivers: those of the classes in use, each once, then those of the claim that apply.
-pub(super) fn settings(claim: &ClaimRequests, chosen: &BTreeMap<String, usize>) -> Vec<Value> {
+/// The entries of the classes in use, each class once, then those of the claim that apply to a chosen request.
+pub(super) fn device_config(claim: &ClaimRequests, chosen: &BTreeMap<String, usize>) -> Vec<Value> {
     let mut config: Vec<Value> = Vec::new();
     let mut of_class: BTreeMap<&str, std::ops::Range<usize>> = BTreeMap::new();
     for request in &claim.requests {

@@ -1,5 +1,5 @@
-//! How many devices of a class a node has and how many are taken: what scorers see of extended resources that the node
-//! itself does not have.
+//! How many devices back an extended resource on a node, and how many of them are allocated: what scorers use for
+//! resources that the node itself does not have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use super::requests::{ClaimRequests, Compiler};
 use crate::cluster::Cluster;
 use crate::cluster::devices::Devices;
 
-/// The devices behind the extended resources a pod asks for.
+/// The devices that back the extended resources a pod requests.
 #[derive(Clone, Default)]
-pub(in crate::plugins) struct Census(Option<Arc<Counted>>);
+pub(in crate::plugins) struct DeviceUsage(Option<Arc<Counted>>);
 
 struct Counted {
     /// A request for the class of each resource; only its selectors matter.
@@ -23,8 +23,8 @@ struct Counted {
     devices: Devices,
 }
 
-impl Census {
-    /// Prepares counting for those of the named resources that are asked for and that devices stand behind.
+impl DeviceUsage {
+    /// Prepares counting for those of the named resources that the pod requests and devices back.
     pub(in crate::plugins) fn new<'n>(
         cluster: &Cluster,
         request: &Amounts,
@@ -42,17 +42,17 @@ impl Census {
             classes.insert(name.to_owned(), requests);
         }
         if classes.is_empty() {
-            return Census(None);
+            return DeviceUsage(None);
         }
-        Census(Some(Arc::new(Counted { classes, devices: cluster.objects.devices.clone() })))
+        DeviceUsage(Some(Arc::new(Counted { classes, devices: cluster.objects.devices.clone() })))
     }
 
-    /// Whether no devices stand behind any resource.
+    /// Whether devices back none of the resources.
     pub(in crate::plugins) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// How many devices stand behind a resource on a node, and how many of them are taken; none for other resources.
+    /// How many devices back a resource on a node, and how many of them are allocated; none when devices do not back it.
     pub(in crate::plugins) fn count(&self, node: &Node, resource: &str) -> Option<(i64, i64)> {
         let counted = self.0.as_ref()?;
         let requests = counted.classes.get(resource)?;
