@@ -61,9 +61,9 @@ pub struct Configuration {
     pub leader_election: LeaderElection,
     /// How to reach the API server.
     pub client_connection: ClientConnection,
-    /// Serves `/debug/pprof`.
+    /// Accepted and ignored: nothing is served at `/debug/pprof`.
     pub enable_profiling: bool,
-    /// Includes lock contention in the profiles.
+    /// Accepted and ignored, likewise.
     pub enable_contention_profiling: bool,
     /// Starts the informers only once this scheduler leads.
     #[serde(default)]
@@ -117,8 +117,8 @@ pub struct ClientConnection {
 }
 
 impl ClientConnection {
-    /// Requests per second and burst, when the file sets them. Upstream's defaults of 50 and 100 slow schedulers down, so
-    /// they do not apply unless chosen. A negative rate means no limit, as in client-go.
+    /// Requests per second and burst, when the file sets them. Upstream's defaults of 50 and 100 slow schedulers down,
+    /// so they do not apply unless chosen. A negative rate means no limit, as in client-go.
     pub fn limit(&self) -> Option<(f64, u32)> {
         let burst = u32::try_from(self.burst).unwrap_or(0);
         (self.qps > 0.0 && self.chosen).then_some((f64::from(self.qps), burst))

@@ -54,7 +54,7 @@ mod tests {
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace, "uid": uid},
             "target": {"kind": "Node", "name": "node"},
         });
-        format!("POST pods/{namespace}/{name}/binding {body}")
+        format!("POST {namespace}/pods/{name}/binding {body}")
     }
 
     #[test]

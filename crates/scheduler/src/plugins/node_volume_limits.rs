@@ -15,8 +15,8 @@ pub(super) struct NodeVolumeLimits;
 /// Volumes by unique name, with the driver of each.
 type Attached = BTreeMap<String, String>;
 
-/// The pod's own volumes, computed on first use: on nodes without a CSINode, and on nodes with one, where in-tree volumes
-/// count for the CSI driver they are migrated to.
+/// The pod's own volumes, computed on first use: on nodes without a CSINode, and on nodes with one, where in-tree
+/// volumes count for the CSI driver they are migrated to.
 #[derive(Clone, Default)]
 pub(super) struct State(Arc<[OnceLock<Result<Attached, Status>>; 2]>);
 

@@ -13,13 +13,12 @@
 //! Fields may leave out `metadata`, `spec` and `status`: [`expand`] puts each where it belongs. Names without a
 //! namespace are in `default`, and the UID of an object is its name.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
+use bayplan_model::api::Request;
 use bayplan_model::status::Status as ApiStatus;
-use bytes::Bytes;
+use bayplan_testkit::{FakeApi, VirtualClock, request_line};
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -140,7 +139,7 @@ impl PluginTest {
                 let victims: Vec<&str> = preemption.victims.iter().map(|pod| pod.metadata.name.as_str()).collect();
                 lines.push(format!("evicted from {}: {}", preemption.node, victims.join(" ")));
             }
-            lines.extend(answer.calls.iter().map(request));
+            lines.extend(answer.calls.iter().map(shown_request));
             lines
         });
     }
@@ -152,16 +151,14 @@ impl PluginTest {
 
     /// Checks Bind on node `node`: the requests, then the status. The API server answers with `failure`, if given.
     pub(super) fn binds(&self, failure: Option<ApiStatus>, cases: &[Case<'_>]) {
-        let api = Recording { failure, requests: Mutex::default() };
         self.each(cases, |attempt, scene| {
-            api.requests.lock().unwrap().clear();
+            let answer = failure.clone().map_or(Ok(json!({})), Err);
+            let (api, timer) = (FakeApi::new(move |_| answer.clone()), VirtualClock::at(NOW));
             let at = scene.profile.plugins().iter().position(|plugin| plugin.name() == self.plugin);
             let at = at.expect("the profile enables the plugin");
-            let cx = BindContext { pod: &scene.pod, node: "node", api: &api, recorder: &api, timer: &api };
+            let cx = BindContext { pod: &scene.pod, node: "node", api: &api, recorder: &api, timer: &timer };
             let status = attempt.states.get(at).bind(cx).now_or_never().expect("nothing here really waits");
-            let mut lines = api.requests.lock().unwrap().clone();
-            lines.push(shown(&status));
-            lines
+            api.calls().iter().map(shown_request).chain([shown(&status)]).collect()
         });
     }
 
@@ -417,43 +414,8 @@ fn expand(kind: &str, name: &str, fields: Value) -> Value {
     object
 }
 
-/// `VERB path body`, with the verb and the path of the REST API.
-fn request(request: &Request) -> String {
-    let (verb, body) = match &request.verb {
-        Verb::Create(body) => ("POST", body.clone()),
-        Verb::Update(body) => ("PUT", body.clone()),
-        Verb::Patch(_, body) => ("PATCH", body.clone()),
-        Verb::Delete(_) => ("DELETE", Bytes::new()),
-        other => panic!("no plugin asks for {other:?} here"),
-    };
-    let subresource = request.subresource.map(|name| format!("/{name}")).unwrap_or_default();
-    let path = format!("{}/{}/{}{subresource}", request.resource.plural, request.namespace, request.name);
-    format!("{verb} {path} {}", String::from_utf8_lossy(&body)).trim_end().to_owned()
-}
-
-/// An API server that writes requests down and answers all of them alike.
-struct Recording {
-    failure: Option<ApiStatus>,
-    requests: Mutex<Vec<String>>,
-}
-
-impl Api for Recording {
-    fn call(&self, call: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
-        self.requests.lock().unwrap().push(request(&call));
-        let answer = self.failure.clone().map_or(Ok(Bytes::from_static(b"{}")), Err);
-        async { answer }.boxed()
-    }
-}
-
-impl Recorder for Recording {
-    fn record(&self, _event: Event) {}
-}
-
-impl Timer for Recording {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-    fn sleep(&self, _duration: std::time::Duration) -> BoxFuture<'static, ()> {
-        async {}.boxed()
-    }
+/// `VERB namespace/resource/name body`.
+fn shown_request(request: &Request) -> String {
+    let (line, body) = request_line(request);
+    if body.is_null() { line } else { format!("{line} {body}") }
 }

@@ -1,7 +1,7 @@
 //! Allocates devices of one node to the claims of a pod: the first solution of an ordered search.
 //!
-//! Claims, requests, alternatives and devices are tried in order, depth first. Within a request, the search goes on after
-//! the device chosen last, so that it tries no set of devices twice.
+//! Claims, requests, alternatives and devices are tried in order, depth first. Within a request, the search goes on
+//! after the device chosen last, so that it tries no set of devices twice.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ use crate::cluster::devices::{Counters, DeviceUse, Devices, PublishedSlice, cons
 /// The most devices a claim may have: the API's `AllocationResultsMaxSize`.
 const DEVICES_MAX: usize = 32;
 
-/// The most steps of a search on one node. Upstream stops after ten seconds (`filterTimeout`); the core has no clock, and
-/// a step takes about ten microseconds at worst.
+/// The most steps of a search on one node. Upstream stops after ten seconds (`filterTimeout`); the core has no clock,
+/// and a step takes about ten microseconds at worst.
 const STEPS_MAX: usize = 1_000_000;
 
 /// Why nothing was allocated.

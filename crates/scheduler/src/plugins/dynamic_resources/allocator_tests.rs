@@ -1,17 +1,11 @@
-//! The search on small clusters, and what PreBind writes.
+//! The search for devices on small clusters.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
-use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
 use bayplan_model::pod::Pod;
 use bayplan_model::quantity::Quantity;
 use bayplan_model::resources::Amounts;
-use bayplan_model::status::{Status as ApiStatus, reason};
-use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use bayplan_testkit::merge;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -21,20 +15,20 @@ use crate::framework::*;
 
 const POD: &str = "pod";
 
-fn store(cluster: &mut Cluster, object: &Value) {
+pub(super) fn store(cluster: &mut Cluster, object: &Value) {
     cluster.store(Object::decode(object).expect("a kind the scheduler reads").expect("an object"));
 }
 
-fn slice(name: &str, spec: Value) -> Value {
+pub(super) fn slice(name: &str, spec: Value) -> Value {
     let mut slice = json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
         "spec": {"driver": "d", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}},
     });
-    merge(&mut slice["spec"], &spec);
+    merge(&mut slice["spec"], spec);
     slice
 }
 
-fn claim(name: &str, devices: Value) -> Value {
+pub(super) fn claim(name: &str, devices: Value) -> Value {
     json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
         "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"},
@@ -42,31 +36,21 @@ fn claim(name: &str, devices: Value) -> Value {
     })
 }
 
-fn exactly(name: &str, more: Value) -> Value {
+pub(super) fn exactly(name: &str, more: Value) -> Value {
     let mut request =
         json!({"name": name, "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}});
-    merge(&mut request["exactly"], &more);
+    merge(&mut request["exactly"], more);
     request
 }
 
-fn merge(object: &mut Value, patch: &Value) {
-    match patch {
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| match value {
-            Value::Null => drop(object.as_object_mut().map(|object| object.remove(name))),
-            value => merge(&mut object[name], value),
-        }),
-        value => *object = value.clone(),
-    }
-}
-
-fn pod(claims: &[&str]) -> PodInfo {
+pub(super) fn pod(claims: &[&str]) -> PodInfo {
     let claims: Vec<Value> = claims.iter().map(|name| json!({"name": name, "resourceClaimName": name})).collect();
     let pod = json!({"metadata": {"namespace": "ns", "name": POD, "uid": POD}, "spec": {"resourceClaims": claims}});
     PodInfo::new(Arc::new(serde_json::from_value::<Pod>(pod).unwrap()))
 }
 
 /// Node `n` with class `c`, these slices and claims.
-fn cluster(objects: &[Value]) -> Cluster {
+pub(super) fn cluster(objects: &[Value]) -> Cluster {
     let mut cluster = Cluster::new();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"zone": "a"}}});
     let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}});
@@ -74,11 +58,11 @@ fn cluster(objects: &[Value]) -> Cluster {
     cluster
 }
 
-fn plugin() -> DynamicResources {
+pub(super) fn plugin() -> DynamicResources {
     DynamicResources::new(&json!({"bindingTimeout": "10s"})).unwrap()
 }
 
-fn filter(cluster: &Cluster, pod: &PodInfo, state: &mut State) -> Status {
+pub(super) fn filter(cluster: &Cluster, pod: &PodInfo, state: &mut State) -> Status {
     let cycle = Cycle { pod, cluster, now: Timestamp::UNIX_EPOCH };
     let status = plugin().pre_filter(&cycle, state).status;
     if !status.is_success() {
@@ -288,129 +272,4 @@ fn scorers_see_devices_where_the_node_has_no_such_resource() {
     let count = |names: &[&str]| DeviceUsage::new(&cluster, &request, names.iter().copied()).count(node, "x.io/gpu");
     assert_eq!(count(&["cpu", "x.io/gpu"]), Some((3, 1)));
     assert_eq!(count(&["cpu"]), None);
-}
-
-/// Objects by `resource/name`; a write makes a new version, and one that names an old version is a conflict.
-struct World {
-    objects: Mutex<BTreeMap<String, Value>>,
-    events: Mutex<Vec<Event>>,
-    on_tick: fn(&mut BTreeMap<String, Value>),
-}
-
-impl Api for World {
-    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
-        let key = format!("{}/{}", request.resource.plural, request.name);
-        let mut objects = self.objects.lock().unwrap();
-        let answer = match (request.verb, objects.get_mut(&key)) {
-            (_, None) => Err(ApiStatus::failure(404, reason::NOT_FOUND, format!("{key} not found"))),
-            (Verb::Get, Some(object)) => Ok(object.to_string().into()),
-            (Verb::Patch(_, patch), Some(object)) => {
-                let mut patch: Value = serde_json::from_slice(&patch).unwrap();
-                let version = object["metadata"]["resourceVersion"].clone();
-                if patch["metadata"]["resourceVersion"] != version {
-                    Err(ApiStatus::failure(409, reason::CONFLICT, "the object has been modified"))
-                } else {
-                    patch["metadata"]["resourceVersion"] = format!("{}1", version.as_str().unwrap()).into();
-                    merge(object, &patch);
-                    Ok(object.to_string().into())
-                }
-            }
-            (verb, _) => panic!("nobody should {verb:?}"),
-        };
-        async { answer }.boxed()
-    }
-}
-
-impl Timer for World {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH
-    }
-    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
-        (self.on_tick)(&mut self.objects.lock().unwrap());
-        async {}.boxed()
-    }
-}
-
-impl Recorder for World {
-    fn record(&self, event: Event) {
-        self.events.lock().unwrap().push(event);
-    }
-}
-
-/// Places a pod whose device must be prepared first, and runs PreBind.
-fn bind(
-    before: fn(&mut BTreeMap<String, Value>),
-    on_tick: fn(&mut BTreeMap<String, Value>),
-) -> (Status, World, Cluster) {
-    let device = json!({"name": "a", "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]});
-    let one = claim("one", json!({"requests": [exactly("r", json!({}))]}));
-    let mut cluster = cluster(&[slice("s", json!({"devices": [device]})), one.clone()]);
-    let (pod, mut state) = (pod(&["one"]), State::default());
-    assert_eq!(filter(&cluster, &pod, &mut state), Status::SUCCESS);
-    assert_eq!(plugin().reserve(&mut cluster, &mut state, &pod, "n"), Status::SUCCESS);
-    assert_eq!(cluster.taken_devices().count(), 1, "the device is taken while the claim is written");
-    let mut objects = BTreeMap::from([("resourceclaims/one".to_owned(), one)]);
-    before(&mut objects);
-    let world = World { objects: Mutex::new(objects), events: Mutex::default(), on_tick };
-    let cx = BindContext { pod: &pod, node: "n", api: &world, recorder: &world, timer: &world };
-    let plugin = plugin();
-    let status = plugin.pre_bind(cx, &state).now_or_never().expect("nothing here really waits");
-    if status.is_success() {
-        store(&mut cluster, &world.objects.lock().unwrap()["resourceclaims/one"]);
-        assert_eq!(cluster.taken_devices().count(), 1, "it does not count twice once the claim shows it");
-    }
-    plugin.unreserve(&mut cluster, &mut state, &pod, "n");
-    (status, world, cluster)
-}
-
-fn report(objects: &mut BTreeMap<String, Value>, kind: &str) {
-    let condition = json!({"type": kind, "status": "True", "reason": "Because", "message": "of this"});
-    let device = json!({"driver": "d", "pool": "p", "device": "a", "conditions": [condition]});
-    objects.get_mut("resourceclaims/one").unwrap()["status"]["devices"] = json!([device]);
-}
-
-#[test]
-fn allocations_are_written_and_devices_waited_for() {
-    let (status, world, cluster) = bind(|_| {}, |objects| report(objects, "Ready"));
-    assert_eq!(status, Status::SUCCESS);
-    let objects = world.objects.lock().unwrap();
-    let claim = &objects["resourceclaims/one"];
-    assert_eq!(claim["metadata"]["finalizers"], json!(["resource.kubernetes.io/delete-protection"]));
-    assert_eq!(claim["status"]["reservedFor"], json!([{"resource": "pods", "name": "pod", "uid": "pod"}]));
-    assert_eq!(
-        claim["status"]["allocation"],
-        json!({
-            "allocationTimestamp": "1970-01-01T00:00:00Z",
-            "devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "a",
-                "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}]},
-            "nodeSelector": {"nodeSelectorTerms": [
-                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
-            ]},
-        })
-    );
-    assert_eq!(world.events.lock().unwrap()[0].reason, "BindingConditionsPending");
-    assert_eq!(cluster.calls.len(), 1, "Unreserve gives the reservation back");
-}
-
-#[test]
-fn what_keeps_a_claim_from_being_used_is_told() {
-    type Change = fn(&mut BTreeMap<String, Value>);
-    let nothing: Change = |_| {};
-    let cases: [(Change, Change, &str); 4] = [
-        (|o| drop(o.remove("resourceclaims/one")), nothing, "get claim ns/one: resourceclaims/one not found"),
-        (
-            |o| o.get_mut("resourceclaims/one").unwrap()["status"]["allocation"] = json!({}),
-            nothing,
-            "claim ns/one got allocated elsewhere in the meantime",
-        ),
-        (nothing, |o| report(o, "Broken"), r#"device binding failed: claim=one, reason=Because, message="of this""#),
-        (nothing, nothing, "device binding timeout: context deadline exceeded"),
-    ];
-    for (before, on_tick, expected) in cases {
-        let (status, _, cluster) = bind(before, on_tick);
-        assert_eq!(status, Status::error(expected));
-        // What was written stays taken until the claim shows it, whatever became of the pod.
-        let written = expected.starts_with("device binding");
-        assert_eq!(cluster.taken_devices().count(), usize::from(written), "{expected}");
-    }
 }

@@ -80,8 +80,8 @@ impl Reservation {
         self.claims.iter().filter_map(|claim| Some((claim.key.clone(), claim.allocation.as_ref()?.0.clone())))
     }
 
-    /// The claims whose allocation was not written. Written allocations occupy their devices until the claims show them,
-    /// even when the pod is not bound.
+    /// The claims whose allocation was not written. Written allocations occupy their devices until the claims show
+    /// them, even when the pod is not bound.
     pub(super) fn unwritten(&self) -> Vec<ClaimKey> {
         let written = lock(&self.written);
         self.in_flight().map(|(key, _)| key).filter(|key| !written.contains(key)).collect()

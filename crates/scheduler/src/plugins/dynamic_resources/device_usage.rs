@@ -52,7 +52,8 @@ impl DeviceUsage {
         self.0.is_none()
     }
 
-    /// How many devices back a resource on a node, and how many of them are allocated; none when devices do not back it.
+    /// How many devices back a resource on a node, and how many of them are allocated; none when devices do not back
+    /// it.
     pub(in crate::plugins) fn count(&self, node: &Node, resource: &str) -> Option<(i64, i64)> {
         let counted = self.0.as_ref()?;
         let requests = counted.classes.get(resource)?;

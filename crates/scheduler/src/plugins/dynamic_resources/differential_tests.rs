@@ -6,26 +6,11 @@ use std::sync::Arc;
 use bayplan_model::node::Node;
 use bayplan_model::resource_claim::{AllocationResult, DeviceResult, ResourceClaim};
 use bayplan_model::resource_slice::{DeviceClass, ResourceSlice};
+use bayplan_testkit::Rng;
 use serde_json::{Value, json};
 
 use super::pools::pools;
 use crate::cluster::{ClaimKey, Cluster, EXTENDED_RESOURCE_CLAIM_ANNOTATION, Object};
-
-/// Numbers that look random and are the same in every run.
-struct Rng(u64);
-
-impl Rng {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % sides
-    }
-
-    fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
-        choices[self.roll(choices.len())]
-    }
-}
 
 fn decode<T: serde::de::DeserializeOwned>(json: Value) -> Arc<T> {
     Arc::new(serde_json::from_value(json).unwrap())
@@ -38,31 +23,31 @@ fn slice(rng: &mut Rng) -> Arc<ResourceSlice> {
     let mut spec = json!({
         "driver": "x.io",
         "pool": {
-            "name": rng.of(&POOLS), "generation": 1 + rng.roll(2), "resourceSliceCount": 1 + rng.roll(2),
+            "name": *rng.pick(&POOLS), "generation": 1 + rng.below(2), "resourceSliceCount": 1 + rng.below(2),
         },
     });
-    match rng.roll(6) {
-        0 | 1 => spec["nodeName"] = rng.of(&["n0", "n1"]).into(),
+    match rng.below(6) {
+        0 | 1 => spec["nodeName"] = (*rng.pick(&["n0", "n1"])).into(),
         2 => spec["allNodes"] = true.into(),
         3 => {
-            let operator = rng.of(&["In", "Nonsense"]);
-            let zone = json!({"key": "zone", "operator": operator, "values": [rng.of(&["a", "b"])]});
+            let operator = *rng.pick(&["In", "Nonsense"]);
+            let zone = json!({"key": "zone", "operator": operator, "values": [*rng.pick(&["a", "b"])]});
             spec["nodeSelector"] = json!({"nodeSelectorTerms": [{"matchExpressions": [zone]}]});
         }
         4 => spec["perDeviceNodeSelection"] = true.into(),
         _ => {}
     }
-    if rng.roll(4) == 0 {
-        spec["sharedCounters"] = json!([{"name": rng.of(&["c0", "c1"]), "counters": {"m": {"value": "4"}}}]);
+    if rng.below(4) == 0 {
+        spec["sharedCounters"] = json!([{"name": *rng.pick(&["c0", "c1"]), "counters": {"m": {"value": "4"}}}]);
     } else {
-        let devices = (0..rng.roll(4)).map(|_| {
-            let mut device = json!({"name": rng.of(&DEVICES)});
-            if rng.roll(3) == 0 {
+        let devices = (0..rng.below(4)).map(|_| {
+            let mut device = json!({"name": *rng.pick(&DEVICES)});
+            if rng.below(3) == 0 {
                 device["consumesCounters"] =
-                    json!([{"counterSet": rng.of(&["c0", "c1"]), "counters": {"m": {"value": "1"}}}]);
+                    json!([{"counterSet": *rng.pick(&["c0", "c1"]), "counters": {"m": {"value": "1"}}}]);
             }
-            match rng.roll(3) {
-                0 => device["nodeName"] = rng.of(&["n0", "n1"]).into(),
+            match rng.below(3) {
+                0 => device["nodeName"] = (*rng.pick(&["n0", "n1"])).into(),
                 1 => device["allNodes"] = true.into(),
                 _ => device["bindingConditions"] = json!(["ready"]),
             }
@@ -70,19 +55,19 @@ fn slice(rng: &mut Rng) -> Arc<ResourceSlice> {
         });
         spec["devices"] = devices.collect();
     }
-    decode(json!({"metadata": {"name": format!("s{}", rng.roll(6))}, "spec": spec}))
+    decode(json!({"metadata": {"name": format!("s{}", rng.below(6))}, "spec": spec}))
 }
 
 fn allocation(rng: &mut Rng) -> Value {
-    let results: Value = (0..1 + rng.roll(2))
+    let results: Value = (0..1 + rng.below(2))
         .map(|_| {
             let mut result =
-                json!({"request": "r", "driver": "x.io", "pool": rng.of(&POOLS), "device": rng.of(&DEVICES)});
-            match rng.roll(4) {
+                json!({"request": "r", "driver": "x.io", "pool": *rng.pick(&POOLS), "device": *rng.pick(&DEVICES)});
+            match rng.below(4) {
                 0 => result["adminAccess"] = true.into(),
                 1 | 2 => {
                     result["shareID"] = "s".into();
-                    result["consumedCapacity"] = json!({"memory": rng.of(&["1", "2", "500m"])});
+                    result["consumedCapacity"] = json!({"memory": *rng.pick(&["1", "2", "500m"])});
                 }
                 _ => {}
             }
@@ -94,13 +79,13 @@ fn allocation(rng: &mut Rng) -> Value {
 
 fn claim(rng: &mut Rng) -> Arc<ResourceClaim> {
     let mut claim = json!({"metadata": {
-        "namespace": rng.of(&["a", "b"]), "name": rng.of(&["c0", "c1", "c2"]), "uid": rng.of(&["u0", "u1"]),
+        "namespace": *rng.pick(&["a", "b"]), "name": *rng.pick(&["c0", "c1", "c2"]), "uid": *rng.pick(&["u0", "u1"]),
     }});
-    if rng.roll(2) == 0 {
-        claim["metadata"]["annotations"] = json!({EXTENDED_RESOURCE_CLAIM_ANNOTATION: rng.of(&["true", "false"])});
-        claim["metadata"]["ownerReferences"] = json!([{"uid": rng.of(&["pod0", "pod1"]), "controller": true}]);
+    if rng.below(2) == 0 {
+        claim["metadata"]["annotations"] = json!({EXTENDED_RESOURCE_CLAIM_ANNOTATION: *rng.pick(&["true", "false"])});
+        claim["metadata"]["ownerReferences"] = json!([{"uid": *rng.pick(&["pod0", "pod1"]), "controller": true}]);
     }
-    if rng.roll(2) == 0 {
+    if rng.below(2) == 0 {
         claim["status"] = json!({"allocation": allocation(rng)});
     }
     decode(claim)
@@ -108,10 +93,11 @@ fn claim(rng: &mut Rng) -> Arc<ResourceClaim> {
 
 fn class(rng: &mut Rng) -> Arc<DeviceClass> {
     let mut class = json!({"metadata": {
-        "name": rng.of(&["k0", "k1", "k2"]), "creationTimestamp": rng.of(&["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
+        "name": *rng.pick(&["k0", "k1", "k2"]),
+        "creationTimestamp": *rng.pick(&["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
     }});
-    if rng.roll(3) > 0 {
-        class["spec"] = json!({"extendedResourceName": rng.of(&["x.io/a", "x.io/b"])});
+    if rng.below(3) > 0 {
+        class["spec"] = json!({"extendedResourceName": *rng.pick(&["x.io/a", "x.io/b"])});
     }
     decode(class)
 }
@@ -281,29 +267,29 @@ fn check(cluster: &Cluster, in_flight: &BTreeMap<String, (ClaimKey, Arc<Allocati
 #[test]
 fn what_is_kept_of_devices_equals_a_walk_over_all_objects() {
     for seed in 1..150u64 {
-        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut rng = Rng::new(seed);
         let mut cluster = Cluster::new();
         let mut in_flight: BTreeMap<String, (ClaimKey, Arc<AllocationResult>)> = BTreeMap::new();
         for step in 0..120 {
-            let object = match rng.roll(7) {
+            let object = match rng.below(7) {
                 0 | 1 => Some(Object::ResourceSlice(slice(&mut rng))),
                 2 | 3 => Some(Object::ResourceClaim(claim(&mut rng))),
                 4 => Some(Object::DeviceClass(class(&mut rng))),
                 _ => None,
             };
             match object {
-                Some(object) if rng.roll(4) > 0 => drop(cluster.objects.store(&object)),
+                Some(object) if rng.below(4) > 0 => drop(cluster.objects.store(&object)),
                 Some(object) => drop(cluster.objects.remove(&object)),
                 None => {
-                    let key = match rng.roll(2) {
+                    let key = match rng.below(2) {
                         0 => ClaimKey::of(&claim(&mut rng)),
                         _ => {
-                            let (namespace, pod) = (rng.of(&["a", "b"]), rng.of(&["pod0", "pod1"]));
+                            let (namespace, pod) = (*rng.pick(&["a", "b"]), *rng.pick(&["pod0", "pod1"]));
                             ClaimKey::ExtendedResources(namespace.to_owned(), pod.to_owned())
                         }
                     };
                     let name = format!("{key:?}");
-                    if rng.roll(3) > 0 {
+                    if rng.below(3) > 0 {
                         let allocation = decode::<AllocationResult>(allocation(&mut rng));
                         cluster.allocate_claim(key.clone(), allocation.clone());
                         in_flight.insert(name, (key, allocation));

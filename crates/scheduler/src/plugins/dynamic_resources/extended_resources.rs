@@ -118,7 +118,9 @@ mod tests {
 
     #[test]
     fn containers_that_end_early_share_devices_with_later_ones() {
-        let container = |name: &str, count: &str| serde_json::json!({"name": name, "resources": {"requests": {"cpu": "1", "x.io/gpu": count}}});
+        let container = |name: &str, count: &str| {
+            serde_json::json!({"name": name, "resources": {"requests": {"cpu": "1", "x.io/gpu": count}}})
+        };
         let pod: Pod = serde_json::from_value(serde_json::json!({"spec": {
             "initContainers": [container("first", "2"), container("second", "5"), container("third", "4")],
             "containers": [container("main", "1"), container("side", "2")],

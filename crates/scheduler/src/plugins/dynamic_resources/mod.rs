@@ -1,8 +1,8 @@
 //! DynamicResources: a pod goes where devices for its ResourceClaims can be allocated (KEP-4381).
 //!
 //! PreFilter prepares the pod's claims and compiles their selectors. The cluster keeps slices by node and pool, and the
-//! devices in use. Filter searches for devices on one node. Reserve marks what was found as in use; PreBind writes it into
-//! the claims and waits for devices with binding conditions.
+//! devices in use. Filter searches for devices on one node. Reserve marks what was found as in use; PreBind writes it
+//! into the claims and waits for devices with binding conditions.
 
 mod allocator;
 #[cfg(test)]

@@ -127,8 +127,8 @@ fn a_claim_that_keeps_its_pod_from_every_node_is_given_back() {
             &claim("one", &far),
             &[
                 "Unschedulable: deallocation of ResourceClaim completed",
-                "PATCH resourceclaims/default/one/status {\"metadata\":{\"resourceVersion\":\"\",\"uid\":\"one\"},\
-                 \"status\":{\"allocation\":null,\"devices\":null,\"reservedFor\":null}}",
+                "MERGE-PATCH default/resourceclaims/one/status \
+                 {\"metadata\":{\"resourceVersion\":\"\",\"uid\":\"one\"},\"status\":{\"allocation\":null,\"devices\":null,\"reservedFor\":null}}",
             ],
         ),
         ("another pod uses them", POD, &claim("one", &used), &["Unschedulable: still not schedulable"]),

@@ -1,7 +1,8 @@
-//! Compares the headroom form of NodeResourcesFit and NodeResourcesBalancedAllocation with their plain form, over random
-//! nodes and pods.
+//! Compares the headroom form of NodeResourcesFit and NodeResourcesBalancedAllocation with their plain form, over
+//! random nodes and pods.
 
 use bayplan_model::pod::Pod;
+use bayplan_testkit::Rng;
 use jiff::Timestamp;
 use serde_json::{from_value, json};
 
@@ -20,7 +21,10 @@ fn pod(uid: usize, cpu: u64, memory: u64, storage: u64) -> Arc<PodInfo> {
     }
     let pod: Pod = from_value(json!({
         "metadata": {"name": "p", "namespace": "n", "uid": uid.to_string()},
-        "spec": {"nodeName": format!("node-{}", uid % 12), "containers": [{"name": "c", "resources": {"requests": requests}}]},
+        "spec": {
+            "nodeName": format!("node-{}", uid % 12),
+            "containers": [{"name": "c", "resources": {"requests": requests}}],
+        },
     }))
     .unwrap();
     Arc::new(PodInfo::new(Arc::new(pod)))
@@ -49,18 +53,16 @@ fn compare<P: Plugin>(plugin: P, cluster: &Cluster, asking: &PodInfo) {
 
 #[test]
 fn headroom_gives_the_same_answers_as_the_node() {
-    let mut seed = 3u64;
-    let mut below = |n: u64| {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (seed >> 33) % n
-    };
+    let mut rng = Rng::new(3);
+    let mut below = |n: u64| rng.next_u64() % n;
     let strategy = |kind: &str| {
         json!({"scoringStrategy": {"type": kind, "resources": [
             {"name": "memory", "weight": 3}, {"name": "cpu", "weight": 2},
         ]}})
     };
     let mut ratio = strategy("RequestedToCapacityRatio");
-    ratio["scoringStrategy"]["requestedToCapacityRatio"] = json!({"shape": [{"utilization": 0, "score": 8}, {"utilization": 60, "score": 1}, {"utilization": 90, "score": 10}]});
+    let point = |utilization, score| json!({"utilization": utilization, "score": score});
+    ratio["scoringStrategy"]["requestedToCapacityRatio"] = json!({"shape": [point(0, 8), point(60, 1), point(90, 10)]});
     let configured = [Value::Null, strategy("LeastAllocated"), strategy("MostAllocated"), ratio];
     for _ in 0..200 {
         let mut cluster = Cluster::new();
@@ -69,7 +71,10 @@ fn headroom_gives_the_same_answers_as_the_node() {
             let cpu = [0, 4, 8, 64][below(4) as usize];
             let memory = [0, 1 << 33, 1 << 36, i64::MAX as u64 / 50][below(4) as usize];
             let storage = [0, 1u64 << 34][below(2) as usize];
-            let capacity = json!({"cpu": cpu.to_string(), "memory": memory.to_string(), "ephemeral-storage": storage.to_string(), "pods": below(5).to_string()});
+            let capacity = json!({
+                "cpu": cpu.to_string(), "memory": memory.to_string(), "ephemeral-storage": storage.to_string(),
+                "pods": below(5).to_string(),
+            });
             let object = json!({"metadata": {"name": format!("node-{node}")}, "status": {"allocatable": capacity}});
             cluster.set_node(Arc::new(from_value(object).unwrap()));
         }

@@ -78,7 +78,8 @@ impl AssumedBindings {
         Ok(())
     }
 
-    /// Drops the assumptions (`RevertAssumedPodVolumes`). Objects that the API server has changed since keep their version.
+    /// Drops the assumptions (`RevertAssumedPodVolumes`). Objects that the API server has changed since keep their
+    /// version.
     pub(super) fn revert(&self, cluster: &mut Cluster) {
         self.volumes.iter().for_each(|(_, volume)| cluster.restore_volume(volume));
         self.claims.iter().for_each(|claim| cluster.restore_claim(claim));

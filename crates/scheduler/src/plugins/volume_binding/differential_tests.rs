@@ -6,28 +6,13 @@ use bayplan_model::affinity::NodeMatcher;
 use bayplan_model::label_selector::Selector;
 use bayplan_model::node::Node;
 use bayplan_model::storage::{ClaimRef, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim};
+use bayplan_testkit::Rng;
 use serde_json::{Value, json};
 
 use super::claims::serves;
 use super::search::find_volume;
 use crate::cluster::storage::largest_volume;
 use crate::cluster::{Cluster, Object};
-
-/// Numbers that look random and are the same in every run.
-struct Rng(u64);
-
-impl Rng {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % sides
-    }
-
-    fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
-        choices[self.roll(choices.len())]
-    }
-}
 
 fn decode<T: serde::de::DeserializeOwned>(json: Value) -> Arc<T> {
     Arc::new(serde_json::from_value(json).unwrap())
@@ -37,19 +22,22 @@ const NAMES: [&str; 6] = ["v0", "v1", "v2", "v3", "v4", "v5"];
 
 fn volume(rng: &mut Rng, step: usize) -> Arc<PersistentVolume> {
     let mut volume = json!({
-        "metadata": {"name": rng.of(&NAMES), "resourceVersion": step.to_string(), "labels": {"tier": rng.of(&["a", "b"])}},
-        "spec": {
-            "capacity": {"storage": rng.of(&["1Gi", "2Gi"])},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": rng.of(&["local", "other"]),
+        "metadata": {
+            "name": *rng.pick(&NAMES), "resourceVersion": step.to_string(),
+            "labels": {"tier": *rng.pick(&["a", "b"])},
         },
-        "status": {"phase": rng.of(&["Available", "Available", "Pending"])},
+        "spec": {
+            "capacity": {"storage": *rng.pick(&["1Gi", "2Gi"])},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": *rng.pick(&["local", "other"]),
+        },
+        "status": {"phase": *rng.pick(&["Available", "Available", "Pending"])},
     });
     let term =
         |key: &str, value: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
-    let terms = match rng.roll(5) {
-        0 => json!([term("kubernetes.io/hostname", rng.of(&["n0", "n1"]))]),
-        1 => json!([term("zone", rng.of(&["a", "b"]))]),
+    let terms = match rng.below(5) {
+        0 => json!([term("kubernetes.io/hostname", *rng.pick(&["n0", "n1"]))]),
+        1 => json!([term("zone", *rng.pick(&["a", "b"]))]),
         2 => json!([term("zone", "a"), term("kubernetes.io/hostname", "n1")]),
         3 => json!([{"matchExpressions": [
             {"key": "zone", "operator": "In", "values": ["a"]},
@@ -60,24 +48,24 @@ fn volume(rng: &mut Rng, step: usize) -> Arc<PersistentVolume> {
     if !terms.is_null() {
         volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": terms}});
     }
-    if rng.roll(4) == 0 {
+    if rng.below(4) == 0 {
         volume["spec"]["claimRef"] =
-            json!({"namespace": "d", "name": rng.of(&["c0", "c1"]), "uid": rng.of(&["", "u"])});
+            json!({"namespace": "d", "name": *rng.pick(&["c0", "c1"]), "uid": *rng.pick(&["", "u"])});
     }
     decode(volume)
 }
 
 fn claim(rng: &mut Rng) -> Arc<PersistentVolumeClaim> {
     let mut claim = json!({
-        "metadata": {"namespace": "d", "name": rng.of(&["c0", "c1", "c2"]), "uid": rng.of(&["u", "w"])},
+        "metadata": {"namespace": "d", "name": *rng.pick(&["c0", "c1", "c2"]), "uid": *rng.pick(&["u", "w"])},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": rng.of(&["local", "other"]),
-            "resources": {"requests": {"storage": rng.of(&["1Gi", "1500Mi"])}},
+            "storageClassName": *rng.pick(&["local", "other"]),
+            "resources": {"requests": {"storage": *rng.pick(&["1Gi", "1500Mi"])}},
         },
     });
-    if rng.roll(3) == 0 {
-        claim["spec"]["selector"] = json!({"matchLabels": {"tier": rng.of(&["a", "b"])}});
+    if rng.below(3) == 0 {
+        claim["spec"]["selector"] = json!({"matchLabels": {"tier": *rng.pick(&["a", "b"])}});
     }
     decode(claim)
 }
@@ -113,7 +101,7 @@ fn check(cluster: &Cluster, rng: &mut Rng, context: &str) {
             assert_eq!(name, plain(cluster, &claim, &node, &taken), "{context}: {claim:?}");
             taken.extend(found.map(|volume| (claim, volume)));
         }
-        let bytes = [1, 5, 10][rng.roll(3)];
+        let bytes = [1, 5, 10][rng.below(3)];
         let mut capacities = cluster.objects.csi_storage_capacities.iter();
         let expected = capacities.any(|capacity| {
             capacity.storage_class_name == "local"
@@ -136,15 +124,15 @@ fn check(cluster: &Cluster, rng: &mut Rng, context: &str) {
 #[test]
 fn the_index_finds_the_volumes_that_a_walk_over_all_of_them_finds() {
     for seed in 1..200u64 {
-        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut rng = Rng::new(seed);
         let mut cluster = Cluster::new();
         let mut assumed: Vec<Arc<PersistentVolume>> = Vec::new();
         for step in 0..80 {
-            match rng.roll(9) {
+            match rng.below(9) {
                 0..=3 => drop(cluster.objects.store(&Object::PersistentVolume(volume(&mut rng, step)))),
                 4 => drop(cluster.objects.remove(&Object::PersistentVolume(volume(&mut rng, step)))),
                 5 => {
-                    if let Some(seen) = cluster.persistent_volume(rng.of(&NAMES)) {
+                    if let Some(seen) = cluster.persistent_volume(*rng.pick(&NAMES)) {
                         let mut bound = (**seen).clone();
                         let to = claim(&mut rng).metadata.clone();
                         bound.spec.claim_ref = Some(ClaimRef { namespace: to.namespace, name: to.name, uid: to.uid });
@@ -155,19 +143,19 @@ fn the_index_finds_the_volumes_that_a_walk_over_all_of_them_finds() {
                 }
                 6 => {
                     if !assumed.is_empty() {
-                        let at = rng.roll(assumed.len());
+                        let at = rng.below(assumed.len());
                         cluster.restore_volume(&assumed.swap_remove(at));
                     }
                 }
                 7 => {
                     let capacity: Arc<CsiStorageCapacity> = decode(json!({
-                        "metadata": {"namespace": "d", "name": rng.of(&["k0", "k1", "k2"])},
-                        "storageClassName": rng.of(&["local", "other"]),
-                        "capacity": rng.of(&["1", "5", "10"]),
-                        "nodeTopology": {"matchLabels": {"zone": rng.of(&["a", "b"])}},
+                        "metadata": {"namespace": "d", "name": *rng.pick(&["k0", "k1", "k2"])},
+                        "storageClassName": *rng.pick(&["local", "other"]),
+                        "capacity": *rng.pick(&["1", "5", "10"]),
+                        "nodeTopology": {"matchLabels": {"zone": *rng.pick(&["a", "b"])}},
                     }));
                     let object = Object::CsiStorageCapacity(capacity);
-                    drop(if rng.roll(4) > 0 {
+                    drop(if rng.below(4) > 0 {
                         cluster.objects.store(&object)
                     } else {
                         cluster.objects.remove(&object)
@@ -175,10 +163,10 @@ fn the_index_finds_the_volumes_that_a_walk_over_all_of_them_finds() {
                 }
                 _ => {
                     let object = Object::VolumeAttachment(decode(json!({
-                        "metadata": {"name": rng.of(&["a0", "a1", "a2"])},
-                        "spec": {"attacher": "csi", "nodeName": rng.of(&["n0", "n1", "n2"])},
+                        "metadata": {"name": *rng.pick(&["a0", "a1", "a2"])},
+                        "spec": {"attacher": "csi", "nodeName": *rng.pick(&["n0", "n1", "n2"])},
                     })));
-                    drop(if rng.roll(4) > 0 {
+                    drop(if rng.below(4) > 0 {
                         cluster.objects.store(&object)
                     } else {
                         cluster.objects.remove(&object)

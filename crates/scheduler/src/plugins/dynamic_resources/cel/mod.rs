@@ -5,9 +5,9 @@
 //!   text ──parse──▶ Expression ──check──▶ Program ──evaluate(device)──▶ true, false or an error
 //! ```
 //!
-//! Written by hand because selectors come from users and run inside the scheduling cycle: no crate limits the cost of an
-//! evaluation, or has upstream's map of attributes, in which an unknown domain is an empty map. URLs, times and `format`
-//! are not implemented: an expression that uses them does not compile.
+//! Written by hand because selectors come from users and run inside the scheduling cycle: no crate limits the cost of
+//! an evaluation, or has upstream's map of attributes, in which an unknown domain is an empty map. URLs, times and
+//! `format` are not implemented: an expression that uses them does not compile.
 
 mod check;
 mod evaluate;
