@@ -1,6 +1,7 @@
-//! What the per-pod path costs, printed: `cargo test --release -p bayplan-scheduler --test costs -- --ignored --nocapture`.
+//! What the per-pod path costs, printed: `cargo test --release -p bayplan-scheduler --test costs -- --ignored
+//! --nocapture`.
 //!
-//! These are measurements, not tests: nothing fails when a machine is slow.
+//! These are measurements: nothing fails when a machine is slow.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
 #![allow(clippy::disallowed_methods)] // Measuring takes a clock.

@@ -1,4 +1,4 @@
-//! Rules of the cycle that no recording shows: how far a search goes, and what is remembered of a nominated node.
+//! Rules of the cycle that the recorded answers do not cover: how far a search goes, and what becomes of a nomination.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
 
@@ -53,15 +53,15 @@ fn a_search_ends_at_the_first_node_too_many_and_the_next_one_begins_there() {
     let all = profile(&json!({}));
     let unscored = profile(&json!({"score": {"disabled": [{"name": "*"}]}}));
     for (profile, nodes, percentage, start, feasible, evaluated) in [
-        // Two of three nodes do; a hundred are enough, and the rejected ones up to the next good one count.
+        // Two of three nodes are feasible; a hundred suffice, and the rejected nodes up to the next feasible one count.
         (&all, 300, Some(10), 0, 100, 150),
         (&all, 300, Some(10), 150, 100, 150),
         (&all, 600, Some(20), 1, 120, 180),
         (&all, 300, Some(100), 7, 200, 300),
         (&all, 300, None, 0, 200, 300),
-        // Below a hundred nodes the percentage does not matter.
+        // Below a hundred nodes the percentage does not apply.
         (&all, 99, Some(1), 0, 66, 99),
-        // Without scores any node will do.
+        // Without scores the first feasible node suffices.
         (&unscored, 300, Some(50), 2, 1, 2),
     ] {
         let (cluster, nominator, pod) = (cluster(nodes), Nominator::default(), pod(json!({}), json!({})));
@@ -72,7 +72,7 @@ fn a_search_ends_at_the_first_node_too_many_and_the_next_one_begins_there() {
 }
 
 #[test]
-fn why_the_nominated_node_does_not_do_is_told_even_when_the_search_leaves_it_out() {
+fn the_reason_against_the_nominated_node_is_kept_even_when_the_search_leaves_it_out() {
     let by_name = json!({"nodeSelectorTerms": [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n002"]}]},
     ]});
@@ -101,7 +101,7 @@ fn a_profile_without_post_filter_plugins_clears_the_nomination() {
 
 #[test]
 fn a_pod_on_a_node_that_is_not_there_makes_no_node() {
-    // With what asks for room left out, nothing but the node's absence speaks against it.
+    // Without NodeResourcesFit, only its absence speaks against the node.
     let plugins = json!({"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}});
     let configuration = configuration(&plugins);
     let mut scheduler = Scheduler::new(&configuration, &Registry::default(), TieBreak::SmallestName).unwrap();

@@ -1,6 +1,6 @@
 //! Random histories of a cluster: pods and nodes come and go, calls are refused, the watch lags, pods wait on Permit
-//! and push each other aside. Whatever happens, no node is over-committed, no pod is bound twice, every pod is in
-//! exactly one place, and in the end every pod that fits is bound.
+//! and preempt each other. At every step no node is over-committed, no pod is bound twice and every pod is in exactly
+//! one stage; in the end every pod that fits is bound.
 //!
 //! `BAYPLAN_HISTORIES=10000 cargo test -p bayplan-scheduler --test histories` runs more of them.
 
@@ -20,11 +20,11 @@ use jiff::SignedDuration;
 use serde_json::json;
 use world::World;
 
-/// Histories in an ordinary run; a few seconds.
+/// The number of histories in an ordinary run, which takes a few seconds.
 const HISTORIES: u64 = 200;
 const STEPS: usize = 120;
 
-/// Lets pods wait that say so.
+/// Holds or rejects pods in Permit, as their label says.
 struct Hold;
 
 impl Plugin for Hold {
@@ -120,7 +120,7 @@ fn step(world: &mut World) {
         }
         9 => {
             let seconds = 1 + world.rng.below(30) as i64;
-            world.pass(SignedDuration::from_secs(seconds));
+            world.advance(SignedDuration::from_secs(seconds));
         }
         10 => {
             for uid in world.waiting() {
@@ -131,19 +131,19 @@ fn step(world: &mut World) {
                 }
             }
         }
-        11..=13 => _ = world.try_pods(3),
-        14..=16 => (0..3).for_each(|_| _ = world.do_something()),
-        17 => _ = world.hear_answer(),
-        _ => (0..4).for_each(|_| _ = world.hear_news()),
+        11..=13 => _ = world.schedule(3),
+        14..=16 => (0..3).for_each(|_| _ = world.run_effect()),
+        17 => _ = world.deliver_result(),
+        _ => (0..4).for_each(|_| _ = world.deliver_watch_event()),
     }
     world.check();
 }
 
-/// Once nothing fails any more, every pod that fits somewhere gets there.
+/// Lets all calls succeed, and checks that every pod that fits is bound.
 fn finish(world: &mut World) {
     world.server.refuse_one_in(0, 0);
     for _ in 0..10 {
-        world.pass(SignedDuration::from_secs(331));
+        world.advance(SignedDuration::from_secs(331));
         loop {
             world.settle();
             let (waiting, ending) = (world.waiting(), world.server.terminating());

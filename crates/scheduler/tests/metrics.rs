@@ -1,4 +1,4 @@
-//! What the scheduler tells of its work, as a scrape shows it.
+//! The metrics of the scheduler, as a scrape shows them.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
@@ -41,7 +41,7 @@ impl Timer for Agreeable {
     }
 }
 
-/// A clock that moves by a millisecond each time it is looked at.
+/// A clock that advances by a millisecond each time it is read.
 fn ticking() -> u64 {
     static NANOS: AtomicU64 = AtomicU64::new(0);
     NANOS.fetch_add(1_000_000, Ordering::Relaxed)
@@ -59,7 +59,7 @@ fn pod(name: &str, cpu: &str) -> Value {
 }
 
 #[test]
-fn what_happens_to_pods_is_told_in_upstreams_metrics() {
+fn attempts_queues_and_plugins_are_counted_in_upstreams_metrics() {
     let registry = bayplan_metrics::Registry::default();
     let scheduler = Scheduler::new(&Configuration::default(), &Registry::default(), TieBreak::SmallestName).unwrap();
     let mut scheduler = scheduler.with_metrics(&registry, ticking);
@@ -104,11 +104,14 @@ fn what_happens_to_pods_is_told_in_upstreams_metrics() {
         r#"scheduler_cache_size{type="nodes"} 1"#,
         r#"scheduler_cache_size{type="assumed_pods"} 1"#,
         r#"scheduler_preemption_attempts_total 1"#,
-        r#"scheduler_framework_extension_point_duration_seconds_count{extension_point="Filter",profile="default-scheduler",status="Success"} 2"#,
-        r#"scheduler_framework_extension_point_duration_seconds_count{extension_point="Bind",profile="default-scheduler",status="Success"} 1"#,
+        "scheduler_framework_extension_point_duration_seconds_count\
+         {extension_point=\"Filter\",profile=\"default-scheduler\",status=\"Success\"} 2",
+        "scheduler_framework_extension_point_duration_seconds_count\
+         {extension_point=\"Bind\",profile=\"default-scheduler\",status=\"Success\"} 1",
         r#"scheduler_event_handling_duration_seconds_count{event="NodeAdd"} 1"#,
         r#"scheduler_event_handling_duration_seconds_count{event="UnschedulablePodAdd"} 3"#,
-        r#"scheduler_plugin_execution_duration_seconds_bucket{extension_point="Bind",plugin="DefaultBinder",status="Success",le="1e-05"} 0"#,
+        "scheduler_plugin_execution_duration_seconds_bucket\
+         {extension_point=\"Bind\",plugin=\"DefaultBinder\",status=\"Success\",le=\"1e-05\"} 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }

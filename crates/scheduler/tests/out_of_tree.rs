@@ -1,4 +1,4 @@
-//! A plugin from outside this crate: registered by name, enabled by configuration, asked at its extension points.
+//! A plugin from outside this crate: registered by name, enabled by the configuration, called at its extension points.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
 
@@ -17,7 +17,7 @@ use bayplan_scheduler::scheduler::{Input, Scheduler};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-/// Places pods on nodes of their own colour, and holds them there until somebody agrees.
+/// Places pods on nodes of their own colour, and holds them in Permit until they are allowed.
 struct Colours;
 
 impl Plugin for Colours {
@@ -110,7 +110,7 @@ fn a_waiting_pod_is_bound_once_it_is_allowed() {
 }
 
 #[test]
-fn a_waiting_pod_that_nobody_allows_gives_its_room_back_and_returns_to_the_queue() {
+fn a_waiting_pod_that_times_out_leaves_its_node_and_returns_to_the_queue() {
     let mut scheduler = scheduler();
     add(&mut scheduler, "p", "red");
     let late = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(61);
@@ -128,7 +128,7 @@ fn a_waiting_pod_that_nobody_allows_gives_its_room_back_and_returns_to_the_queue
 }
 
 #[test]
-fn a_pod_no_node_suits_is_told_so_in_the_words_of_the_plugin() {
+fn the_event_of_an_unschedulable_pod_has_the_reason_of_the_plugin() {
     let mut scheduler = scheduler();
     add(&mut scheduler, "p", "green");
     let told = scheduler.take_effects().into_iter().find_map(|effect| match effect {

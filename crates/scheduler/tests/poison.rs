@@ -1,5 +1,5 @@
-//! Objects nobody sane would write, of every kind the scheduler reads: none of them makes it panic or stall, each pod
-//! stays in exactly one place, and an ordinary pod is still placed afterwards.
+//! Malformed objects of every kind the scheduler reads: none of them makes it panic or stall, every pod stays in
+//! exactly one stage, and an ordinary pod is still scheduled afterwards.
 //!
 //! `PROPTEST_CASES=20000 cargo test -p bayplan-scheduler --test poison` runs more of them.
 
@@ -18,7 +18,7 @@ use proptest::test_runner::RngSeed;
 use serde_json::{Map, Value, json};
 use world::World;
 
-/// Cases in an ordinary run; a few seconds.
+/// The number of cases in an ordinary run, which takes a few seconds.
 const CASES: u32 = 250;
 
 type Json = BoxedStrategy<Value>;
@@ -31,7 +31,7 @@ fn words(values: &[&str]) -> Json {
     one_of(values.iter().map(|value| json!(value)))
 }
 
-/// Keys of labels, resources and topologies, so few that they meet.
+/// Keys of labels and topologies, so few that objects share them.
 fn key() -> BoxedStrategy<String> {
     select(vec!["", "a", "b", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "x y", "é", "a/b/c"])
         .prop_map(str::to_owned)
@@ -287,80 +287,74 @@ fn node() -> Json {
     kind("v1", "Node", metadata("odd"), vec![("spec", spec), ("status", status)])
 }
 
-fn storage() -> Json {
-    let modes = || list(words(&["ReadWriteOnce", "ReadWriteOncePod", "?"]), 2);
-    let class = || words(&["", "class", "nobody"]);
-    let volume_spec = object(vec![
+fn access_modes() -> Json {
+    list(words(&["ReadWriteOnce", "ReadWriteOncePod", "?"]), 2)
+}
+
+fn storage_class_name() -> Json {
+    words(&["", "class", "nobody"])
+}
+
+fn phase(names: &[&str]) -> Json {
+    object(vec![("phase", words(names))])
+}
+
+fn persistent_volume() -> Json {
+    let spec = object(vec![
         ("capacity", map(Just("storage".to_owned()).boxed(), quantity(), 1)),
-        ("storageClassName", class()),
-        ("accessModes", modes()),
+        ("storageClassName", storage_class_name()),
+        ("accessModes", access_modes()),
         ("claimRef", one_of([json!({}), json!({"namespace": "d", "name": "claim", "uid": "?"})])),
         ("csi", object(vec![("driver", value()), ("volumeHandle", value())])),
         ("awsElasticBlockStore", object(vec![("volumeID", words(&["", "aws:///", "vol"]))])),
         ("nodeAffinity", object(vec![("required", node_selector())])),
         ("volumeMode", words(&["Block", "Filesystem", ""])),
     ]);
-    let claim_spec = object(vec![
-        ("storageClassName", class()),
-        ("accessModes", modes()),
+    let status = phase(&["Available", "Bound"]);
+    kind("v1", "PersistentVolume", metadata("volume"), vec![("spec", spec), ("status", status)])
+}
+
+fn persistent_volume_claim() -> Json {
+    let spec = object(vec![
+        ("storageClassName", storage_class_name()),
+        ("accessModes", access_modes()),
         ("volumeName", words(&["", "volume", "nobody"])),
         ("resources", object(vec![("requests", map(Just("storage".to_owned()).boxed(), quantity(), 1))])),
         ("selector", label_selector()),
     ]);
+    let status = phase(&["Lost", "Pending"]);
+    kind("v1", "PersistentVolumeClaim", in_namespace("claim"), vec![("spec", spec), ("status", status)])
+}
+
+fn storage() -> Json {
+    const API: &str = "storage.k8s.io/v1";
     let topology = json!([{"matchLabelExpressions": [{"key": "a", "values": []}]}, {}]);
-    let driver =
+    let drivers =
         json!([{"name": "a", "allocatable": {"count": -1}}, {"name": "", "allocatable": {"count": 2147483647}}, {}]);
-    let phase = |names: &[&str]| object(vec![("phase", words(names))]);
+    let class = vec![
+        ("provisioner", words(&["", "a", "kubernetes.io/no-provisioner", "kubernetes.io/aws-ebs"])),
+        ("volumeBindingMode", words(&["WaitForFirstConsumer", "Immediate", "?"])),
+        ("allowedTopologies", Just(topology).boxed()),
+    ];
+    let capacity = vec![
+        ("storageClassName", storage_class_name()),
+        ("capacity", quantity()),
+        ("maximumVolumeSize", quantity()),
+        ("nodeTopology", label_selector()),
+    ];
+    let budget = vec![
+        ("spec", object(vec![("selector", label_selector())])),
+        ("status", object(vec![("disruptionsAllowed", number())])),
+    ];
+    let spec = |fields: Value| vec![("spec", Just(fields).boxed())];
     prop_oneof![
-        kind(
-            "v1",
-            "PersistentVolume",
-            metadata("volume"),
-            vec![("spec", volume_spec), ("status", phase(&["Available", "Bound"]))]
-        ),
-        kind(
-            "v1",
-            "PersistentVolumeClaim",
-            in_namespace("claim"),
-            vec![("spec", claim_spec), ("status", phase(&["Lost", "Pending"]))]
-        ),
-        kind(
-            "storage.k8s.io/v1",
-            "StorageClass",
-            metadata("class"),
-            vec![
-                ("provisioner", words(&["", "a", "kubernetes.io/no-provisioner", "kubernetes.io/aws-ebs"])),
-                ("volumeBindingMode", words(&["WaitForFirstConsumer", "Immediate", "?"])),
-                ("allowedTopologies", Just(topology).boxed()),
-            ]
-        ),
-        kind("storage.k8s.io/v1", "CSINode", metadata("odd"), vec![("spec", Just(json!({"drivers": driver})).boxed())]),
-        kind(
-            "storage.k8s.io/v1",
-            "CSIDriver",
-            metadata("a"),
-            vec![("spec", Just(json!({"storageCapacity": true})).boxed())]
-        ),
-        kind(
-            "storage.k8s.io/v1",
-            "CSIStorageCapacity",
-            in_namespace("s"),
-            vec![
-                ("storageClassName", class()),
-                ("capacity", quantity()),
-                ("maximumVolumeSize", quantity()),
-                ("nodeTopology", label_selector()),
-            ]
-        ),
-        kind(
-            "policy/v1",
-            "PodDisruptionBudget",
-            in_namespace("b"),
-            vec![
-                ("spec", object(vec![("selector", label_selector())])),
-                ("status", object(vec![("disruptionsAllowed", number())])),
-            ]
-        ),
+        persistent_volume(),
+        persistent_volume_claim(),
+        kind(API, "StorageClass", metadata("class"), class),
+        kind(API, "CSINode", metadata("odd"), spec(json!({"drivers": drivers}))),
+        kind(API, "CSIDriver", metadata("a"), spec(json!({"storageCapacity": true}))),
+        kind(API, "CSIStorageCapacity", in_namespace("s"), capacity),
+        kind("policy/v1", "PodDisruptionBudget", in_namespace("b"), budget),
     ]
     .boxed()
 }
@@ -385,7 +379,7 @@ fn selectors() -> Json {
     )
 }
 
-fn devices() -> Json {
+fn device() -> Json {
     let attribute = one_of([
         json!({"int": -1}),
         json!({"version": "not one"}),
@@ -396,7 +390,7 @@ fn devices() -> Json {
     let range = object(vec![("min", quantity()), ("max", quantity()), ("step", quantity())]);
     let policy = object(vec![("default", quantity()), ("validValues", list(quantity(), 3)), ("validRange", range)]);
     let capacity = object(vec![("value", quantity()), ("requestPolicy", policy)]);
-    let device = object(vec![
+    object(vec![
         ("name", words(&["", "d0", "d1", "d2"])),
         ("attributes", map(key(), attribute, 3)),
         ("capacity", map(key(), capacity, 3)),
@@ -406,38 +400,49 @@ fn devices() -> Json {
         ("allNodes", one_of([json!(true), json!(false)])),
         ("allowMultipleAllocations", one_of([json!(true), json!(false)])),
         ("bindingConditions", list(value(), 2)),
-    ]);
+    ])
+}
+
+fn resource_slice() -> Json {
     let pool = object(vec![("name", words(&["", "pool"])), ("generation", number()), ("resourceSliceCount", number())]);
-    let slice = object(vec![
+    let spec = object(vec![
         ("driver", words(&["", "a", "x.io"])),
         ("pool", pool),
         ("nodeName", words(&["", "n0", "odd"])),
         ("nodeSelector", node_selector()),
         ("allNodes", one_of([json!(true), json!(false)])),
         ("perDeviceNodeSelection", one_of([json!(true), json!(false)])),
-        ("devices", list(device, 4)),
+        ("devices", list(device(), 4)),
         ("sharedCounters", Just(json!([{"name": "s", "counters": {"c": {"value": "9e18"}}}])).boxed()),
     ]);
-    let wanted = || {
-        object(vec![
-            ("name", words(&["", "r", "s"])),
-            ("deviceClassName", words(&["", "c", "nobody"])),
-            ("selectors", selectors()),
-            ("allocationMode", words(&["ExactCount", "All", "", "?"])),
-            ("count", one_of([json!(1), json!(0), json!(-1), json!(33), json!(i64::MAX)])),
-            ("adminAccess", one_of([json!(true), json!(false)])),
-            ("capacity", object(vec![("requests", map(key(), quantity(), 2))])),
-            ("tolerations", list(toleration(), 2)),
-        ])
-    };
-    let request =
-        object(vec![("name", words(&["", "r"])), ("exactly", wanted()), ("firstAvailable", list(wanted(), 3))]);
+    kind("resource.k8s.io/v1", "ResourceSlice", metadata("slice"), vec![("spec", spec)])
+}
+
+fn device_request() -> Json {
+    object(vec![
+        ("name", words(&["", "r", "s"])),
+        ("deviceClassName", words(&["", "c", "nobody"])),
+        ("selectors", selectors()),
+        ("allocationMode", words(&["ExactCount", "All", "", "?"])),
+        ("count", one_of([json!(1), json!(0), json!(-1), json!(33), json!(i64::MAX)])),
+        ("adminAccess", one_of([json!(true), json!(false)])),
+        ("capacity", object(vec![("requests", map(key(), quantity(), 2))])),
+        ("tolerations", list(toleration(), 2)),
+    ])
+}
+
+fn resource_claim() -> Json {
+    let request = object(vec![
+        ("name", words(&["", "r"])),
+        ("exactly", device_request()),
+        ("firstAvailable", list(device_request(), 3)),
+    ]);
     let constraint = object(vec![
         ("matchAttribute", text(key())),
         ("distinctAttribute", text(key())),
         ("requests", list(words(&["r", "r/s"]), 2)),
     ]);
-    let claim = object(vec![("requests", list(request, 3)), ("constraints", list(constraint, 2))]);
+    let devices = object(vec![("requests", list(request, 3)), ("constraints", list(constraint, 2))]);
     let result =
         json!({"driver": "a", "pool": "pool", "device": "d0", "shareID": "s", "consumedCapacity": {"a": "-1"}});
     let allocation = object(vec![
@@ -446,15 +451,15 @@ fn devices() -> Json {
         ("allocationTimestamp", words(&["1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])),
     ]);
     let status = object(vec![("allocation", allocation), ("reservedFor", list(Just(json!({"uid": "?"})).boxed(), 2))]);
+    let fields = vec![("spec", object(vec![("devices", devices)])), ("status", status)];
+    kind("resource.k8s.io/v1", "ResourceClaim", in_namespace("claim"), fields)
+}
+
+fn devices() -> Json {
     let class = object(vec![("selectors", selectors()), ("extendedResourceName", text(resource()))]);
     prop_oneof![
-        kind("resource.k8s.io/v1", "ResourceSlice", metadata("slice"), vec![("spec", slice)]),
-        kind(
-            "resource.k8s.io/v1",
-            "ResourceClaim",
-            in_namespace("claim"),
-            vec![("spec", object(vec![("devices", claim)])), ("status", status),]
-        ),
+        resource_slice(),
+        resource_claim(),
         kind("resource.k8s.io/v1", "DeviceClass", metadata("c"), vec![("spec", class)]),
     ]
     .boxed()
@@ -481,47 +486,47 @@ fn ordinary() -> Value {
     })
 }
 
-/// Tells everything, lets the scheduler work, and sees that it still does.
+/// Delivers everything, lets the scheduler work, and checks that it still does.
 fn endure(objects: &[Value], mut pods: Vec<Value>) -> Result<(), TestCaseError> {
     let scheduler = Scheduler::new(&Configuration::default(), &Registry::default(), TieBreak::SmallestName).unwrap();
     let mut world = World::new(0, scheduler);
     for name in 0..2 {
         let name = format!("n{name}");
-        world.tell(&json!({
+        world.upsert_object(&json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {"ordinary": "yes", "kubernetes.io/hostname": name}},
             "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "500"}},
         }));
     }
     for object in objects {
-        world.tell(object);
+        world.upsert_object(object);
     }
     for (at, pod) in pods.iter_mut().enumerate() {
         placed(pod, at);
         world.server.store(pod.clone());
     }
-    while world.hear_news() {}
+    while world.deliver_watch_event() {}
     for _ in 0..4 {
         for _ in 0..100 {
-            if !world.try_pods(1) {
+            if !world.schedule(1) {
                 break;
             }
         }
-        while world.do_something() | world.hear_answer() | world.hear_news() {}
-        world.check_places();
-        world.pass(SignedDuration::from_secs(400));
+        while world.run_effect() | world.deliver_result() | world.deliver_watch_event() {}
+        world.check_stages();
+        world.advance(SignedDuration::from_secs(400));
     }
-    // What the strange pods forbid, they may forbid; once they are gone an ordinary pod has its way.
+    // Malformed pods may keep others away; once they are gone, an ordinary pod fits.
     for pod in &pods {
         world.server.end(pod["metadata"]["name"].as_str().unwrap());
     }
     world.server.store(ordinary());
     for _ in 0..20 {
-        while world.do_something() | world.hear_answer() | world.hear_news() {}
-        world.try_pods(10);
-        world.pass(SignedDuration::from_secs(20));
+        while world.run_effect() | world.deliver_result() | world.deliver_watch_event() {}
+        world.schedule(10);
+        world.advance(SignedDuration::from_secs(20));
     }
-    prop_assert!(world.server.is_bound("plain"), "an ordinary pod is not placed any more");
+    prop_assert!(world.server.is_bound("plain"), "an ordinary pod is no longer scheduled");
     Ok(())
 }
 
@@ -540,7 +545,7 @@ proptest! {
     }
 }
 
-/// The same cases in every ordinary run; others each time when more are asked for.
+/// The same cases in every ordinary run; new ones each time when `PROPTEST_CASES` asks for more.
 fn config() -> ProptestConfig {
     let shared = ProptestConfig { max_shrink_iters: 500, failure_persistence: None, ..ProptestConfig::default() };
     match std::env::var_os("PROPTEST_CASES") {

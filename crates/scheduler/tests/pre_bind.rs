@@ -1,4 +1,4 @@
-//! A pod in PreBind gives way to a more important one without the API server being asked.
+//! A pod in PreBind is preempted in memory, without a call to the API server.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
 
@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-/// Waits for something that never comes.
+/// Never finishes PreBind.
 struct Endless;
 
 impl Plugin for Endless {
@@ -122,7 +122,7 @@ fn a_victim_in_pre_bind_is_turned_away_in_memory() {
     assert_eq!(scheduler.queue().stage("low"), Some(QueueStage::Backoff));
     assert!(!server.0.lock().unwrap().iter().any(|call| call.contains("binding")));
 
-    // The room that came free wakes the preemptor.
+    // The deletion of its victim wakes the preemptor.
     let later = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(2);
     scheduler.tick(later);
     assert!(scheduler.schedule_one(later));

@@ -13,12 +13,16 @@
 //! Fields may leave out `metadata`, `spec` and `status`: [`expand`] puts each where it belongs. Names without a
 //! namespace are in `default`, and the UID of an object is its name.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use bayplan_model::api::Request;
-use bayplan_model::status::Status as ApiStatus;
-use bayplan_testkit::{FakeApi, VirtualClock, request_line};
+use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
+use bayplan_model::status::{Status as ApiStatus, reason};
+use bayplan_testkit::{FakeApi, VirtualClock, merge, request_line};
+use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -418,4 +422,67 @@ fn expand(kind: &str, name: &str, fields: Value) -> Value {
 fn shown_request(request: &Request) -> String {
     let (line, body) = request_line(request);
     if body.is_null() { line } else { format!("{line} {body}") }
+}
+
+/// Objects by `resource/name`, as [`ObjectApi`] keeps them.
+pub(super) type StoredObjects = BTreeMap<String, Value>;
+
+/// An API server with a few objects, for PreBind: it reads and patches them. Every sleep is a tick, at which a script
+/// changes them as controllers and drivers would; the time stands still.
+pub(super) struct ObjectApi {
+    pub(super) objects: Mutex<StoredObjects>,
+    pub(super) events: Mutex<Vec<Event>>,
+    pub(super) ticks: Mutex<u32>,
+    script: fn(u32, &mut StoredObjects),
+}
+
+impl ObjectApi {
+    pub(super) fn new(objects: StoredObjects, script: fn(u32, &mut StoredObjects)) -> Self {
+        ObjectApi { objects: Mutex::new(objects), events: Mutex::default(), ticks: Mutex::default(), script }
+    }
+}
+
+impl Api for ObjectApi {
+    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
+        let key = format!("{}/{}", request.resource.plural, request.name);
+        let mut objects = self.objects.lock().unwrap();
+        let answer = match (request.verb, objects.get_mut(&key)) {
+            (_, None) => Err(ApiStatus::failure(404, reason::NOT_FOUND, format!("{key} not found"))),
+            (Verb::Get, Some(object)) => Ok(object.to_string().into()),
+            (Verb::Patch(_, patch), Some(object)) => patched(object, &patch),
+            (verb, _) => panic!("PreBind does not ask for {verb:?}"),
+        };
+        async { answer }.boxed()
+    }
+}
+
+/// Applies a merge patch that names the current version, and makes a new one.
+fn patched(object: &mut Value, patch: &[u8]) -> Result<Bytes, ApiStatus> {
+    let mut patch: Value = serde_json::from_slice(patch).unwrap();
+    let version = object["metadata"]["resourceVersion"].clone();
+    if patch["metadata"]["resourceVersion"] != version {
+        return Err(ApiStatus::failure(409, reason::CONFLICT, "the object has been modified"));
+    }
+    patch["metadata"]["resourceVersion"] = format!("{}1", version.as_str().unwrap()).into();
+    merge(object, patch);
+    Ok(object.to_string().into())
+}
+
+impl Recorder for ObjectApi {
+    fn record(&self, event: Event) {
+        self.events.lock().unwrap().push(event);
+    }
+}
+
+impl Timer for ObjectApi {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+
+    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
+        let mut ticks = self.ticks.lock().unwrap();
+        *ticks += 1;
+        (self.script)(*ticks, &mut self.objects.lock().unwrap());
+        async {}.boxed()
+    }
 }

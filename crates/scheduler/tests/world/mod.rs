@@ -1,4 +1,4 @@
-//! A small world around the scheduler: an API server that may refuse, a watch that may lag, and dice.
+//! A small world around the scheduler: an API server that may refuse calls, and a watch that may lag.
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)] // Helpers of tests, each used by some of them.
 
@@ -15,40 +15,24 @@ use bayplan_scheduler::effect::{Effect, Shell};
 use bayplan_scheduler::framework::Timer;
 use bayplan_scheduler::queue::QueueStage;
 use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bayplan_testkit::Rng;
 use bytes::Bytes;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// Splitmix64: the same seed, the same history.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
-    }
-
-    pub fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
-
-/// An API server that knows pods by name: it binds, deletes, or refuses before it does anything.
+/// An API server for pods: it binds and deletes them, or refuses a call without doing anything.
 #[derive(Default)]
 pub struct Server {
     pods: Mutex<BTreeMap<String, Value>>,
-    /// What watchers have yet to hear of: the object, and whether it is gone.
-    news: Mutex<VecDeque<(Value, bool)>>,
-    /// Every how many calls one is refused; 0 for never.
+    /// Watch events that are not delivered yet: the object, and whether it was deleted.
+    watch_events: Mutex<VecDeque<(Value, bool)>>,
+    /// One call in so many is refused; 0 for none.
     refuses_one_in: Mutex<usize>,
     rng: Mutex<Option<Rng>>,
     version: Mutex<u64>,
-    /// All bindings there ever were.
+    /// The names of all pods ever bound.
     bindings: Mutex<BTreeSet<String>>,
 }
 
@@ -62,7 +46,7 @@ impl Server {
     pub fn store(&self, mut pod: Value) {
         pod["metadata"]["resourceVersion"] = self.next_version();
         let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
-        self.news.lock().unwrap().push_back((pod.clone(), false));
+        self.watch_events.lock().unwrap().push_back((pod.clone(), false));
         self.pods.lock().unwrap().insert(name, pod);
     }
 
@@ -77,7 +61,7 @@ impl Server {
         Ok(())
     }
 
-    /// A pod on a node ends some time after it is told to; one without a node is gone at once.
+    /// Begins the deletion of a pod on a node; removes a pod without a node at once.
     pub fn delete(&self, name: &str) {
         let Some(mut pod) = self.pods.lock().unwrap().get(name).cloned() else { return };
         if pod["spec"]["nodeName"].is_null() {
@@ -87,10 +71,10 @@ impl Server {
         self.store(pod);
     }
 
-    /// A pod is gone.
+    /// Removes a pod.
     pub fn end(&self, name: &str) {
         if let Some(pod) = self.pods.lock().unwrap().remove(name) {
-            self.news.lock().unwrap().push_back((pod, true));
+            self.watch_events.lock().unwrap().push_back((pod, true));
         }
     }
 
@@ -107,7 +91,7 @@ impl Server {
 
     pub fn refuse_one_in(&self, calls: usize, seed: u64) {
         *self.refuses_one_in.lock().unwrap() = calls;
-        *self.rng.lock().unwrap() = Some(Rng(seed));
+        *self.rng.lock().unwrap() = Some(Rng::new(seed));
     }
 
     fn refuses(&self) -> bool {
@@ -116,7 +100,7 @@ impl Server {
         one_in > 0 && rng.as_mut().is_some_and(|rng| rng.one_in(one_in))
     }
 
-    /// Milli-cpu and number of the pods bound to each node, as the API server has it.
+    /// By node: the milli-cpu and the number of the pods bound to it, according to the API server.
     pub fn usage(&self) -> BTreeMap<String, (u64, usize)> {
         let mut usage: BTreeMap<String, (u64, usize)> = BTreeMap::new();
         for pod in self.pods.lock().unwrap().values() {
@@ -168,24 +152,24 @@ impl Timer for Server {
     }
 }
 
-/// The scheduler, what it asked for and is not done yet, and what it knows.
+/// The scheduler with its environment.
 pub struct World {
     pub seed: u64,
     pub scheduler: Scheduler,
     pub server: Server,
     pub now: Timestamp,
     pub rng: Rng,
-    /// Asked for, not done.
+    /// Effects that have not run yet.
     running: Vec<Effect>,
-    /// Done, not told.
-    answers: VecDeque<Input>,
-    /// The pods as the scheduler was told of them.
+    /// Results of effects that are not delivered yet.
+    results: VecDeque<Input>,
+    /// The pods as they were delivered to the scheduler.
     known: BTreeMap<String, Value>,
     nodes: BTreeMap<String, Value>,
     made: usize,
 }
 
-/// What each node of a world has.
+/// What each node has.
 pub const NODE_MILLI_CPU: u64 = 4000;
 pub const NODE_PODS: usize = 5;
 
@@ -196,17 +180,17 @@ impl World {
             scheduler,
             server: Server::default(),
             now: Timestamp::from_second(1_000_000).unwrap(),
-            rng: Rng(seed),
+            rng: Rng::new(seed),
             running: Vec::new(),
-            answers: VecDeque::new(),
+            results: VecDeque::new(),
             known: BTreeMap::new(),
             nodes: BTreeMap::new(),
             made: 0,
         }
     }
 
-    /// Tells the scheduler of an object; false when it is none the scheduler could be told of.
-    pub fn tell(&mut self, json: &Value) -> bool {
+    /// Delivers an object to the scheduler; false when it does not decode.
+    pub fn upsert_object(&mut self, json: &Value) -> bool {
         let Some(Ok(object)) = Object::decode(json) else { return false };
         if let Object::Pod(pod) = &object {
             self.known.insert(pod.metadata.name.clone(), json.clone());
@@ -215,7 +199,7 @@ impl World {
         true
     }
 
-    pub fn tell_gone(&mut self, json: &Value) {
+    pub fn delete_object(&mut self, json: &Value) {
         let Some(Ok(object)) = Object::decode(json) else { return };
         if let Object::Pod(pod) = &object {
             self.known.remove(&pod.metadata.name);
@@ -234,7 +218,7 @@ impl World {
                 "cpu": format!("{NODE_MILLI_CPU}m"), "memory": "8Gi", "pods": NODE_PODS.to_string(),
             }},
         });
-        self.tell(&node);
+        self.upsert_object(&node);
         self.nodes.insert(name, node);
     }
 
@@ -242,10 +226,10 @@ impl World {
         let at = self.rng.below(self.nodes.len());
         let Some(name) = self.nodes.keys().nth(at).cloned() else { return };
         let node = self.nodes.remove(&name).unwrap();
-        self.tell_gone(&node);
+        self.delete_object(&node);
     }
 
-    /// A pod of some kind is created at the API server.
+    /// Creates a pod at the API server.
     pub fn create_pod(&mut self, mut spec: Value, labels: Value) -> String {
         self.made += 1;
         let name = format!("p{}", self.made);
@@ -258,8 +242,8 @@ impl World {
         name
     }
 
-    /// The scheduler tries up to some pods.
-    pub fn try_pods(&mut self, most: usize) -> bool {
+    /// Lets the scheduler try up to `most` pods; true when it tried any.
+    pub fn schedule(&mut self, most: usize) -> bool {
         let mut tried = false;
         for _ in 0..most {
             tried |= self.scheduler.schedule_one(self.now);
@@ -268,37 +252,37 @@ impl World {
         tried
     }
 
-    /// Something the scheduler asked for is done, not necessarily the oldest.
-    pub fn do_something(&mut self) -> bool {
+    /// Runs one effect, not necessarily the oldest; false when there is none.
+    pub fn run_effect(&mut self) -> bool {
         self.running.extend(self.scheduler.take_effects());
         if self.running.is_empty() {
             return false;
         }
         let effect = self.running.swap_remove(self.rng.below(self.running.len()));
         let shell = Shell { api: &self.server, recorder: &self.server, timer: &self.server };
-        self.answers.extend(block_on(effect.run(shell)));
+        self.results.extend(block_on(effect.run(shell)));
         true
     }
 
-    /// The scheduler hears the next answer.
-    pub fn hear_answer(&mut self) -> bool {
-        let Some(answer) = self.answers.pop_front() else { return false };
+    /// Delivers the next result of an effect; false when there is none.
+    pub fn deliver_result(&mut self) -> bool {
+        let Some(answer) = self.results.pop_front() else { return false };
         self.scheduler.handle(answer, self.now);
         true
     }
 
-    /// The scheduler hears the next news of its watch.
-    pub fn hear_news(&mut self) -> bool {
-        let next = self.server.news.lock().unwrap().pop_front();
+    /// Delivers the next watch event; false when there is none.
+    pub fn deliver_watch_event(&mut self) -> bool {
+        let next = self.server.watch_events.lock().unwrap().pop_front();
         match next {
             None => return false,
-            Some((object, true)) => self.tell_gone(&object),
-            Some((object, false)) => _ = self.tell(&object),
+            Some((object, true)) => self.delete_object(&object),
+            Some((object, false)) => _ = self.upsert_object(&object),
         }
         true
     }
 
-    pub fn pass(&mut self, time: SignedDuration) {
+    pub fn advance(&mut self, time: SignedDuration) {
         self.now += time;
         self.scheduler.tick(self.now);
     }
@@ -309,11 +293,11 @@ impl World {
         uids.filter(|uid| self.scheduler.is_waiting(uid)).collect()
     }
 
-    /// Everything that was asked for is done and heard of, until nothing is left to do.
+    /// Schedules, runs and delivers everything until nothing is left to do.
     pub fn settle(&mut self) {
         for _ in 0..5_000 {
-            let mut busy = self.try_pods(1);
-            while self.do_something() | self.hear_answer() | self.hear_news() {
+            let mut busy = self.schedule(1);
+            while self.run_effect() | self.deliver_result() | self.deliver_watch_event() {
                 busy = true;
             }
             self.check();
@@ -321,10 +305,10 @@ impl World {
                 return;
             }
         }
-        panic!("seed {}: the scheduler does not come to rest", self.seed);
+        panic!("seed {}: the scheduler does not settle", self.seed);
     }
 
-    /// What holds at any time.
+    /// Checks what always holds: no node is over-committed, and every pod is in one stage.
     pub fn check(&self) {
         let seed = self.seed;
         for node in self.scheduler.cluster().nodes() {
@@ -335,24 +319,24 @@ impl World {
         for (name, (milli_cpu, pods)) in self.server.usage() {
             assert!(milli_cpu <= NODE_MILLI_CPU && pods <= NODE_PODS, "seed {seed}: {name} is over-committed for good");
         }
-        self.check_places();
+        self.check_stages();
     }
 
-    /// Every pod is in exactly one place.
-    pub fn check_places(&self) {
-        self.known.iter().for_each(|(name, pod)| self.check_place(name, pod));
+    /// Checks that every pod is in exactly one stage.
+    pub fn check_stages(&self) {
+        self.known.iter().for_each(|(name, pod)| self.check_stage(name, pod));
     }
 
-    fn check_place(&self, name: &str, pod: &Value) {
+    fn check_stage(&self, name: &str, pod: &Value) {
         let uid = pod["metadata"]["uid"].as_str().unwrap();
         let place = self.scheduler.queue().stage(uid);
         let (waiting, binding) = (self.scheduler.is_waiting(uid), self.scheduler.is_binding(uid));
         let placed = self.scheduler.cluster().placed(uid).is_some();
         let right = match (place, waiting, binding) {
-            // Bound, whether or not the binding's own answer has come in.
+            // Bound, whether or not the result of the binding was delivered.
             _ if !pod["spec"]["nodeName"].is_null() => place.is_none() && !waiting && placed,
             (Some(QueueStage::InFlight), true, false) | (None, false, true) => placed,
-            // Bound, and the news are on their way.
+            // Bound, and the watch event is on its way.
             (None, false, false) => placed,
             (Some(QueueStage::InFlight), ..) => false,
             (Some(_), waiting, binding) => !waiting && !binding && !placed,
@@ -362,12 +346,12 @@ impl World {
         assert!(right, "seed {seed}: {name}: {place:?}, waiting: {waiting}, binding: {binding}, placed: {placed}");
     }
 
-    /// A pod as the scheduler knows it.
+    /// A pod as it was delivered to the scheduler.
     pub fn pod(&self, name: &str) -> &Value {
         &self.known[name]
     }
 
-    /// Every pod that waits although some node would take it.
+    /// The pods that wait although they fit a node.
     pub fn overlooked(&self) -> Vec<String> {
         let mut overlooked = Vec::new();
         for (name, json) in &self.known {

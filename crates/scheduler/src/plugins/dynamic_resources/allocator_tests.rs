@@ -88,34 +88,57 @@ fn devices(names: &[&str]) -> Value {
     names.iter().map(|name| json!({"name": name, "attributes": {"numa": {"int": name.len()}}})).collect()
 }
 
+/// A slice with devices `a` and `b`.
+fn two() -> Value {
+    slice("s", json!({"devices": devices(&["a", "b"])}))
+}
+
+/// Claim `one` with one request.
+fn one(request: Value) -> Value {
+    claim("one", json!({"requests": [request]}))
+}
+
+/// Another claim, to which a device is allocated.
+fn allocated(device: &str) -> Value {
+    let mut other = claim("other", json!({}));
+    other["status"] = json!({"allocation": {"devices": {"results": [
+        {"request": "r", "driver": "d", "pool": "p", "device": device},
+    ]}}});
+    other
+}
+
+/// A sentence, the slices and claims, and the devices of claim `one` or why it gets none.
+type SearchCase = (&'static str, Vec<Value>, Result<&'static str, &'static str>);
+
+fn check(cases: impl IntoIterator<Item = SearchCase>) {
+    for (sentence, objects, expected) in cases {
+        assert_eq!(search(&objects, &["one"]), expected.map(str::to_owned).map_err(str::to_owned), "{sentence}");
+    }
+}
+
 #[test]
 fn the_first_solution_in_order_wins() {
-    let two = || slice("s", json!({"devices": devices(&["a", "b"])}));
-    let allocated = |device: &str| {
-        let mut other = claim("other", json!({}));
-        other["status"] = json!({"allocation": {"devices": {"results": [
-            {"request": "r", "driver": "d", "pool": "p", "device": device},
-        ]}}});
-        other
-    };
-    let one = |request: Value| claim("one", json!({"requests": [request]}));
-    let cases = [
-        ("a device each", vec![two(), one(exactly("r", json!({"count": 2})))], Ok("r:a r:b")),
-        ("taken devices are left out", vec![two(), allocated("a"), one(exactly("r", json!({})))], Ok("r:b")),
-        ("too few", vec![two(), one(exactly("r", json!({"count": 3})))], Err("cannot allocate all claims")),
+    check([
+        ("two devices for one request", vec![two(), one(exactly("r", json!({"count": 2})))], Ok("r:a r:b")),
+        ("allocated devices are left out", vec![two(), allocated("a"), one(exactly("r", json!({})))], Ok("r:b")),
         (
-            "admin access does not mind users",
+            "there are too few devices",
+            vec![two(), one(exactly("r", json!({"count": 3})))],
+            Err("cannot allocate all claims"),
+        ),
+        (
+            "admin access ignores other users",
             vec![two(), allocated("a"), one(exactly("r", json!({"adminAccess": true})))],
             Ok("r:a"),
         ),
-        ("all devices", vec![two(), one(exactly("r", json!({"allocationMode": "All"})))], Ok("r:a r:b")),
+        ("mode All takes all devices", vec![two(), one(exactly("r", json!({"allocationMode": "All"})))], Ok("r:a r:b")),
         (
-            "all devices means all",
+            "mode All fails when one of them is in use",
             vec![two(), allocated("a"), one(exactly("r", json!({"allocationMode": "All"})))],
             Err("cannot allocate all claims"),
         ),
         (
-            "the first alternative that works",
+            "the first alternative with a solution",
             vec![
                 two(),
                 one(json!({"name": "r", "firstAvailable": [
@@ -126,10 +149,16 @@ fn the_first_solution_in_order_wins() {
             Ok("r/y:a"),
         ),
         (
-            "too many devices for one claim",
+            "a claim has at most 32 devices",
             vec![two(), one(exactly("r", json!({"count": 33})))],
             Err("claim ns/one: number of requested devices 33 exceeds the claim limit of 32"),
         ),
+    ]);
+}
+
+#[test]
+fn only_devices_of_valid_pools_that_the_node_reaches_are_tried() {
+    check([
         (
             "an older generation is outdated",
             vec![
@@ -148,12 +177,12 @@ fn the_first_solution_in_order_wins() {
             Err("cannot allocate all claims"),
         ),
         (
-            "a pool with two devices of a name makes no sense",
+            "a pool with duplicate device names is invalid",
             vec![slice("s", json!({"devices": devices(&["a", "a"])})), one(exactly("r", json!({})))],
             Err("invalid resource pools were encountered"),
         ),
         (
-            "devices may say for themselves where they are",
+            "devices may select nodes themselves",
             vec![
                 slice(
                     "s",
@@ -166,11 +195,13 @@ fn the_first_solution_in_order_wins() {
             Ok("r:near"),
         ),
         (
-            "taints repel",
+            "devices with untolerated taints are left out",
             vec![
                 slice(
                     "s",
-                    json!({"devices": [{"name": "a", "taints": [{"key": "k", "effect": "NoSchedule"}]}, {"name": "b"}]}),
+                    json!({"devices": [
+                        {"name": "a", "taints": [{"key": "k", "effect": "NoSchedule"}]}, {"name": "b"},
+                    ]}),
                 ),
                 one(exactly("r", json!({}))),
             ],
@@ -184,10 +215,7 @@ fn the_first_solution_in_order_wins() {
             ],
             Err("claim ns/one: selector #0: CEL runtime error: no such key: x"),
         ),
-    ];
-    for (name, objects, expected) in cases {
-        assert_eq!(search(&objects, &["one"]), expected.map(str::to_owned).map_err(str::to_owned), "{name}");
-    }
+    ]);
 }
 
 #[test]
@@ -233,12 +261,14 @@ fn partitions_share_counters_and_claims_share_devices() {
     ];
     let two = claim("one", json!({"requests": [exactly("r", json!({"count": 2}))]}));
     let found = search(&[partitions.as_slice(), &[two]].concat(), &["one"]);
-    assert_eq!(found, Ok("r:small-1 r:small-2".to_owned()), "the large partition leaves room for no other");
+    assert_eq!(found, Ok("r:small-1 r:small-2".to_owned()), "the large partition leaves too little for another one");
 
     let shared = slice(
         "s",
         json!({"devices": [{"name": "nic", "allowMultipleAllocations": true, "capacity": {
-            "bandwidth": {"value": "10", "requestPolicy": {"default": "1", "validRange": {"min": "2", "step": "2", "max": "8"}}},
+            "bandwidth": {"value": "10", "requestPolicy": {
+                "default": "1", "validRange": {"min": "2", "step": "2", "max": "8"},
+            }},
         }}]}),
     );
     let wants = |name: &str, amount: &str| {
@@ -260,7 +290,10 @@ fn partitions_share_counters_and_claims_share_devices() {
 fn scorers_see_devices_where_the_node_has_no_such_resource() {
     let class = json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
-        "spec": {"extendedResourceName": "x.io/gpu", "selectors": [{"cel": {"expression": "device.attributes['d'].numa == 1"}}]},
+        "spec": {
+            "extendedResourceName": "x.io/gpu",
+            "selectors": [{"cel": {"expression": "device.attributes['d'].numa == 1"}}],
+        },
     });
     let mut other = claim("other", json!({}));
     other["status"] = json!({"allocation": {"devices": {"results": [

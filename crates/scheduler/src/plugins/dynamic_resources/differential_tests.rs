@@ -23,7 +23,7 @@ fn slice(rng: &mut Rng) -> Arc<ResourceSlice> {
     let mut spec = json!({
         "driver": "x.io",
         "pool": {
-            "name": *rng.pick(&POOLS), "generation": 1 + rng.below(2), "resourceSliceCount": 1 + rng.below(2),
+            "name": rng.pick(&POOLS), "generation": 1 + rng.below(2), "resourceSliceCount": 1 + rng.below(2),
         },
     });
     match rng.below(6) {
@@ -31,20 +31,20 @@ fn slice(rng: &mut Rng) -> Arc<ResourceSlice> {
         2 => spec["allNodes"] = true.into(),
         3 => {
             let operator = *rng.pick(&["In", "Nonsense"]);
-            let zone = json!({"key": "zone", "operator": operator, "values": [*rng.pick(&["a", "b"])]});
+            let zone = json!({"key": "zone", "operator": operator, "values": [rng.pick(&["a", "b"])]});
             spec["nodeSelector"] = json!({"nodeSelectorTerms": [{"matchExpressions": [zone]}]});
         }
         4 => spec["perDeviceNodeSelection"] = true.into(),
         _ => {}
     }
     if rng.below(4) == 0 {
-        spec["sharedCounters"] = json!([{"name": *rng.pick(&["c0", "c1"]), "counters": {"m": {"value": "4"}}}]);
+        spec["sharedCounters"] = json!([{"name": rng.pick(&["c0", "c1"]), "counters": {"m": {"value": "4"}}}]);
     } else {
         let devices = (0..rng.below(4)).map(|_| {
-            let mut device = json!({"name": *rng.pick(&DEVICES)});
+            let mut device = json!({"name": rng.pick(&DEVICES)});
             if rng.below(3) == 0 {
                 device["consumesCounters"] =
-                    json!([{"counterSet": *rng.pick(&["c0", "c1"]), "counters": {"m": {"value": "1"}}}]);
+                    json!([{"counterSet": rng.pick(&["c0", "c1"]), "counters": {"m": {"value": "1"}}}]);
             }
             match rng.below(3) {
                 0 => device["nodeName"] = (*rng.pick(&["n0", "n1"])).into(),
@@ -62,12 +62,12 @@ fn allocation(rng: &mut Rng) -> Value {
     let results: Value = (0..1 + rng.below(2))
         .map(|_| {
             let mut result =
-                json!({"request": "r", "driver": "x.io", "pool": *rng.pick(&POOLS), "device": *rng.pick(&DEVICES)});
+                json!({"request": "r", "driver": "x.io", "pool": rng.pick(&POOLS), "device": rng.pick(&DEVICES)});
             match rng.below(4) {
                 0 => result["adminAccess"] = true.into(),
                 1 | 2 => {
                     result["shareID"] = "s".into();
-                    result["consumedCapacity"] = json!({"memory": *rng.pick(&["1", "2", "500m"])});
+                    result["consumedCapacity"] = json!({"memory": rng.pick(&["1", "2", "500m"])});
                 }
                 _ => {}
             }
@@ -79,11 +79,11 @@ fn allocation(rng: &mut Rng) -> Value {
 
 fn claim(rng: &mut Rng) -> Arc<ResourceClaim> {
     let mut claim = json!({"metadata": {
-        "namespace": *rng.pick(&["a", "b"]), "name": *rng.pick(&["c0", "c1", "c2"]), "uid": *rng.pick(&["u0", "u1"]),
+        "namespace": rng.pick(&["a", "b"]), "name": rng.pick(&["c0", "c1", "c2"]), "uid": rng.pick(&["u0", "u1"]),
     }});
     if rng.below(2) == 0 {
-        claim["metadata"]["annotations"] = json!({EXTENDED_RESOURCE_CLAIM_ANNOTATION: *rng.pick(&["true", "false"])});
-        claim["metadata"]["ownerReferences"] = json!([{"uid": *rng.pick(&["pod0", "pod1"]), "controller": true}]);
+        claim["metadata"]["annotations"] = json!({EXTENDED_RESOURCE_CLAIM_ANNOTATION: rng.pick(&["true", "false"])});
+        claim["metadata"]["ownerReferences"] = json!([{"uid": rng.pick(&["pod0", "pod1"]), "controller": true}]);
     }
     if rng.below(2) == 0 {
         claim["status"] = json!({"allocation": allocation(rng)});
@@ -93,11 +93,11 @@ fn claim(rng: &mut Rng) -> Arc<ResourceClaim> {
 
 fn class(rng: &mut Rng) -> Arc<DeviceClass> {
     let mut class = json!({"metadata": {
-        "name": *rng.pick(&["k0", "k1", "k2"]),
-        "creationTimestamp": *rng.pick(&["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
+        "name": rng.pick(&["k0", "k1", "k2"]),
+        "creationTimestamp": rng.pick(&["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
     }});
     if rng.below(3) > 0 {
-        class["spec"] = json!({"extendedResourceName": *rng.pick(&["x.io/a", "x.io/b"])});
+        class["spec"] = json!({"extendedResourceName": rng.pick(&["x.io/a", "x.io/b"])});
     }
     decode(class)
 }

@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn containers_that_end_early_share_devices_with_later_ones() {
         let container = |name: &str, count: &str| {
-            serde_json::json!({"name": name, "resources": {"requests": {"cpu": "1", "x.io/gpu": count}}})
+            let requests = serde_json::json!({"cpu": "1", "x.io/gpu": count});
+            serde_json::json!({"name": name, "resources": {"requests": requests}})
         };
         let pod: Pod = serde_json::from_value(serde_json::json!({"spec": {
             "initContainers": [container("first", "2"), container("second", "5"), container("third", "4")],

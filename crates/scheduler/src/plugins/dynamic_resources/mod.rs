@@ -8,6 +8,8 @@ mod allocator;
 #[cfg(test)]
 mod allocator_tests;
 mod bind;
+#[cfg(test)]
+mod bind_tests;
 mod capacity;
 mod cel;
 mod constraint;

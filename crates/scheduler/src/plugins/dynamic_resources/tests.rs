@@ -128,7 +128,8 @@ fn a_claim_that_keeps_its_pod_from_every_node_is_given_back() {
             &[
                 "Unschedulable: deallocation of ResourceClaim completed",
                 "MERGE-PATCH default/resourceclaims/one/status \
-                 {\"metadata\":{\"resourceVersion\":\"\",\"uid\":\"one\"},\"status\":{\"allocation\":null,\"devices\":null,\"reservedFor\":null}}",
+                 {\"metadata\":{\"resourceVersion\":\"\",\"uid\":\"one\"},\
+                 \"status\":{\"allocation\":null,\"devices\":null,\"reservedFor\":null}}",
             ],
         ),
         ("another pod uses them", POD, &claim("one", &used), &["Unschedulable: still not schedulable"]),

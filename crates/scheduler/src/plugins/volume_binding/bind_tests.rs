@@ -1,80 +1,24 @@
 //! PreBind against a small API server: what is written, what is waited for, and what ends the wait.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
-use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
 use bayplan_model::pod::Pod;
-use bayplan_model::status::{Status as ApiStatus, reason};
-use bytes::Bytes;
+use bayplan_testkit::merge;
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::VolumeBinding;
 use crate::cluster::{Cluster, Object, PodInfo};
 use crate::framework::*;
+use crate::plugins::testing::{ObjectApi, StoredObjects};
 
-/// Objects by `resource/name`. Every `sleep` is a tick, at which a script may change them.
-struct World {
-    objects: Mutex<BTreeMap<String, Value>>,
-    ticks: Mutex<u32>,
-    script: fn(u32, &mut BTreeMap<String, Value>),
-}
-
-impl Api for World {
-    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
-        let key = format!("{}/{}", request.resource.plural, request.name);
-        let mut objects = self.objects.lock().unwrap();
-        let answer = match (request.verb, objects.get_mut(&key)) {
-            (_, None) => Err(ApiStatus::failure(404, reason::NOT_FOUND, format!("{key} not found"))),
-            (Verb::Get, Some(object)) => Ok(object.to_string().into()),
-            (Verb::Patch(_, patch), Some(object)) => {
-                let patch: Value = serde_json::from_slice(&patch).unwrap();
-                if patch["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
-                    Err(ApiStatus::failure(409, reason::CONFLICT, "the object has been modified"))
-                } else {
-                    merge(object, &patch);
-                    Ok(object.to_string().into())
-                }
-            }
-            (verb, _) => panic!("nobody should {verb:?}"),
-        };
-        async { answer }.boxed()
-    }
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    match patch {
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| merge(&mut object[name], value)),
-        value => *object = value.clone(),
-    }
-}
-
-impl Timer for World {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH
-    }
-    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
-        let mut ticks = self.ticks.lock().unwrap();
-        *ticks += 1;
-        (self.script)(*ticks, &mut self.objects.lock().unwrap());
-        async {}.boxed()
-    }
-}
-
-impl Recorder for World {
-    fn record(&self, _event: Event) {}
-}
-
-fn bind_claim(objects: &mut BTreeMap<String, Value>, claim: &str, volume: &str) {
+fn bind_claim(objects: &mut StoredObjects, claim: &str, volume: &str) {
     let bound = json!({
         "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
         "spec": {"volumeName": volume},
     });
-    merge(objects.get_mut(claim).unwrap(), &bound);
+    merge(objects.get_mut(claim).unwrap(), bound);
 }
 
 fn view<T: serde::de::DeserializeOwned>(object: &Value) -> Arc<T> {
@@ -92,7 +36,7 @@ fn store(cluster: &mut Cluster, object: &Value) {
 }
 
 /// Places a pod with two claims, one with a free volume and one to provision, and runs Reserve and PreBind.
-fn run(script: fn(u32, &mut BTreeMap<String, Value>)) -> (Status, World, Cluster) {
+fn run(script: fn(u32, &mut StoredObjects)) -> (Status, ObjectApi, Cluster) {
     let meta = |name: &str| json!({"name": name, "uid": name, "resourceVersion": "1"});
     let claim = |name: &str, class: &str| {
         let mut meta = meta(name);
@@ -126,9 +70,9 @@ fn run(script: fn(u32, &mut BTreeMap<String, Value>)) -> (Status, World, Cluster
         kind => format!("{}s", kind.to_lowercase()),
     };
     let key = |object: &Value| format!("{}/{}", plural(&object["kind"]), object["metadata"]["name"].as_str().unwrap());
-    let mut stored: BTreeMap<String, Value> = objects.iter().map(|o| (key(o), o.clone())).collect();
+    let mut stored: StoredObjects = objects.iter().map(|o| (key(o), o.clone())).collect();
     stored.insert("pods/pod".into(), pod.clone());
-    let world = World { objects: Mutex::new(stored), ticks: Mutex::new(0), script };
+    let api = ObjectApi::new(stored, script);
 
     let plugin = VolumeBinding::new(&json!({"bindTimeoutSeconds": 5})).unwrap();
     let pod = PodInfo::new(Arc::new(serde_json::from_value::<Pod>(pod).unwrap()));
@@ -138,15 +82,15 @@ fn run(script: fn(u32, &mut BTreeMap<String, Value>)) -> (Status, World, Cluster
     assert_eq!(plugin.filter(&cycle, &state, cluster.node("node").unwrap()), Status::SUCCESS);
     assert_eq!(plugin.reserve(&mut cluster, &mut state, &pod, "node"), Status::SUCCESS);
     assert!(cluster.persistent_volume("volume").unwrap().spec.claim_ref.is_some(), "Reserve assumes the volume");
-    let cx = BindContext { pod: &pod, node: "node", api: &world, recorder: &world, timer: &world };
+    let cx = BindContext { pod: &pod, node: "node", api: &api, recorder: &api, timer: &api };
     let status = plugin.pre_bind(cx, &state).now_or_never().expect("nothing here really waits");
     plugin.unreserve(&mut cluster, &mut state, &pod, "node");
-    (status, world, cluster)
+    (status, api, cluster)
 }
 
 #[test]
 fn claims_are_written_and_waited_for() {
-    let (status, world, cluster) = run(|tick, objects| {
+    let (status, api, cluster) = run(|tick, objects| {
         if tick == 2 {
             bind_claim(objects, "persistentvolumeclaims/free", "volume");
         }
@@ -156,8 +100,8 @@ fn claims_are_written_and_waited_for() {
         }
     });
     assert_eq!(status, Status::SUCCESS);
-    assert_eq!(*world.ticks.lock().unwrap(), 3);
-    let objects = world.objects.lock().unwrap();
+    assert_eq!(*api.ticks.lock().unwrap(), 3);
+    let objects = api.objects.lock().unwrap();
     let volume = &objects["persistentvolumes/volume"];
     assert_eq!(volume["spec"]["claimRef"]["uid"], "free");
     assert_eq!(volume["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"], "yes");
@@ -171,7 +115,7 @@ fn claims_are_written_and_waited_for() {
 
 #[test]
 fn the_error_names_what_ended_the_wait() {
-    type Script = fn(u32, &mut BTreeMap<String, Value>);
+    type Script = fn(u32, &mut StoredObjects);
     let cases: [(Script, &str); 5] = [
         (|_, _| {}, "context deadline exceeded"),
         (|_, o| drop(o.remove("pods/pod")), "pod does not exist any more: not found"),

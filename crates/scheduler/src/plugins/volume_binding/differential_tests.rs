@@ -23,15 +23,15 @@ const NAMES: [&str; 6] = ["v0", "v1", "v2", "v3", "v4", "v5"];
 fn volume(rng: &mut Rng, step: usize) -> Arc<PersistentVolume> {
     let mut volume = json!({
         "metadata": {
-            "name": *rng.pick(&NAMES), "resourceVersion": step.to_string(),
-            "labels": {"tier": *rng.pick(&["a", "b"])},
+            "name": rng.pick(&NAMES), "resourceVersion": step.to_string(),
+            "labels": {"tier": rng.pick(&["a", "b"])},
         },
         "spec": {
-            "capacity": {"storage": *rng.pick(&["1Gi", "2Gi"])},
+            "capacity": {"storage": rng.pick(&["1Gi", "2Gi"])},
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": *rng.pick(&["local", "other"]),
+            "storageClassName": rng.pick(&["local", "other"]),
         },
-        "status": {"phase": *rng.pick(&["Available", "Available", "Pending"])},
+        "status": {"phase": rng.pick(&["Available", "Available", "Pending"])},
     });
     let term =
         |key: &str, value: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
@@ -50,22 +50,22 @@ fn volume(rng: &mut Rng, step: usize) -> Arc<PersistentVolume> {
     }
     if rng.below(4) == 0 {
         volume["spec"]["claimRef"] =
-            json!({"namespace": "d", "name": *rng.pick(&["c0", "c1"]), "uid": *rng.pick(&["", "u"])});
+            json!({"namespace": "d", "name": rng.pick(&["c0", "c1"]), "uid": rng.pick(&["", "u"])});
     }
     decode(volume)
 }
 
 fn claim(rng: &mut Rng) -> Arc<PersistentVolumeClaim> {
     let mut claim = json!({
-        "metadata": {"namespace": "d", "name": *rng.pick(&["c0", "c1", "c2"]), "uid": *rng.pick(&["u", "w"])},
+        "metadata": {"namespace": "d", "name": rng.pick(&["c0", "c1", "c2"]), "uid": rng.pick(&["u", "w"])},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": *rng.pick(&["local", "other"]),
-            "resources": {"requests": {"storage": *rng.pick(&["1Gi", "1500Mi"])}},
+            "storageClassName": rng.pick(&["local", "other"]),
+            "resources": {"requests": {"storage": rng.pick(&["1Gi", "1500Mi"])}},
         },
     });
     if rng.below(3) == 0 {
-        claim["spec"]["selector"] = json!({"matchLabels": {"tier": *rng.pick(&["a", "b"])}});
+        claim["spec"]["selector"] = json!({"matchLabels": {"tier": rng.pick(&["a", "b"])}});
     }
     decode(claim)
 }
@@ -149,10 +149,10 @@ fn the_index_finds_the_volumes_that_a_walk_over_all_of_them_finds() {
                 }
                 7 => {
                     let capacity: Arc<CsiStorageCapacity> = decode(json!({
-                        "metadata": {"namespace": "d", "name": *rng.pick(&["k0", "k1", "k2"])},
-                        "storageClassName": *rng.pick(&["local", "other"]),
-                        "capacity": *rng.pick(&["1", "5", "10"]),
-                        "nodeTopology": {"matchLabels": {"zone": *rng.pick(&["a", "b"])}},
+                        "metadata": {"namespace": "d", "name": rng.pick(&["k0", "k1", "k2"])},
+                        "storageClassName": rng.pick(&["local", "other"]),
+                        "capacity": rng.pick(&["1", "5", "10"]),
+                        "nodeTopology": {"matchLabels": {"zone": rng.pick(&["a", "b"])}},
                     }));
                     let object = Object::CsiStorageCapacity(capacity);
                     drop(if rng.below(4) > 0 {
@@ -163,8 +163,8 @@ fn the_index_finds_the_volumes_that_a_walk_over_all_of_them_finds() {
                 }
                 _ => {
                     let object = Object::VolumeAttachment(decode(json!({
-                        "metadata": {"name": *rng.pick(&["a0", "a1", "a2"])},
-                        "spec": {"attacher": "csi", "nodeName": *rng.pick(&["n0", "n1", "n2"])},
+                        "metadata": {"name": rng.pick(&["a0", "a1", "a2"])},
+                        "spec": {"attacher": "csi", "nodeName": rng.pick(&["n0", "n1", "n2"])},
                     })));
                     drop(if rng.below(4) > 0 {
                         cluster.objects.store(&object)

@@ -1,0 +1,10 @@
+//! Objects for random histories of the engine. Names are few, so that objects meet.
+
+pub(crate) mod pods;
+pub(crate) mod storage_and_devices;
+
+pub(crate) const ZONES: [&str; 3] = ["a", "b", "c"];
+pub(crate) const APPS: [&str; 3] = ["x", "y", "z"];
+pub(crate) const NAMESPACES: [&str; 3] = ["default", "team", "other"];
+pub(crate) const KEYS: [&str; 4] =
+    ["topology.kubernetes.io/zone", "kubernetes.io/hostname", "rack", "missing-almost-everywhere"];
