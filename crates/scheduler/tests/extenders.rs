@@ -1,23 +1,20 @@
-//! Extenders in the cycle, in preemption, in binding and in the queue, with one that answers from the test.
+//! Extenders in the cycle, in preemption, in binding and in the queue, with fakes that answer as the test says.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use bayplan_model::api::{Api, Event, Recorder, Request};
-use bayplan_model::status::Status as ApiStatus;
 use bayplan_scheduler::cluster::{NodeInfo, Object, PodInfo};
 use bayplan_scheduler::config::{Configuration, ExtenderConfig};
 use bayplan_scheduler::cycle::preempt::Candidate;
 use bayplan_scheduler::cycle::tie_break::TieBreak;
 use bayplan_scheduler::effect::{Effect, Shell};
 use bayplan_scheduler::extender::{Error, Extender, ExtenderFilterResult, HostPriority, MetaVictims, PassedNodes};
-use bayplan_scheduler::framework::{Registry, Timer};
+use bayplan_scheduler::framework::Registry;
 use bayplan_scheduler::queue::QueueStage;
 use bayplan_scheduler::scheduler::{Input, Scheduler};
-use bytes::Bytes;
+use bayplan_testkit::{FakeApi, VirtualClock};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -27,7 +24,7 @@ const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 type Preemption = BTreeMap<String, MetaVictims>;
 
-/// Answers as the test says and notes what it was asked.
+/// An extender that answers as the test says and records its calls.
 struct Fake {
     config: ExtenderConfig,
     filter: fn(&[&NodeInfo]) -> Result<ExtenderFilterResult, Error>,
@@ -89,32 +86,7 @@ impl Extender for Fake {
     }
 }
 
-/// Takes everything and notes what it was asked.
-#[derive(Default)]
-struct Server(Mutex<Vec<String>>);
-
-impl Api for Server {
-    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
-        self.0.lock().unwrap().push(format!("{} {}", request.name, request.subresource.unwrap_or_default()));
-        Box::pin(async { Ok(Bytes::new()) })
-    }
-}
-
-impl Recorder for Server {
-    fn record(&self, _event: Event) {}
-}
-
-impl Timer for Server {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-
-    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(async {})
-    }
-}
-
-/// A scheduler of three nodes: `a`, `b` and `c`.
+/// A scheduler with three nodes: `a`, `b` and `c`.
 fn scheduler(extenders: Vec<&Arc<Fake>>) -> Scheduler {
     let configs = extenders.iter().map(|extender| extender.config.clone()).collect();
     let configuration = Configuration { extenders: configs, ..Configuration::default() };
@@ -145,7 +117,7 @@ fn requests(resource: &str, quantity: &str) -> Value {
     json!([{"name": "c", "resources": {"requests": {resource: quantity}}}])
 }
 
-/// Where the next pod goes, or what is said when it goes nowhere.
+/// The node of the next pod, or the note of its FailedScheduling event.
 fn outcome(scheduler: &mut Scheduler) -> String {
     assert!(scheduler.schedule_one(NOW));
     let effects = scheduler.take_effects().into_iter();
@@ -185,7 +157,7 @@ fn extenders_filter_one_after_the_other_what_the_plugins_let_pass() {
     let ignorable = json!({"urlPrefix": "shaky", "filterVerb": "filter", "ignorable": true});
     let shaky = Arc::new(Fake::new(ignorable));
     let second = Arc::new(Fake { filter: |_| names(&["c"]), ..filter("second") });
-    // The one that may fail is asked last, wherever it is listed, and its failure changes nothing.
+    // The ignorable extender is called last, wherever it is listed, and its failure changes nothing.
     let mut scheduler = scheduler(vec![&shaky, &first, &second]);
     assert_eq!(place(&mut scheduler, "p", json!({})), "-> c");
     assert_eq!(
@@ -195,7 +167,7 @@ fn extenders_filter_one_after_the_other_what_the_plugins_let_pass() {
 }
 
 #[test]
-fn what_extenders_reject_is_told_and_any_event_wakes_it() {
+fn a_rejection_by_an_extender_is_reported_and_any_event_wakes_the_pod() {
     let extender = Arc::new(Fake {
         filter: |_| {
             Ok(ExtenderFilterResult {
@@ -207,13 +179,13 @@ fn what_extenders_reject_is_told_and_any_event_wakes_it() {
         ..filter("e")
     });
     let mut scheduler = scheduler(vec![&extender]);
-    let told = place(&mut scheduler, "p", json!({}));
+    let note = place(&mut scheduler, "p", json!({}));
     let expected = "0/3 nodes are available: 1 no licence, 2 wrong rack. no new claims to deallocate, preemption: 0/3 \
                     nodes are available: 1 No preemption victims found for incoming pod, 2 Preemption is not helpful \
                     for scheduling.";
-    assert_eq!(told, expected);
+    assert_eq!(note, expected);
     assert_eq!(scheduler.queue().stage("p"), Some(QueueStage::Unschedulable));
-    // Nothing in this claim concerns the pod; who knows what the extender looks at.
+    // The claim does not concern the pod, but the scheduler cannot know what the extender reads.
     let claim =
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "x", "namespace": "d"}});
     scheduler.handle(Input::Upsert(Object::decode(&claim).unwrap().unwrap()), NOW);
@@ -257,7 +229,7 @@ fn nodes_an_extender_answers_with_are_scored_as_answered_and_without_their_pods(
 }
 
 #[test]
-fn scores_of_extenders_are_weighed_and_added_and_failures_have_no_say() {
+fn scores_of_extenders_are_weighted_and_added_and_failures_count_nothing() {
     let config = |weight: i64| json!({"urlPrefix": "e", "prioritizeVerb": "prioritize", "weight": weight});
     let likes_b = Arc::new(Fake {
         prioritize: |_| {
@@ -285,7 +257,7 @@ fn scores_of_extenders_are_weighed_and_added_and_failures_have_no_say() {
 }
 
 #[test]
-fn a_nominated_node_an_extender_rejects_is_not_the_last_word() {
+fn a_pod_whose_nominated_node_an_extender_rejects_may_go_elsewhere() {
     let extender = Arc::new(Fake { filter: |nodes| names(if nodes.len() == 1 { &[] } else { &["a"] }), ..filter("e") });
     let mut scheduler = scheduler(vec![&extender]);
     let Object::Pod(mut nominated) = pod("p", json!({})) else { unreachable!() };
@@ -309,7 +281,7 @@ fn victims(list: &[(&str, &[&str])]) -> Result<Preemption, Error> {
 }
 
 #[test]
-fn extenders_have_a_say_in_who_is_evicted_where() {
+fn extenders_may_change_the_victims_of_a_preemption() {
     let full = "0/3 nodes are available: 3 Insufficient cpu. ";
     let cases: [(Fake, String); 9] = [
         (preempting(false, |_| victims(&[("b", &["b2", "b1"])])), "evicts b2 b1 from b".into()),
@@ -345,14 +317,14 @@ fn extenders_have_a_say_in_who_is_evicted_where() {
             let more = json!({"nodeName": node, "containers": requests("cpu", cpu)});
             scheduler.handle(Input::Upsert(pod(name, more)), NOW);
         }
-        let told = place(&mut scheduler, "p", json!({"priority": 5, "containers": requests("cpu", "4")}));
-        assert!(told.ends_with(&expected), "{told}\nshould end with\n{expected}");
+        let note = place(&mut scheduler, "p", json!({"priority": 5, "containers": requests("cpu", "4")}));
+        assert!(note.ends_with(&expected), "{note}\nshould end with\n{expected}");
         assert_eq!(extender.asked(), ["preempt a b c"]);
     }
 }
 
 #[test]
-fn an_extender_binds_in_the_place_of_plugins_unless_it_may_fail_and_does() {
+fn an_extender_binds_instead_of_plugins_unless_it_is_ignorable_and_fails() {
     let binder = |more: Value, bind| {
         let mut config = json!({"urlPrefix": "e", "bindVerb": "bind"});
         config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -362,27 +334,27 @@ fn an_extender_binds_in_the_place_of_plugins_unless_it_may_fail_and_does() {
     for (extender, asked, called, message) in [
         (binder(json!({}), Ok(())), bound(), Vec::<&str>::new(), ""),
         (binder(json!({}), fails()), bound(), vec![], "out of order"),
-        (binder(json!({"ignorable": true}), fails()), bound(), vec!["p binding"], ""),
-        (binder(json!({"managedResources": [{"name": "x.io/y"}]}), Ok(())), vec![], vec!["p binding"], ""),
+        (binder(json!({"ignorable": true}), fails()), bound(), vec!["POST d/pods/p/binding"], ""),
+        (binder(json!({"managedResources": [{"name": "x.io/y"}]}), Ok(())), vec![], vec!["POST d/pods/p/binding"], ""),
     ] {
         let mut scheduler = scheduler(vec![&extender]);
         scheduler.handle(Input::Upsert(pod("p", json!({}))), NOW);
         assert!(scheduler.schedule_one(NOW));
-        let server = Server::default();
-        let shell = Shell { api: &server, recorder: &server, timer: &server };
+        let (api, clock) = (FakeApi::default(), VirtualClock::default());
+        let shell = Shell { api: &api, recorder: &api, timer: &clock };
         let Some(Input::Bound(outcome)) = block_on(scheduler.take_effects().pop().unwrap().run(shell)) else {
             panic!("a binding comes back");
         };
         assert_eq!(outcome.status.message(), message);
         assert_eq!(extender.asked(), asked);
-        assert_eq!(*server.0.lock().unwrap(), called);
+        assert_eq!(api.lines(), called);
         scheduler.handle(Input::Bound(outcome), NOW);
         assert_eq!(scheduler.queue().stage("p"), (!message.is_empty()).then_some(QueueStage::Backoff));
     }
 }
 
 #[test]
-fn extenders_are_asked_about_pods_with_their_resources_which_fit_may_leave_to_them() {
+fn extenders_are_called_for_pods_with_their_resources_which_node_resources_fit_may_ignore() {
     let config = |ignored: bool| {
         let managed = json!([{"name": "x.io/gpu", "ignoredByScheduler": ignored}]);
         json!({"urlPrefix": "e", "filterVerb": "filter", "managedResources": managed})
@@ -397,14 +369,14 @@ fn extenders_are_asked_about_pods_with_their_resources_which_fit_may_leave_to_th
     ] {
         let extender = Arc::new(Fake { filter: |_| names(&["c"]), ..Fake::new(config(ignored)) });
         let mut scheduler = scheduler(vec![&extender]);
-        let told = place(&mut scheduler, "p", more);
-        assert!(told.starts_with(expected), "{told}");
-        assert_eq!(!extender.asked().is_empty(), asked, "{told}");
+        let note = place(&mut scheduler, "p", more);
+        assert!(note.starts_with(expected), "{note}");
+        assert_eq!(!extender.asked().is_empty(), asked, "{note}");
     }
 }
 
 #[test]
-fn resources_cannot_be_taken_off_a_plugin_that_has_no_arguments() {
+fn resources_cannot_be_ignored_by_a_plugin_that_has_no_arguments() {
     let text = "
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

@@ -3,43 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use bayplan_model::api::{Api, Event, Recorder, Request};
-use bayplan_model::status::Status;
 use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::cycle::tie_break::TieBreak;
 use bayplan_scheduler::effect::Shell;
-use bayplan_scheduler::framework::{Registry, Timer};
+use bayplan_scheduler::framework::Registry;
 use bayplan_scheduler::scheduler::{Input, Scheduler};
-use bytes::Bytes;
+use bayplan_testkit::{FakeApi, VirtualClock};
 use futures::executor::block_on;
-use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-
-/// An API server that agrees to everything.
-struct Agreeable;
-
-impl Api for Agreeable {
-    fn call(&self, _request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
-        Box::pin(async { Ok(Bytes::new()) })
-    }
-}
-
-impl Recorder for Agreeable {
-    fn record(&self, _event: Event) {}
-}
-
-impl Timer for Agreeable {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH
-    }
-    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(async {})
-    }
-}
 
 /// A clock that advances by a millisecond each time it is read.
 fn ticking() -> u64 {
@@ -76,8 +50,9 @@ fn attempts_queues_and_plugins_are_counted_in_upstreams_metrics() {
     }
     while scheduler.schedule_one(start) {}
     let later = start + SignedDuration::from_secs(3);
+    let (api, clock) = (FakeApi::default(), VirtualClock::default());
     for effect in scheduler.take_effects() {
-        let shell = Shell { api: &Agreeable, recorder: &Agreeable, timer: &Agreeable };
+        let shell = Shell { api: &api, recorder: &api, timer: &clock };
         if let Some(input) = block_on(effect.run(shell)) {
             scheduler.handle(input, later);
         }

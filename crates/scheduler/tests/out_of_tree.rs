@@ -116,12 +116,12 @@ fn a_waiting_pod_that_times_out_leaves_its_node_and_returns_to_the_queue() {
     let late = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(61);
     scheduler.take_effects();
     scheduler.tick(late);
-    let told = scheduler.take_effects().into_iter().find_map(|effect| match effect {
+    let note = scheduler.take_effects().into_iter().find_map(|effect| match effect {
         Effect::Record { event, .. } => Some(event.note),
         _ => None,
     });
-    let note = "0/1 nodes are available: 1 rejected due to timeout after waiting 1m0s at plugin Colours.";
-    assert_eq!(told.as_deref(), Some(note));
+    let expected = "0/1 nodes are available: 1 rejected due to timeout after waiting 1m0s at plugin Colours.";
+    assert_eq!(note.as_deref(), Some(expected));
     assert!(!scheduler.is_waiting("p"));
     assert_eq!(scheduler.cluster().placed_count(), 0);
     assert_eq!(scheduler.queue().stage("p"), Some(QueueStage::Unschedulable));
@@ -131,10 +131,10 @@ fn a_waiting_pod_that_times_out_leaves_its_node_and_returns_to_the_queue() {
 fn the_event_of_an_unschedulable_pod_has_the_reason_of_the_plugin() {
     let mut scheduler = scheduler();
     add(&mut scheduler, "p", "green");
-    let told = scheduler.take_effects().into_iter().find_map(|effect| match effect {
+    let note = scheduler.take_effects().into_iter().find_map(|effect| match effect {
         Effect::Record { event, .. } => Some(event.note),
         _ => None,
     });
-    let note = told.unwrap();
+    let note = note.unwrap();
     assert!(note.starts_with("0/2 nodes are available: 2 node(s) had another colour."), "{note}");
 }

@@ -2,21 +2,16 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
-use bayplan_model::api::{Api, Event, Recorder, Request};
-use bayplan_model::status::Status as ApiStatus;
 use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::cycle::tie_break::TieBreak;
 use bayplan_scheduler::effect::{Effect, Shell};
-use bayplan_scheduler::framework::{
-    AnyPlugin, BindContext, ExtensionPoints, Plugin, PluginName, Registry, Status, Timer,
-};
+use bayplan_scheduler::framework::{AnyPlugin, BindContext, ExtensionPoints, Plugin, PluginName, Registry, Status};
 use bayplan_scheduler::queue::QueueStage;
 use bayplan_scheduler::scheduler::{Input, Scheduler};
-use bytes::Bytes;
+use bayplan_testkit::{FakeApi, VirtualClock};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -38,31 +33,6 @@ impl Plugin for Endless {
 
     fn pre_bind<'a>(&'a self, _cx: BindContext<'a>, (): &'a ()) -> BoxFuture<'a, Status> {
         Box::pin(futures::future::pending())
-    }
-}
-
-/// Takes everything and notes what it was asked.
-#[derive(Default)]
-struct Server(Mutex<Vec<String>>);
-
-impl Api for Server {
-    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
-        self.0.lock().unwrap().push(format!("{} {:?}", request.name, request.subresource));
-        Box::pin(async { Ok(Bytes::new()) })
-    }
-}
-
-impl Recorder for Server {
-    fn record(&self, _event: Event) {}
-}
-
-impl Timer for Server {
-    fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH
-    }
-
-    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(async {})
     }
 }
 
@@ -102,25 +72,25 @@ fn a_victim_in_pre_bind_is_turned_away_in_memory() {
     let node = Object::Node(Arc::new(serde_json::from_value(node).unwrap()));
     scheduler.handle(Input::Upsert(node), Timestamp::UNIX_EPOCH);
 
-    let server = Server::default();
-    let shell = Shell { api: &server, recorder: &server, timer: &server };
+    let (api, clock) = (FakeApi::default(), VirtualClock::default());
+    let shell = Shell { api: &api, recorder: &api, timer: &clock };
     let mut effects = add(&mut scheduler, "low", 1);
     let mut binding = Box::pin(effects.pop().unwrap().run(shell));
     assert!(block_on(async { futures::poll!(&mut binding) }).is_pending());
 
     let effects = add(&mut scheduler, "high", 1000);
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Preempt(_))));
-    let told = effects.into_iter().find_map(|effect| match effect {
+    let note = effects.into_iter().find_map(|effect| match effect {
         Effect::Record { event, .. } if event.reason == "Preempted" => Some(event.note),
         _ => None,
     });
-    assert_eq!(told.unwrap(), "Preempted by pod high on node n (in kube-scheduler memory).");
+    assert_eq!(note.unwrap(), "Preempted by pod high on node n (in kube-scheduler memory).");
 
     let outcome = block_on(binding).unwrap();
     scheduler.handle(outcome, Timestamp::UNIX_EPOCH);
     assert_eq!(scheduler.cluster().placed_count(), 0);
     assert_eq!(scheduler.queue().stage("low"), Some(QueueStage::Backoff));
-    assert!(!server.0.lock().unwrap().iter().any(|call| call.contains("binding")));
+    assert!(!api.lines().iter().any(|line| line.contains("binding")));
 
     // The deletion of its victim wakes the preemptor.
     let later = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(2);
