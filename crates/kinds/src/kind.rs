@@ -10,13 +10,22 @@ use crate::printing::{Column, Printer, Row};
 use crate::scheme::Scheme;
 use crate::strategy::Strategy;
 use crate::validation::Validation;
+use crate::verb::Verb;
 
 /// Every verb of an ordinary stored kind.
-pub const STANDARD_VERBS: &[&str] =
-    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+pub(crate) const STANDARD_VERBS: &[Verb] = &[
+    Verb::Create,
+    Verb::Delete,
+    Verb::DeleteCollection,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Update,
+    Verb::Watch,
+];
 /// The verbs of a status, and of every other subresource that is a view of the object.
-pub(crate) const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
-pub(crate) const CREATE_ONLY: &[&str] = &["create"];
+pub(crate) const STATUS_VERBS: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
+pub(crate) const CREATE_ONLY: &[Verb] = &[Verb::Create];
 
 /// Where objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +58,7 @@ pub struct Kind {
     /// Sets of kinds that kubectl knows by one name, `all` for example.
     pub categories: &'static [&'static str],
     /// Supported verbs, sorted; empty for kinds that are read but not served.
-    pub verbs: &'static [&'static str],
+    pub verbs: &'static [Verb],
     /// Subresources, sorted by name.
     pub subresources: &'static [Subresource],
     /// The storage folder under `/registry/`; empty for kinds that are never stored.
@@ -76,7 +85,7 @@ pub struct Subresource {
     /// The kind it speaks.
     pub kind: &'static str,
     /// Supported verbs, sorted.
-    pub verbs: &'static [&'static str],
+    pub verbs: &'static [Verb],
 }
 
 /// The `scale` of workloads.

@@ -44,12 +44,14 @@ mod storage;
 mod strategy;
 mod table;
 mod validation;
+mod verb;
 mod workload;
 
 pub use field::FieldError;
 pub use group_version_kind::GroupVersionKind;
-pub use kind::{Kind, STANDARD_VERBS, Scope, Subresource};
+pub use kind::{Kind, Scope, Subresource};
 pub use printing::{Column, Row};
 pub use scheme::{Scheme, find, served};
 pub use strategy::Strategy;
 pub use validation::update_metadata;
+pub use verb::Verb;

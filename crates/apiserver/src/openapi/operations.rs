@@ -97,7 +97,7 @@ pub(super) fn of(row: &'static Resource) -> Vec<Operation> {
     } else {
         format!("{root}/{}", row.plural)
     };
-    for form in DESCRIPTIONS.iter().filter(|form| row.verbs.contains(&form.verb.as_str())) {
+    for form in DESCRIPTIONS.iter().filter(|form| row.verbs.contains(&form.verb)) {
         let path = if form.collection { collection.clone() } else { format!("{collection}/{{name}}") };
         operations.extend(operation(row, form, path, if row.namespaced() { "Namespaced" } else { "" }, ""));
         if form.verb == Verb::List && row.namespaced() {
@@ -106,7 +106,7 @@ pub(super) fn of(row: &'static Resource) -> Vec<Operation> {
         }
     }
     for sub in row.subresources {
-        for form in DESCRIPTIONS.iter().filter(|form| sub.verbs.contains(&form.verb.as_str())) {
+        for form in DESCRIPTIONS.iter().filter(|form| sub.verbs.contains(&form.verb)) {
             operations.extend(sub_operation(row, sub, form, format!("{collection}/{{name}}/{}", sub.name)));
         }
     }

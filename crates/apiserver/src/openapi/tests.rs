@@ -1,4 +1,5 @@
 use super::*;
+use crate::request::Verb;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG};
 
 fn get(path: &str, hash: Option<&str>) -> Response<Bytes> {
@@ -66,7 +67,7 @@ fn schemas_carry_merge_keys_and_resolve_all_references() {
 #[test]
 fn every_served_kind_has_operations() {
     let document = json_of(&get("/openapi/v2", None));
-    for row in served().filter(|row| row.verbs.contains(&"list")) {
+    for row in served().filter(|row| row.verbs.contains(&Verb::List)) {
         let known = document["paths"].as_object().unwrap().values().filter_map(|item| item["get"].as_object());
         let kind = json!({"group": row.group, "version": row.version, "kind": row.kind});
         let mut kinds = known.map(|operation| &operation["x-kubernetes-group-version-kind"]);

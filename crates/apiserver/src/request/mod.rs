@@ -1,13 +1,12 @@
 //! What a request is about: method, path and query become a [`RequestInfo`] and options.
 
 mod options;
-mod verb;
 
+pub use bayplan_kinds::Verb;
 pub(crate) use options::{
     DeleteOptions, FieldValidation, GetOptions, IncludeObject, ListOptions, Preconditions, Query, VersionMatch,
     WriteOptions,
 };
-pub use verb::Verb;
 
 use crate::resources::{self, Resource, Subresource};
 
@@ -57,7 +56,7 @@ impl RequestInfo {
         }
         info.version = version;
         info.is_resource = true;
-        info.verb = Verb::of_method(method);
+        info.verb = verb_of(method);
         if parts.peek().is_some_and(|p| p == "watch") {
             // The deprecated /watch/ prefix forces a watch.
             parts.next();
@@ -125,6 +124,18 @@ impl RequestInfo {
     /// True for requests without a time limit.
     pub(crate) fn long_running(&self) -> bool {
         self.is_resource && self.verb == Verb::Watch
+    }
+}
+
+/// The verb of a method on an object. Methods that no resource has get an empty verb, which nothing allows.
+fn verb_of(method: &http::Method) -> Verb {
+    match method.as_str() {
+        "POST" => Verb::Create,
+        "GET" | "HEAD" => Verb::Get,
+        "PUT" => Verb::Update,
+        "PATCH" => Verb::Patch,
+        "DELETE" => Verb::Delete,
+        _ => Verb::Other("".into()),
     }
 }
 

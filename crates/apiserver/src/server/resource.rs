@@ -55,7 +55,7 @@ fn check_route(context: &RequestContext<'_>, resource: &'static Resource) -> Res
         return Err(status_errors::path_not_found());
     }
     let verbs = info.subresource().map_or(resource.verbs, |sub| sub.verbs);
-    let served = verbs.contains(&info.verb.as_str()) && *context.method != Method::HEAD;
+    let served = verbs.contains(&info.verb) && *context.method != Method::HEAD;
     if served && verb_fits(context, resource) { Ok(()) } else { Err(status_errors::method_not_allowed()) }
 }
 

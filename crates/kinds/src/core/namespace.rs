@@ -12,15 +12,16 @@ use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::selectable_fields::SelectableFields;
 use crate::strategy::{StatusRule, Strategy, restore};
 use crate::validation::{MetadataCheck, Validation};
+use crate::verb::Verb;
 
 pub(crate) static KIND: Kind = Kind {
     kind: "Namespace",
     plural: "namespaces",
     singular: "namespace",
     short_names: &["ns"],
-    verbs: &["create", "delete", "get", "list", "patch", "update", "watch"],
+    verbs: &[Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch],
     subresources: &[
-        Subresource { name: "finalize", group: "", version: "", kind: "Namespace", verbs: &["update"] },
+        Subresource { name: "finalize", group: "", version: "", kind: "Namespace", verbs: &[Verb::Update] },
         Subresource::status("Namespace"),
     ],
     storage_prefix: "namespaces",

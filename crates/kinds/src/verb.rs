@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 /// The verb of a request, as authorization and discovery name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -49,18 +51,6 @@ impl Verb {
             Verb::Other(other) => other,
         }
     }
-
-    /// The verb of a method on an object. Methods that no resource has get an empty verb, which nothing allows.
-    pub(super) fn of_method(method: &http::Method) -> Verb {
-        match method.as_str() {
-            "POST" => Verb::Create,
-            "GET" | "HEAD" => Verb::Get,
-            "PUT" => Verb::Update,
-            "PATCH" => Verb::Patch,
-            "DELETE" => Verb::Delete,
-            _ => Verb::Other("".into()),
-        }
-    }
 }
 
 impl From<&str> for Verb {
@@ -79,6 +69,12 @@ impl From<&str> for Verb {
             Verb::Bind,
         ];
         NAMED.into_iter().find(|verb| verb.as_str() == text).unwrap_or_else(|| Verb::Other(text.into()))
+    }
+}
+
+impl Serialize for Verb {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 
