@@ -61,6 +61,21 @@ const COMMANDS: &[Alias] = &[
         ]],
     },
     Alias {
+        name: "reference",
+        about: "writes docs/guide/reference from the binary's own help and defaults",
+        lines: &[&[
+            "env",
+            "BAYPLAN_WRITE_REFERENCE=1",
+            "cargo",
+            "test",
+            "--locked",
+            "-p",
+            "bayplan",
+            "--test",
+            "reference",
+        ]],
+    },
+    Alias {
         name: "deny",
         about: "licences, duplicates and advisories with cargo-deny, which must be installed",
         lines: &[&["cargo", "deny", "check"]],

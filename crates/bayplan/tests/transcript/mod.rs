@@ -13,12 +13,14 @@
 //!
 //! Runs of blanks count as one: column widths follow from names that are not ours.
 
+mod pattern;
+
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-/// How long a `~` command may take to match; generous because shared machines stall.
-pub(crate) const EVENTUALLY: Duration = Duration::from_secs(60);
+pub(crate) use pattern::EVENTUALLY;
+use pattern::{matches, squeeze};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
@@ -52,39 +54,6 @@ fn parse(text: &str) -> Vec<Step> {
     steps
 }
 
-fn squeeze(line: &str) -> String {
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn matches_line(pattern: &str, line: &str) -> bool {
-    let mut rest = line;
-    let mut parts = pattern.split("[..]").peekable();
-    let mut first = true;
-    while let Some(part) = parts.next() {
-        let at = match (first, parts.peek()) {
-            (true, None) => return rest == part,
-            (true, _) => rest.starts_with(part).then_some(0),
-            (false, None) => return rest.ends_with(part),
-            (false, _) => rest.find(part),
-        };
-        let Some(at) = at else { return false };
-        rest = &rest[at + part.len()..];
-        first = false;
-    }
-    true
-}
-
-fn matches(expected: &[String], lines: &[String]) -> bool {
-    match (expected.split_first(), lines.split_first()) {
-        (None, None) => true,
-        (Some((pattern, others)), _) if pattern == "..." => {
-            matches(others, lines) || (!lines.is_empty() && matches(expected, &lines[1..]))
-        }
-        (Some((pattern, others)), Some((line, rest))) => matches_line(pattern, line) && matches(others, rest),
-        _ => false,
-    }
-}
-
 /// Plays a transcript: every command is given to `run`, and must print what is written.
 pub(crate) fn play(transcript: &Path, run: impl Fn(&str) -> Output) {
     let name = transcript.file_name().unwrap().to_string_lossy();
@@ -111,17 +80,4 @@ pub(crate) fn play(transcript: &Path, run: impl Fn(&str) -> Output) {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-}
-
-#[test]
-fn a_transcript_line_matches_only_what_it_says() {
-    assert!(matches_line("a[..]c", "abc"));
-    assert!(matches_line("a[..]", "abc"));
-    assert!(matches_line("[..]b[..]", "abc"));
-    assert!(!matches_line("a[..]d", "abc"));
-    assert!(!matches_line("ab", "abc"));
-    let lines = |text: &str| text.lines().map(squeeze).collect::<Vec<_>>();
-    assert!(matches(&lines("a\n...\nc"), &lines("a\nb\nb\nc")));
-    assert!(!matches(&lines("a\n...\nc"), &lines("a\nb")));
-    assert!(!matches(&lines("a"), &lines("a\nb")));
 }
