@@ -1,6 +1,7 @@
 //! Single computations of the deployment and replicaset controllers.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bayplan_controllers::deployment::{DeploymentController, arithmetic, status};
 use bayplan_controllers::pod::Pod;
@@ -9,12 +10,13 @@ use bayplan_controllers::replicaset::slow_start::slow_start;
 use bayplan_controllers::replicaset::{BURST_REPLICAS, ReplicaSetController};
 use bayplan_controllers::workload::{Deployment, ReplicaSet, Selector};
 use bayplan_controllers::{Cache, Claimant, Context, Kind, requests};
-use bayplan_model::api::{Api, Event, Recorder, Request, Resource, Verb};
+use bayplan_model::api::{Event, Request, Resource, Verb};
 use bayplan_model::meta::{HasMeta, ObjectMeta, PartialObjectMetadata};
 use bayplan_model::status::{Status, reason};
+use bayplan_testkit::FakeApi;
 use bytes::Bytes;
 use futures::executor::block_on;
-use futures::future::{BoxFuture, ready};
+use futures::future::ready;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -76,7 +78,8 @@ fn arithmetic_answer(input: &Value, now: Timestamp) -> Result<Value, Mismatch> {
         "maxUnavailable": arithmetic::max_unavailable(&d),
         "minAvailable": arithmetic::min_available(&d),
         "isSaturated": arithmetic::is_saturated(&d, new.map(|rs| &**rs)),
-        "activeOrLatest": arithmetic::active_or_latest(new, sets.get(1..).unwrap_or_default()).map(|rs| rs.metadata.name.clone()),
+        "activeOrLatest": arithmetic::active_or_latest(new, sets.get(1..).unwrap_or_default())
+                .map(|rs| rs.metadata.name.clone()),
         "status": status::calculate(&d, &sets, new.map(|rs| &**rs), now),
     });
     match arithmetic::fenceposts(&d) {
@@ -131,30 +134,28 @@ fn slow_start_answer(input: &Value) -> Result<Value, Mismatch> {
     Ok(answer)
 }
 
-/// An API server that accepts everything and remembers it.
+/// How the API server of a case answers.
 #[derive(Default)]
-struct Recording {
+struct Answers {
     /// What a GET answers.
     object: Value,
     /// What a GET fails with instead.
     get_error: Option<String>,
     /// Pod creations fail after this many.
     create_limit: Option<usize>,
-    calls: Mutex<Vec<Request>>,
-    pod_creations: Mutex<usize>,
-    events: Mutex<Vec<String>>,
 }
 
-impl Recording {
-    fn answer(&self, request: &Request) -> Result<Value, Status> {
+/// An API server that accepts everything within these limits.
+fn server(answers: Answers) -> FakeApi {
+    let pod_creations = AtomicUsize::new(0);
+    FakeApi::new(move |request| {
         let failure = |message: &str| Status::failure(500, reason::INTERNAL_ERROR, message);
         match &request.verb {
-            Verb::Get => self.get_error.as_ref().map_or(Ok(self.object.clone()), |error| Err(failure(error))),
+            Verb::Get => answers.get_error.as_ref().map_or(Ok(answers.object.clone()), |error| Err(failure(error))),
             Verb::Create(_) if request.resource == requests::PODS => {
-                let mut creations = self.pod_creations.lock().map_err(|_| failure("poisoned"))?;
-                *creations += 1;
-                match self.create_limit {
-                    Some(limit) if *creations > limit => Err(failure("create limit reached")),
+                let creations = pod_creations.fetch_add(1, Ordering::Relaxed) + 1;
+                match answers.create_limit {
+                    Some(limit) if creations > limit => Err(failure("create limit reached")),
                     _ => Ok(json!({"metadata": {"name": format!("created-{creations}")}})),
                 }
             }
@@ -163,43 +164,20 @@ impl Recording {
             }
             _ => Ok(json!({"metadata": {"name": request.name}})),
         }
-    }
-
-    fn calls(&self) -> Vec<Request> {
-        self.calls.lock().map(|calls| calls.clone()).unwrap_or_default()
-    }
-
-    fn patches(&self, resource: &Resource) -> Value {
-        let patch = |call: &Request| match &call.verb {
-            Verb::Patch(_, body) if call.resource == *resource => {
-                Some(json!({"name": call.name, "patch": body_of(body)}))
-            }
-            _ => None,
-        };
-        self.calls().iter().filter_map(patch).collect()
-    }
-
-    fn context(&self, now: Timestamp) -> Context<'_> {
-        Context { now, api: self, recorder: self }
-    }
+    })
 }
 
-impl Api for Recording {
-    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, Status>> {
-        let answer = self.answer(&request).map(|value| Bytes::from(value.to_string()));
-        if let Ok(mut calls) = self.calls.lock() {
-            calls.push(request);
-        }
-        Box::pin(ready(answer))
-    }
+fn context(api: &FakeApi, now: Timestamp) -> Context<'_> {
+    Context { now, api, recorder: api }
 }
 
-impl Recorder for Recording {
-    fn record(&self, event: Event) {
-        if let Ok(mut events) = self.events.lock() {
-            events.push(format!("{:?} {} {}", event.event_type, event.reason, event.note));
-        }
-    }
+/// The patches of a resource's objects, in the recorded form.
+fn patches(api: &FakeApi, resource: &Resource) -> Value {
+    let patch = |call: &Request| match &call.verb {
+        Verb::Patch(_, body) if call.resource == *resource => Some(json!({"name": call.name, "patch": body_of(body)})),
+        _ => None,
+    };
+    api.calls().iter().filter_map(patch).collect()
 }
 
 fn body_of(body: &Bytes) -> Value {
@@ -240,11 +218,11 @@ fn claim(input: &Value, expect: &Value) -> Outcome {
         deletion_timestamp: (controller["deleting"] == true).then_some(Timestamp::UNIX_EPOCH),
         ..ObjectMeta::default()
     };
-    let api = Recording {
+    let api = server(Answers {
         object: json!({"metadata": {"name": meta.name, "uid": meta.uid}}),
         get_error: controller["canAdoptError"].as_str().filter(|error| !error.is_empty()).map(Into::into),
-        ..Recording::default()
-    };
+        ..Answers::default()
+    });
     let (kind, resource, object_kind, object_resource) = match is_deployment {
         true => ("Deployment", requests::DEPLOYMENTS, "ReplicaSet", requests::REPLICA_SETS),
         false => ("ReplicaSet", requests::REPLICA_SETS, "Pod", requests::PODS),
@@ -261,7 +239,7 @@ fn claim(input: &Value, expect: &Value) -> Outcome {
     let objects: Vec<Arc<PartialObjectMetadata>> = list(&input["objects"])?;
     let claims = block_on(claimant.claim(&api, objects));
     let names: Vec<&str> = claims.claimed.iter().map(|object| object.meta().name.as_str()).collect();
-    let mut answer = json!({"claimed": names, "patches": api.patches(&object_resource)});
+    let mut answer = json!({"claimed": names, "patches": patches(&api, &object_resource)});
     if let Err(error) = bayplan_controllers::Error::collect(claims.errors) {
         answer["error"] = json!(error.to_string());
     }
@@ -276,14 +254,11 @@ fn replica_set_sync(input: &Value, expect: &Value, now: Timestamp) -> Outcome {
     fill(&cache, Kind::ReplicaSet, &input["others"])?;
     fill(&cache, Kind::Pod, &input["pods"])?;
     let burst = input["burst"].as_u64().and_then(|burst| usize::try_from(burst).ok()).unwrap_or(BURST_REPLICAS);
-    let api = Recording {
-        object: input["replicaSet"].clone(),
-        create_limit: input["createLimit"].as_u64().and_then(|limit| usize::try_from(limit).ok()),
-        ..Recording::default()
-    };
+    let create_limit = input["createLimit"].as_u64().and_then(|limit| usize::try_from(limit).ok());
+    let api = server(Answers { object: input["replicaSet"].clone(), create_limit, ..Answers::default() });
     let meta: PartialObjectMetadata = parse(&input["replicaSet"])?;
     let controller = ReplicaSetController::with_burst(cache, burst);
-    let outcome = block_on(controller.reconcile(&meta.metadata.key(), api.context(now)));
+    let outcome = block_on(controller.reconcile(&meta.metadata.key(), context(&api, now)));
     let mut deleted: Vec<String> = Vec::new();
     let mut actions: Vec<Value> = Vec::new();
     let mut creations = 0;
@@ -296,13 +271,13 @@ fn replica_set_sync(input: &Value, expect: &Value, now: Timestamp) -> Outcome {
         }
     }
     deleted.sort();
-    let created = api.create_limit.map_or(creations, |limit| creations.min(limit));
+    let created = create_limit.map_or(creations, |limit| creations.min(limit));
     let mut answer = json!({
         "createCalls": creations,
         "created": created,
         "deleted": deleted,
         "actions": actions,
-        "patches": api.patches(&requests::PODS),
+        "patches": patches(&api, &requests::PODS),
     });
     if let Err(error) = outcome {
         answer["error"] = json!(error.to_string());
@@ -317,11 +292,12 @@ fn deployment_sync(input: &Value, expect: &Value, now: Timestamp) -> Outcome {
     fill(&cache, Kind::Deployment, &expect["deploymentIn"])?;
     fill(&cache, Kind::ReplicaSet, &expect["replicaSetsIn"])?;
     fill(&cache, Kind::Pod, &input["pods"])?;
-    let api = Recording { object: expect["deploymentIn"].clone(), ..Recording::default() };
+    let api = server(Answers { object: expect["deploymentIn"].clone(), ..Answers::default() });
     let meta: PartialObjectMetadata = parse(&expect["deploymentIn"])?;
-    let outcome = block_on(DeploymentController::new(cache).reconcile(&meta.metadata.key(), api.context(now)));
+    let outcome = block_on(DeploymentController::new(cache).reconcile(&meta.metadata.key(), context(&api, now)));
     let actions: Value = api.calls().iter().map(action).collect();
-    let events = api.events.lock().map(|events| events.clone()).unwrap_or_default();
+    let event = |event: &Event| format!("{:?} {} {}", event.event_type, event.reason, event.note);
+    let events: Vec<String> = api.events().iter().map(event).collect();
     let answer = opaque_hash(json!({"actions": actions, "events": events}))?;
     let wanted = json!({"actions": parse_patches(&expect["actions"]), "events": expect["events"]});
     let wanted = opaque_hash(wanted)?;
