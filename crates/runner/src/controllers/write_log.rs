@@ -26,12 +26,10 @@ impl LoggedApi<'_> {
         match answer {
             Ok(_) if *is_write => tracing::debug!(controller, key, verb, resource, namespace, name, "write"),
             Err(error) if *is_write => {
-                tracing::debug!(controller, key, verb, resource, namespace, name, code = error.code, %error, "write refused");
+                tracing::debug!(controller, key, verb, resource, namespace, name, %error, "write refused");
             }
             Ok(_) => tracing::trace!(controller, key, verb, resource, namespace, name, "read"),
-            Err(error) => {
-                tracing::trace!(controller, key, verb, resource, namespace, name, code = error.code, %error, "read refused");
-            }
+            Err(error) => tracing::trace!(controller, key, verb, resource, namespace, name, %error, "read refused"),
         }
     }
 }
@@ -49,7 +47,6 @@ impl Api for LoggedApi<'_> {
 }
 
 /// What of a request is logged.
-#[derive(Debug, PartialEq)]
 struct Call {
     /// Kubernetes' verb, as in audit logs and RBAC rules.
     verb: &'static str,
@@ -81,24 +78,80 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
     use bayplan_model::api::{DeleteOptions, Resource};
+    use bayplan_testkit::{FakeApi, refused};
+    use serde_json::json;
 
     use super::*;
 
+    const PODS: Resource = Resource::new("", "v1", "pods");
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines that these calls log at a level.
+    fn logged(level: tracing::Level, calls: Vec<Request>) -> Vec<String> {
+        let server = FakeApi::new(|request| match &request.verb {
+            Verb::Create(_) => Ok(json!({"metadata": {"name": "web-x7k2p"}})),
+            Verb::Delete(_) => refused(404),
+            _ => Ok(json!({})),
+        });
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .with_target(false)
+            .without_time()
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let api = LoggedApi { api: &server, controller: "replicaset-controller", key: "ns/web" };
+            for call in calls {
+                let _ = api.call(call).now_or_never().expect("the fake server answers at once");
+            }
+        });
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    }
+
     #[test]
-    fn a_call_is_described_in_kubernetes_words() {
-        let pods = Resource::new("", "v1", "pods");
-        let delete = Request::object(&pods, "ns", "a", Verb::Delete(DeleteOptions::default()));
-        let evict = Request::object(&pods, "ns", "a", Verb::Create(Bytes::new())).subresource("eviction");
-        let call = |verb, is_write, resource: &str| Call {
-            verb,
-            is_write,
-            resource: resource.into(),
-            namespace: "ns".into(),
-            name: "a".into(),
+    fn writes_are_logged_with_their_result_and_reads_at_level_trace_only() {
+        let calls = || {
+            vec![
+                Request::object(&PODS, "ns", "a", Verb::Get),
+                Request::collection(&PODS, "ns", Verb::Create(Bytes::new())),
+                Request::object(&PODS, "ns", "a", Verb::Delete(DeleteOptions::default())),
+            ]
         };
-        assert_eq!(Call::of(&delete), call("delete", true, "pods"));
-        assert_eq!(Call::of(&evict), call("create", true, "pods/eviction"));
-        assert_eq!(Call::of(&Request::object(&pods, "ns", "a", Verb::Get)), call("get", false, "pods"));
+        let of = r#"controller="replicaset-controller" key="ns/web""#;
+        let on = |verb: &str, name: &str| format!(r#"{of} verb="{verb}" resource="pods" namespace="ns" name="{name}""#);
+        let writes = [
+            format!("DEBUG write {}", on("create", "web-x7k2p")),
+            format!("DEBUG write refused {} error=refused with 404", on("delete", "a")),
+        ];
+        let read = format!("TRACE read {}", on("get", "a"));
+        assert_eq!(logged(tracing::Level::DEBUG, calls()), writes);
+        assert_eq!(logged(tracing::Level::TRACE, calls()), [read, writes[0].clone(), writes[1].clone()]);
+        assert_eq!(logged(tracing::Level::INFO, calls()), [""; 0]);
+    }
+
+    #[test]
+    fn a_call_on_a_subresource_names_it() {
+        let evict = Request::object(&PODS, "ns", "a", Verb::Create(Bytes::new())).subresource("eviction");
+        assert_eq!((Call::of(&evict).verb, Call::of(&evict).resource.as_str()), ("create", "pods/eviction"));
     }
 }
