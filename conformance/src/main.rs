@@ -1,6 +1,6 @@
 //! `conformance SUITE FILE...`: how many recorded cases the product answers as upstream does.
 //!
-//! Exit code 0 when all are equal, 1 when some differ, 2 when the question makes no sense.
+//! Exit code 0 when all are equal, 1 when some differ, 2 when the arguments are invalid.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(problem) => {
-            // Nobody is left to tell when even this cannot be written.
+            // Nothing can be reported when even this cannot be written.
             let _ = writeln!(io::stderr(), "conformance: {problem}");
             ExitCode::from(UNUSABLE)
         }

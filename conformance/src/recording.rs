@@ -12,7 +12,7 @@ use serde_json::Value;
 /// First bytes of a gzip file.
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 
-/// Why a file has no cases.
+/// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be read or inflated.
@@ -38,7 +38,7 @@ pub enum Error {
 /// One recorded case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its `id` or `name`, or where it stands.
+    /// Its `id` or `name`, or its file and line.
     pub name: String,
     /// The whole document.
     pub document: Value,

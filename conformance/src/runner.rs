@@ -27,7 +27,7 @@ impl Score {
     }
 }
 
-/// Why a run came to no score.
+/// Why a run has no score.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.
@@ -40,7 +40,7 @@ pub enum Error {
 
 /// Runs the suite over all cases of the files. Writes a line for each case that differs, and last the score.
 pub fn run<P: AsRef<Path>>(suite: &Suite, files: &[P], report: &mut dyn Write) -> Result<Score, Error> {
-    // Read everything first: a file that cannot be read should not come after a thousand lines of report.
+    // Read everything first: the error of an unreadable file should not follow a thousand lines of report.
     let files: Vec<Vec<Case>> = files.iter().map(|file| recording::read(file.as_ref())).collect::<Result<_, _>>()?;
     let mut score = Score::default();
     for case in files.iter().flatten() {

@@ -1,4 +1,4 @@
-//! The scheduler's configuration: strict loading, defaults, validation, and which plugins it comes to.
+//! The scheduler's configuration: strict loading, defaults, validation, and the resulting plugins.
 
 use std::sync::Arc;
 

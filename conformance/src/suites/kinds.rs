@@ -52,10 +52,14 @@ pub(super) fn table(case: &Value) -> Outcome {
     if !row.conditions.is_null() {
         cells["conditions"] = row.conditions;
     }
-    let columns: Vec<Value> = kind.columns()
+    let columns: Vec<Value> = kind
+        .columns()
         .iter()
         .map(|column| {
-            json!({ "name": column.name, "type": column.column_type, "format": column.format, "priority": column.priority })
+            json!({
+                "name": column.name, "type": column.column_type,
+                "format": column.format, "priority": column.priority,
+            })
         })
         .collect();
     let expected = json!({ "columns": case["expect"]["columns"], "wide": case["expect"]["wide"] });

@@ -24,7 +24,7 @@ pub enum Mismatch {
     /// The answers differ.
     #[error("{0}")]
     Differs(Difference),
-    /// The recording is not of the form the suite knows.
+    /// The recording has a form that the suite does not know.
     #[error("unreadable case: {0}")]
     Unreadable(String),
 }
@@ -41,7 +41,7 @@ impl From<serde_json::Error> for Mismatch {
     }
 }
 
-/// What checking a case comes to.
+/// The result of checking a case.
 pub type Outcome = Result<(), Mismatch>;
 
 /// A named way to check cases.
@@ -49,7 +49,7 @@ pub type Outcome = Result<(), Mismatch>;
 pub struct Suite {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Gives one case to the product and compares.
+    /// Runs one case through the product and compares the answer.
     pub check: fn(&Value) -> Outcome,
 }
 

@@ -1,4 +1,4 @@
-//! A pod that fits nowhere: where preemption would help, whom it would cost, and what is chosen.
+//! Preemption for a pod that fits nowhere: the candidate nodes, their victims, and the choice.
 
 use bayplan_scheduler::cycle::Attempt;
 use bayplan_scheduler::cycle::filter::Search;

@@ -33,7 +33,7 @@ pub(super) fn check(case: &Value) -> Outcome {
     let answer = match hint {
         Ok(QueueingHint::Queue) => json!({"hint": "Queue"}),
         Ok(QueueingHint::Skip) => json!({"hint": "QueueSkip"}),
-        // A plugin that cannot tell does not keep the pod waiting.
+        // A plugin whose hint fails does not keep the pod waiting.
         Err(error) => json!({"hint": "Queue", "error": error}),
     };
     Ok(compare(&case["expected"], &answer)?)

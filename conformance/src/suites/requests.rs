@@ -1,4 +1,4 @@
-//! What a pod requests, as the filter, the scorers and the node see it.
+//! The requests of a pod, as the filter, the scorers and the node compute them.
 
 use bayplan_model::pod::Pod;
 use bayplan_model::resources::{Amounts, PodUsage, RequestRules, ResourceList, limits};

@@ -76,7 +76,7 @@ pub(super) fn sorted<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> Value
     names.into()
 }
 
-/// What PostFilter answered in the recorded form: one message; a success names nobody.
+/// What PostFilter answered in the recorded form: one message; a success names no plugin.
 pub(super) fn post_filter(result: Status) -> Value {
     let message = result.message();
     let reasons = if message.is_empty() { Vec::new() } else { vec![message.into()] };

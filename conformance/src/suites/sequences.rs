@@ -76,7 +76,8 @@ fn step(attempt: &mut Attempt<'_>) -> Value {
                 let best = scores.best();
                 let names = sorted(best.iter().map(|&i| &scores.nodes[i]));
                 let mut answer = json!({
-                    "chosen": names[0], "bestCount": best.len(), "feasibleCount": count, "score": scores.totals[best[0]],
+                    "chosen": names[0], "bestCount": best.len(), "feasibleCount": count,
+                "score": scores.totals[best[0]],
                 });
                 if best.len() <= BEST_NAMED_MAX {
                     answer["best"] = names;

@@ -1,7 +1,7 @@
 //! Leader election on a Lease: at most one process leads, judged by each one's own clock and never by timestamps.
 //!
 //! [`Election`] is one candidate's memory and a single attempt, at the time its caller passes; [`Elector`] drives it.
-//! A lease is an optimisation, never a proof: whoever leads must stay safe when two believe they do.
+//! A lease is an optimisation, never a proof: a leader must stay safe when two processes believe to lead.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -367,7 +367,7 @@ impl Elector {
         self
     }
 
-    fn stands(&self, leading: bool) {
+    fn report_leading(&self, leading: bool) {
         self.leadership.set_leading(leading);
         if let Some(metrics) = &self.metrics {
             metrics.set_leading(&self.election.config.name, leading);
@@ -382,7 +382,7 @@ impl Elector {
             tokio::time::sleep(self.election.config.retry_period.mul_f64(stretch)).await;
         }
         tracing::info!(lease = self.election.config.name, identity = self.election.config.identity, "leading");
-        self.stands(true);
+        self.report_leading(true);
         self.record_event("became leader");
     }
 
@@ -392,11 +392,11 @@ impl Elector {
             tokio::time::sleep(self.election.config.retry_period).await;
             if tokio::time::timeout(self.election.config.renew_deadline, self.renew()).await.is_err() {
                 tracing::error!(lease = self.election.config.name, "the lease could not be renewed in time");
-                self.stands(false);
+                self.report_leading(false);
                 self.record_event("stopped leading");
                 return;
             }
-            self.stands(true);
+            self.report_leading(true);
         }
     }
 
@@ -409,7 +409,7 @@ impl Elector {
         if let Err(status) = self.election.release(&self.client, now).await {
             tracing::warn!(lease = self.election.config.name, "the lease could not be released: {status}");
         }
-        self.stands(false);
+        self.report_leading(false);
         self.record_event("stopped leading");
     }
 

@@ -163,7 +163,7 @@ pub(crate) fn failure(code: u16, headers: &HeaderMap, body: &[u8]) -> Status {
 /// A proxy's error page is cut here: enough to recognise it in a log line.
 const MESSAGE_CHARS_MAX: usize = 1024;
 
-/// A failure to reach the server, or to hear its whole answer.
+/// A failure to reach the server, or to receive its whole answer.
 pub(crate) fn unreachable(error: &dyn std::error::Error) -> Status {
     let mut message = error.to_string();
     let mut source = error.source();

@@ -312,7 +312,10 @@ mod tests {
 
     #[test]
     fn the_first_version_of_a_resource_is_the_preferred_one() {
-        let resource = |kind: &str| json!({"resource": "things", "scope": "Namespaced", "verbs": ["get", "delete"], "responseKind": {"kind": kind}});
+        let resource = |kind: &str| {
+            json!({"resource": "things", "scope": "Namespaced", "verbs": ["get", "delete"],
+                "responseKind": {"kind": kind}})
+        };
         let list = json!({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "g"}, "versions": [
             {"version": "v3", "freshness": "Stale", "resources": [resource("NewThing")]},
             {"version": "v2", "freshness": "Current", "resources": [resource("Thing")]},
@@ -350,7 +353,8 @@ mod tests {
         };
         assert_eq!(paths(root(json!({"kind": "APIVersions", "versions": ["v1"]}))), ["/api/v1"]);
         let groups = json!([
-            {"name": "g", "versions": [{"version": "v1"}, {"version": "v2"}, {"version": "v3"}], "preferredVersion": {"version": "v2"}},
+            {"name": "g", "versions": [{"version": "v1"}, {"version": "v2"}, {"version": "v3"}],
+                "preferredVersion": {"version": "v2"}},
             {"name": "h", "versions": [{"version": "v1beta1"}]},
         ]);
         let list = json!({"kind": "APIGroupList", "groups": groups});

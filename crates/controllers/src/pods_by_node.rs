@@ -16,7 +16,8 @@ pub(crate) struct PodsByNode {
 }
 
 impl PodsByNode {
-    /// Follows a change. A bound pod never moves: it leaves its node when it is deleted or replaced by another of its name.
+    /// Follows a change. A bound pod never moves: it leaves its node when it is deleted or replaced by another of its
+    /// name.
     pub(crate) fn observe(&mut self, delta: &Delta<Arc<Pod>>) {
         match delta {
             Delta::Added(pod) => self.insert(pod),

@@ -1,8 +1,8 @@
-//! Watches, reconciles and their calls in any order, with crashes, lost watches and lost answers: once that is over, every
-//! Deployment and ReplicaSet has what it asks for, and is left alone.
+//! Watches, reconciles and their calls in any order, with crashes, lost watches and lost answers: once that is over,
+//! every Deployment and ReplicaSet has what it asks for, and is left alone.
 //!
-//! A run is a seed. `BAYPLAN_RUNS` says how many there are (the long form takes thousands); a failure names its seed, and
-//! `BAYPLAN_SEED` runs that one alone.
+//! A run is a seed. `BAYPLAN_RUNS` says how many there are (the long form takes thousands); a failure names its seed,
+//! and `BAYPLAN_SEED` runs that one alone.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
@@ -34,7 +34,7 @@ fn strategy(seed: u64) -> Value {
     if seed.is_multiple_of(3) { recreate() } else { rolling() }
 }
 
-/// The world is as its specs ask, and nobody touches it any more.
+/// The world matches its specs, and no controller changes it any more.
 fn assert_at_rest(world: &mut World, run: &str) {
     world.assert_desired(run);
     let writes = world.server.writes();
@@ -90,7 +90,7 @@ fn two_managers_at_once_end_where_one_does_and_make_no_storm_of_pods() {
         let (created, needed) =
             (world.server.pods_created(), of_strategy(&undisturbed, &strategy).server.pods_created());
         worst = worst.max(created * 100 / needed);
-        // Each of the two may create what is missing before it hears of the other, and what one deletes too many is
+        // Each of the two may create what is missing before it sees the other's, and what one deletes too many is
         // created once more.
         assert!(created <= 4 * needed, "{run}: {created} pods were created where {needed} are needed");
     }
@@ -124,8 +124,9 @@ fn whatever_the_user_changes_in_a_storm_the_last_word_counts() {
     for seed in seeds() {
         let (run, mut rng) = (format!("seed {seed}"), Rng::new(seed));
         let strategy = strategy(seed);
-        // Two managers, one of them out of date, can leave a Recreate Deployment with two ReplicaSets that ask for pods. If
-        // it is resized then, neither upstream nor we know which to resize, and it stays so until its next change.
+        // Two managers, one of them out of date, can leave a Recreate Deployment with two ReplicaSets that ask for
+        // pods. If it is resized then, neither upstream nor we know which to resize, and it stays so until its next
+        // change.
         let two = strategy == rolling() && seed.is_multiple_of(4);
         let mut world = World::with_managers(1 + usize::from(two));
         world.server.put("deployments", deployment(strategy));

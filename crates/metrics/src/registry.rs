@@ -71,14 +71,14 @@ impl Registry {
     }
 
     /// A number that a function returns at each scrape; `kind` is `gauge` or `counter`.
-    pub fn looked_up(
+    pub fn callback(
         &self,
         name: &'static str,
         help: &'static str,
         kind: &'static str,
         read: impl Fn() -> Option<f64> + Send + Sync + 'static,
     ) {
-        self.add(name, help, kind, Box::new(LookedUp(read)));
+        self.add(name, help, kind, Box::new(Callback(read)));
     }
 
     /// Leaves metrics of these names out from now on.
@@ -157,9 +157,9 @@ impl<M: Metric> Collect for Arc<Closed<M>> {
     }
 }
 
-struct LookedUp<F>(F);
+struct Callback<F>(F);
 
-impl<F: Fn() -> Option<f64> + Send + Sync> Collect for LookedUp<F> {
+impl<F: Fn() -> Option<f64> + Send + Sync> Collect for Callback<F> {
     fn collect(&self, name: &str, out: &mut String) {
         if let Some(value) = (self.0)() {
             text::sample(out, name, "", "", value);

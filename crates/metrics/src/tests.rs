@@ -12,8 +12,8 @@ fn the_text_is_what_prometheus_reads() {
     let duration = registry.one::<Histogram>("duration_seconds", "Time.", Buckets::new(vec![0.001, 0.1], SECONDS));
     let size = registry.family::<Gauge>("size", "Size,\nin things.", &["type"], ());
     registry.family::<Counter>("unseen_total", "Nothing to see.", &["x"], ());
-    registry.looked_up("up", "Whether.", "gauge", || Some(1.0));
-    registry.looked_up("gone", "Not there.", "gauge", || None);
+    registry.callback("up", "Whether.", "gauge", || Some(1.0));
+    registry.callback("gone", "Not there.", "gauge", || None);
     attempts.at([1, 0]).inc();
     attempts.at([1, 0]).add(2);
     for nanos in [1_000_000, 1_000_001, 500_000_000] {

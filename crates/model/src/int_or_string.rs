@@ -23,7 +23,11 @@ pub enum Error {
     #[error("invalid value for IntOrString: invalid type: string is not a percentage")]
     NotAPercentage,
     /// Text with `%` after something that is no number.
-    #[error("invalid value for IntOrString: invalid value {}: strconv.Atoi: parsing {}: {reason}", Quoted(.text), Quoted(.number))]
+    #[error(
+        "invalid value for IntOrString: invalid value {}: strconv.Atoi: parsing {}: {reason}",
+        Quoted(.text),
+        Quoted(.number)
+    )]
     NotANumber {
         /// The whole text.
         text: String,
@@ -109,7 +113,8 @@ mod tests {
             ("%", r#"invalid value for IntOrString: invalid value "%": strconv.Atoi: parsing "": invalid syntax"#),
             (
                 "99999999999999999999%",
-                r#"invalid value for IntOrString: invalid value "99999999999999999999%": strconv.Atoi: parsing "99999999999999999999": value out of range"#,
+                "invalid value for IntOrString: invalid value \"99999999999999999999%\": \
+                 strconv.Atoi: parsing \"99999999999999999999\": value out of range",
             ),
         ] {
             assert_eq!(IntOrString::from(value).scaled(1, true).unwrap_err().to_string(), error);

@@ -24,7 +24,8 @@ pub fn key_errors(key: &str) -> Vec<String> {
         None => key,
         Some((_, name)) if name.contains('/') => {
             return vec![format!(
-                "a valid label key {NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {NAME_RULE} with an optional DNS subdomain prefix and '/' \
+                 (e.g. 'example.com/MyName')"
             )];
         }
         Some(("", name)) => {

@@ -25,24 +25,24 @@ views! {
     struct Node {
         /// Name, labels and the like.
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// The desired state.
         spec: NodeSpec,
-        /// What is known.
+        /// The observed state.
         status: NodeStatus,
-        /// The whole object as JSON, kept only where somebody outside is shown it (extenders).
+        /// The whole object as JSON, kept only for extenders.
         #[serde(skip)]
         manifest: Option<Arc<str>>,
     }
 
-    /// What an administrator wants of a node.
+    /// The desired state of a node.
     struct NodeSpec {
-        /// Cordoned.
+        /// True while the node is cordoned.
         unschedulable: bool,
-        /// What repels pods.
+        /// Taints, which repel pods without matching tolerations.
         taints: Vec<Taint>,
     }
 
-    /// What a kubelet says of its node.
+    /// The state that a kubelet reports.
     struct NodeStatus {
         /// What pods may use.
         allocatable: ResourceList,

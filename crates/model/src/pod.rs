@@ -17,16 +17,16 @@ views! {
     struct Pod {
         /// Name, labels, owners and the like.
         metadata: ObjectMeta,
-        /// What is wanted.
+        /// The desired state.
         spec: PodSpec,
-        /// What is known.
+        /// The observed state.
         status: PodStatus,
-        /// The whole object as JSON, kept only where somebody outside is shown it (extenders).
+        /// The whole object as JSON, kept only for extenders.
         #[serde(skip)]
         manifest: Option<Arc<str>>,
     }
 
-    /// What a pod wants.
+    /// The desired state of a pod.
     struct PodSpec {
         /// The node it is bound to; empty while pending.
         node_name: String,
@@ -40,9 +40,9 @@ views! {
         node_selector: Option<Map>,
         /// Node and pod (anti-)affinity.
         affinity: Option<Affinity>,
-        /// Taints it bears.
+        /// The taints it tolerates.
         tolerations: Vec<Toleration>,
-        /// How evenly it wants to be spread.
+        /// How evenly pods like it are spread over topology domains.
         topology_spread_constraints: Vec<TopologySpreadConstraint>,
         /// Its containers.
         containers: Vec<Container>,
@@ -54,7 +54,7 @@ views! {
         overhead: ResourceList,
         /// Pod-level resources.
         resources: Option<ResourceRequirements>,
-        /// Whoever still holds it back.
+        /// While there are any, the pod is not scheduled.
         scheduling_gates: Vec<SchedulingGate>,
         /// Device claims.
         resource_claims: Vec<PodResourceClaim>,
@@ -64,9 +64,9 @@ views! {
         host_users: Option<bool>,
     }
 
-    /// One reason to hold a pod back.
+    /// A reason not to schedule a pod yet.
     struct SchedulingGate {
-        /// Who holds it back.
+        /// The gate's name, which its owner removes.
         name: String,
     }
 
@@ -239,27 +239,27 @@ views! {
         volume_path: String,
     }
 
-    /// What is known of a pod.
+    /// The observed state of a pod.
     struct PodStatus {
         /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
         phase: String,
         /// The latest observations.
         conditions: Vec<PodCondition>,
-        /// The node a preemption makes room on.
+        /// The node on which a preemption frees resources for it.
         nominated_node_name: String,
         /// When a kubelet took the pod.
         start_time: Option<Timestamp>,
-        /// What is known of the containers.
+        /// The observed state of the containers.
         container_statuses: Vec<ContainerStatus>,
-        /// What is known of the init containers.
+        /// The observed state of the init containers.
         init_container_statuses: Vec<ContainerStatus>,
         /// Pod-level resources in force.
         resources: Option<ResourceRequirements>,
-        /// Pod-level resources a kubelet set aside.
+        /// Pod-level resources that a kubelet allocated.
         allocated_resources: ResourceList,
         /// Claims made from templates.
         resource_claim_statuses: Vec<PodResourceClaimStatus>,
-        /// The claim that stands for extended resources.
+        /// The claim that backs its extended resources.
         extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
     }
 
@@ -270,9 +270,9 @@ views! {
         kind: String,
         /// `True`, `False` or `Unknown`.
         status: String,
-        /// Why, for a program.
+        /// A reason in CamelCase, for programs.
         reason: String,
-        /// Why, for a person.
+        /// A sentence for people.
         message: String,
         /// When it was last probed.
         last_probe_time: Option<Timestamp>,
@@ -282,13 +282,13 @@ views! {
         observed_generation: i64,
     }
 
-    /// What is known of a container.
+    /// The observed state of a container.
     struct ContainerStatus {
         /// The container's name.
         name: String,
         /// Resources in force; absent differs from empty.
         resources: Option<ResourceRequirements>,
-        /// Resources a kubelet set aside.
+        /// Resources that a kubelet allocated.
         allocated_resources: ResourceList,
     }
 
@@ -300,7 +300,7 @@ views! {
         resource_claim_name: Option<String>,
     }
 
-    /// The claim that stands for a pod's extended resources.
+    /// The claim that backs a pod's extended resources.
     struct ExtendedResourceClaimStatus {
         /// The claim.
         resource_claim_name: String,
@@ -328,7 +328,7 @@ impl Pod {
         !self.spec.node_name.is_empty()
     }
 
-    /// True when a preemption made room for the pod somewhere.
+    /// True when a preemption nominated a node for the pod.
     pub fn is_nominated(&self) -> bool {
         !self.status.nominated_node_name.is_empty()
     }

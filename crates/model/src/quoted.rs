@@ -31,7 +31,8 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Whether Go prints a character beyond ASCII as it is: as Rust does, except that it knows no space but the ordinary one.
+/// Whether Go prints a character beyond ASCII as it is: as Rust does, except that it knows no space but the ordinary
+/// one.
 fn is_printable(character: char) -> bool {
     // Rust escapes combining marks only where they have nothing to combine with; hence the letter before.
     !character.is_whitespace() && ['a', character].iter().collect::<String>().escape_debug().count() == 2

@@ -155,7 +155,7 @@ views! {
         selectors: Vec<DeviceSelector>,
         /// Settings for the driver.
         config: Vec<Value>,
-        /// The extended resource that stands for devices of the class.
+        /// The extended resource that devices of the class back.
         extended_resource_name: Option<String>,
     }
 

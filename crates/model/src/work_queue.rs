@@ -1,5 +1,5 @@
-//! The rate-limited, de-duplicating work queue of control loops (client-go's `workqueue`), as a state machine that takes
-//! the time as an argument.
+//! The rate-limited, de-duplicating work queue of control loops (client-go's `workqueue`), as a state machine that
+//! takes the time as an argument.
 //!
 //! ```text
 //!   add ───────────────▶ ready (FIFO) ──get──▶ processing ──done──▶ (gone, or ready again when added meanwhile)

@@ -109,7 +109,9 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_anything_panic(text in "\\PC{0,24}|[-+.0-9eEinumkKMGTP]{0,24}|[ab=!<>(), in\0]{0,24}|[a=!,\\\\]{0,12}") {
+    fn no_text_makes_anything_panic(
+        text in "\\PC{0,24}|[-+.0-9eEinumkKMGTP]{0,24}|[ab=!<>(), in\0]{0,24}|[a=!,\\\\]{0,12}"
+    ) {
         if let Ok(quantity) = Quantity::parse(&text) {
             let _ = (quantity.to_string(), quantity.value(), quantity.milli_value(), quantity.approximate_f64());
         }

@@ -28,7 +28,8 @@ pub enum Error {
     },
     /// Its copies are too large.
     #[error(
-        "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the limit {COPIED_BYTES_MAX}"
+        "Unable to complete the copy, the accumulated size increase of copy is {copied}, \
+         exceeding the limit {COPIED_BYTES_MAX}"
     )]
     TooMuchCopied {
         /// Bytes copied so far.
@@ -119,7 +120,8 @@ mod tests {
             ("{}", "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
             (
                 r#"[{"op":1}]"#,
-                "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+                "error decoding patch: json: cannot unmarshal number into Go struct field \
+                 jsonPatchOp.op of type string",
             ),
         ] {
             let refusal = apply(json!({}), body.as_bytes()).unwrap_err();

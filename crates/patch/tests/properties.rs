@@ -83,7 +83,8 @@ proptest! {
         prop_assert!(wanted.iter().map(position).is_sorted(), "the patch's order is kept: {:?}", merged);
         let twice = strategic::apply(once.clone(), &patch, pod()).unwrap();
         let names = |pod: &Value| {
-            let mut names: Vec<String> = pod["spec"]["containers"].as_array().unwrap().iter().map(Value::to_string).collect();
+            let containers = pod["spec"]["containers"].as_array().unwrap();
+        let mut names: Vec<String> = containers.iter().map(Value::to_string).collect();
             names.sort();
             names
         };

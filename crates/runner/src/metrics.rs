@@ -20,8 +20,8 @@ pub fn steady_nanos() -> u64 {
 /// A registry with the metrics of the process and its build.
 pub fn process_registry() -> Registry {
     let registry = Registry::default();
-    let gauge = |name, help, read: fn() -> Option<f64>| registry.looked_up(name, help, "gauge", read);
-    registry.looked_up("process_cpu_seconds_total", "Processor time spent, in seconds.", "counter", || {
+    let gauge = |name, help, read: fn() -> Option<f64>| registry.callback(name, help, "gauge", read);
+    registry.callback("process_cpu_seconds_total", "Processor time spent, in seconds.", "counter", || {
         // User and system time: the 14th and 15th field.
         Some((stat(14)? + stat(15)?) / TICKS_PER_SECOND)
     });
@@ -32,7 +32,7 @@ pub fn process_registry() -> Registry {
     });
     gauge("process_max_fds", "The most file descriptors that may be open.", max_fds);
     if let Some(started) = start_time() {
-        registry.looked_up(
+        registry.callback(
             "process_start_time_seconds",
             "When the process started, in seconds since 1970.",
             "gauge",

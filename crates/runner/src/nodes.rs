@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   informers (pods, nodes) ─┐
-//!   answers ─────────────────┼─▶ fleet ─▶ heartbeats first, then the rest ─▶ at most REQUESTS_MAX at once ─▶ API server
+//!   answers ─────────────────┼─▶ fleet ─▶ heartbeats first, then the rest ─▶ REQUESTS_MAX at once ─▶ API server
 //!   the clock ───────────────┘
 //! ```
 

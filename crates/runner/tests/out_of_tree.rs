@@ -64,10 +64,16 @@ async fn eventually(client: &Client, name: &str, holds: impl Fn(&Value) -> bool)
 async fn a_plugin_from_outside_decides_in_a_whole_scheduler() {
     let server = server().await;
     let client = Client::from_service(server.service(User::new("admin", ["system:masters"])));
-    create(&client, &NODES, "", json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "only"},
-        "status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "10"}, "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
-    }))
+    let resources = json!({"cpu": "4", "memory": "8Gi", "pods": "10"});
+    create(
+        &client,
+        &NODES,
+        "",
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "only"},
+            "status": {"capacity": resources, "allocatable": resources},
+        }),
+    )
     .await;
     let mut registry = Registry::default();
     plugin::register(&mut registry);

@@ -1,8 +1,8 @@
-//! Admission of a bound pod by its node. A kubelet decides last: two schedulers may not know of each other, or a pod may
-//! be bound by hand.
+//! Admission of a bound pod by its node. A kubelet decides last: two schedulers may not know of each other, or a pod
+//! may be bound by hand.
 //!
-//! As upstream's kubelet: the resources, the number of pods and the host ports, in this order; the first that does not fit is
-//! reported. Admitted pods stay, however full the node is.
+//! As upstream's kubelet: the resources, the number of pods and the host ports, in this order; the first that does not
+//! fit is reported. Admitted pods stay, however full the node is.
 
 use bayplan_model::pod::ContainerPort;
 use bayplan_model::resources::{self, Amounts, is_extended};

@@ -1,4 +1,4 @@
-//! The annotations by which users tell simulated nodes and pods what to do, and what happens to those that cannot be read.
+//! The annotations that control simulated nodes and pods, and the events about values that cannot be read.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! One simulated node: registers, renews its lease, reports its status, and runs the pods bound to it.
 //!
-//! - `kubectl delete node`: a kubelet does not register again until it is restarted. The simulated node deletes its pods
-//!   itself, since nothing else would, and sends nothing until the Node is created again.
-//! - The annotation or label `bayplan.dev/fail: "true"` on the Node makes it stop sending (no lease, no status, no change
-//!   of any pod) until it is removed.
+//! - `kubectl delete node`: a kubelet does not register again until it is restarted. The simulated node deletes its
+//!   pods itself, since nothing else would, and sends nothing until the Node is created again.
+//! - The annotation or label `bayplan.dev/fail: "true"` on the Node makes it stop sending (no lease, no status, no
+//!   change of any pod) until it is removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl HasMeta for NodeView {
 }
 
 impl NodeView {
-    fn asks_to_fail(&self) -> bool {
+    fn is_made_to_fail(&self) -> bool {
         let says = |map: &bayplan_model::meta::Map| map.get(FAIL).is_some_and(|value| value == "true");
         says(&self.metadata.annotations) || says(&self.metadata.labels)
     }
@@ -223,7 +223,7 @@ impl Kubelet {
     pub(crate) fn node_changed(&mut self, node: &NodeView, now: Timestamp, out: &mut Outbox) {
         let first = self.node_uid != node.metadata.uid;
         self.node_uid.clone_from(&node.metadata.uid);
-        self.asked_to_fail = node.asks_to_fail();
+        self.asked_to_fail = node.is_made_to_fail();
         self.annotations.check_node(node, &mut out.events);
         let known = self.allocatable.replace(node.status.allocatable.clone()).is_some();
         if self.registration == Registration::New {
@@ -283,7 +283,7 @@ impl Kubelet {
             pod.update(Arc::clone(view), self.delays, now);
             pod.annotations.check_pod(view, &mut out.events);
         }
-        self.tend(&uid, now, out);
+        self.advance_pod(&uid, now, out);
     }
 
     /// A pod of this node was deleted.
@@ -305,7 +305,7 @@ impl Kubelet {
                 self.report_node(now, out);
                 out.timers.push((later(now, STATUS_INTERVAL), self.identity.index, Timer::Status));
             }
-            Timer::Pod(uid) => self.tend(&uid, now, out),
+            Timer::Pod(uid) => self.advance_pod(&uid, now, out),
         }
     }
 
@@ -348,7 +348,7 @@ impl Kubelet {
                     // A refused status is not retried: the pod no longer exists, or the next status replaces it.
                     pod.report = if pod.report == Report::SendingOld { Report::Due } else { Report::Told };
                 }
-                self.tend(uid, now, out);
+                self.advance_pod(uid, now, out);
             }
             Purpose::PodRemoval(_) => {}
         }
@@ -370,7 +370,7 @@ impl Kubelet {
         let mut uids: Vec<_> = self.pods.iter().map(age).collect();
         uids.sort();
         for (_, uid) in uids {
-            self.tend(&uid, now, out);
+            self.advance_pod(&uid, now, out);
         }
     }
 
@@ -413,7 +413,7 @@ impl Kubelet {
     }
 
     /// Lets a pod's time pass, reports what changed, and sets a timer for the next stage.
-    fn tend(&mut self, uid: &Arc<str>, now: Timestamp, out: &mut Outbox) {
+    fn advance_pod(&mut self, uid: &Arc<str>, now: Timestamp, out: &mut Outbox) {
         if self.registration != Registration::Up || !self.admit(uid) {
             return;
         }

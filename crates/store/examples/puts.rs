@@ -1,4 +1,5 @@
-//! How many durable writes of 1 KiB the store takes each second: `cargo run --release -p bayplan-store --example puts -- FOLDER`.
+//! How many durable writes of 1 KiB the store takes each second: `cargo run --release -p bayplan-store --example puts
+//! -- FOLDER`.
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 
 use std::error::Error;

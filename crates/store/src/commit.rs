@@ -15,7 +15,8 @@ use crate::{Change, Entry, Index, Revision, WriteError};
 const WAITING_WRITES_MAX: usize = 65_536;
 /// The bytes that may wait: a second or two of a slow disk.
 const WAITING_BYTES_MAX: usize = 256 << 20;
-/// The bytes of one batch, so that the first write of a batch does not wait long for the last: 8 MiB at 100 MB/s is 80 ms.
+/// The bytes of one batch, so that the first write of a batch does not wait long for the last: 8 MiB at 100 MB/s is 80
+/// ms.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// A write and what must hold for it.

@@ -229,7 +229,8 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// A scan of `start <= key < end` (`None`: to the last key) at a revision (`None`: the newest), at most `limit` (0: all).
+    /// A scan of `start <= key < end` (`None`: to the last key) at a revision (`None`: the newest), at most `limit` (0:
+    /// all).
     pub fn new(start: &str, end: Option<&str>, at: Option<Revision>, limit: usize) -> Self {
         let from = Bound::Included(start.into());
         Scan { from, end: end.map(Into::into), at, limit, entries: Vec::new(), remaining: 0 }

@@ -6,7 +6,8 @@
 //!                      memory index (key → versions) ◀── apply in revision order ──▶ watchers ──▶ acknowledge
 //! ```
 //!
-//! One global revision counts the writes. Only this crate assigns revisions. What a reader or a watcher sees is durable.
+//! One global revision counts the writes. Only this crate assigns revisions. What a reader or a watcher sees is
+//! durable.
 
 mod commit;
 mod compaction;

@@ -44,7 +44,7 @@ impl Log {
 
     /// Appends after the last valid byte of the last segment.
     ///
-    /// What recovery read may still be in the page cache only, so it is synced before anybody can see it.
+    /// What recovery read may still be in the page cache only, so it is synced before any reader can see it.
     pub(crate) fn resume(
         disk: Arc<dyn Disk>,
         segment_bytes: u64,

@@ -27,18 +27,21 @@ pub struct Options {
     pub segment_bytes: u64,
     /// History beyond this is compacted without a request, oldest first.
     pub history_bytes_max: usize,
-    /// Old segments are replaced by a snapshot when they have at least this size, and are larger than the last snapshot.
+    /// Old segments are replaced by a snapshot when they have at least this size, and are larger than the last
+    /// snapshot.
     pub garbage_bytes_min: u64,
 }
 
 impl Default for Options {
-    /// 64 MiB segments; 1 GiB of history is ten minutes of 1,400 writes/s of 1 KiB (each counted with 256 bytes of overhead).
+    /// 64 MiB segments; 1 GiB of history is ten minutes of 1,400 writes/s of 1 KiB (each counted with 256 bytes of
+    /// overhead).
     fn default() -> Self {
         Options { segment_bytes: 64 << 20, history_bytes_max: 1 << 30, garbage_bytes_min: 64 << 20 }
     }
 }
 
-/// A store in memory, with a durable log on a disk or without. Dropping it writes what is waiting and stops its threads.
+/// A store in memory, with a durable log on a disk or without. Dropping it writes what is waiting and stops its
+/// threads.
 #[derive(Debug)]
 pub struct LogStore {
     engine: Arc<Engine>,
@@ -103,7 +106,7 @@ impl LogStore {
 
     async fn scan(&self, mut scan: Scan) -> Result<Range, ReadError> {
         while !self.engine.index().scan(&mut scan, SCANNED_KEYS_MAX)? {
-            let_others_run().await;
+            yield_now().await;
         }
         Ok(scan.finish())
     }
@@ -127,7 +130,7 @@ impl Drop for LogStore {
 }
 
 /// Gives the executor one chance to poll other tasks.
-async fn let_others_run() {
+async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut yielded, true) {

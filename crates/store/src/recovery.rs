@@ -4,7 +4,8 @@
 //!   newest snapshot (state at C) ─▶ segment holding C + 1 ─▶ … ─▶ last segment, cut after its last valid record
 //! ```
 //!
-//! Files that a newer snapshot covers and files that never got their name are leftovers of a crash; they are removed last.
+//! Files that a newer snapshot covers and files that never got their name are leftovers of a crash; they are removed
+//! last.
 
 use std::io::{self, Read};
 use std::sync::Arc;

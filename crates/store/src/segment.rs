@@ -130,7 +130,8 @@ impl<'a> Segment<'a> {
             if rest.len() < frame::ENVELOPE_BYTES + FIXED_BYTES {
                 break;
             }
-            // The offset is looked at before the checksum: it rules out almost every place for the price of one comparison.
+            // The offset is looked at before the checksum: it rules out almost every place for the price of one
+            // comparison.
             let synced = u64_at(rest, frame::ENVELOPE_BYTES + 9);
             if synced <= at as u64 || synced > later as u64 {
                 continue;

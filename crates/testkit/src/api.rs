@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use serde_json::{Value, json};
 
-/// A recorder of events that nobody reads.
+/// A recorder that drops events.
 pub struct NoEvents;
 
 impl Recorder for NoEvents {

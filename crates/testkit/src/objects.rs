@@ -20,7 +20,10 @@ pub fn pod(name: &str) -> PodBuilder {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "uid": format!("default/{name}")},
-        "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "main", "image": "registry.example/app"}]},
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "containers": [{"name": "main", "image": "registry.example/app"}],
+        },
     }))
 }
 

@@ -3,8 +3,9 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// First port that is handed out. Linux takes the local ports of outgoing connections from 32768 on, so no connection of a
-/// test that runs at the same time can take a port below it between the moment it is chosen and the moment it is used.
+/// First port that is handed out. Linux takes the local ports of outgoing connections from 32768 on, so no connection
+/// of a test that runs at the same time can take a port below it between the moment it is chosen and the moment it is
+/// used.
 const FIRST: u32 = 16_384;
 /// Number of ports that are handed out.
 const COUNT: u32 = 16_384;

@@ -67,7 +67,7 @@ pub(crate) struct Machine<V> {
     streams: bool,
     synced: bool,
     /// Whether the current watch has delivered anything.
-    heard: bool,
+    received: bool,
     undecodable: u64,
 }
 
@@ -80,14 +80,14 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
             backoff: Backoff::default(),
             streams: true,
             synced: false,
-            heard: false,
+            received: false,
             undecodable: 0,
         }
     }
 
     /// The next request.
     pub(crate) fn next_request(&mut self) -> NextRequest {
-        self.heard = false;
+        self.received = false;
         match &mut self.state {
             State::Streaming { seen } => {
                 seen.clear();
@@ -135,7 +135,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
             }
             other => tracing::debug!(kind = other, "unknown kind of watch event"),
         }
-        self.heard();
+        self.note_event();
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
         let error = match step {
             RequestEnd::Done => return (Duration::ZERO, None),
             RequestEnd::Closed { .. } if matches!(self.state, State::Streaming { .. }) => Error::ClosedAtOnce,
-            RequestEnd::Closed { lived } if lived < WATCH_LIFE_MIN && !self.heard => Error::ClosedAtOnce,
+            RequestEnd::Closed { lived } if lived < WATCH_LIFE_MIN && !self.received => Error::ClosedAtOnce,
             RequestEnd::Closed { .. } => {
                 self.backoff.reset();
                 return (Duration::ZERO, None);
@@ -190,8 +190,8 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
         (delay, Some(error))
     }
 
-    /// Servers without streaming lists answer 422, some proxies turn that into 400, and upstream's server answers 500 when
-    /// its etcd is too old. A 500 may be temporary: it is listed this time only.
+    /// Servers without streaming lists answer 422, some proxies turn that into 400, and upstream's server answers 500
+    /// when its etcd is too old. A 500 may be temporary: it is listed this time only.
     fn cannot_stream(&mut self, status: &Status) -> bool {
         let refused = matches!(self.state, State::Streaming { .. }) && matches!(status.code, 400 | 422 | 500);
         self.streams &= !refused || status.code == 500;
@@ -272,7 +272,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
 
     fn bookmark(&mut self, raw: &RawValue, events: &mut Vec<Event<V>>) -> Result<(), RequestEnd> {
         let bookmark: Identity = serde_json::from_str(raw.get()).map_err(|e| RequestEnd::Unreadable("bookmark", e))?;
-        self.heard();
+        self.note_event();
         match &mut self.state {
             State::Watching { resource_version } => *resource_version = bookmark.metadata.resource_version,
             State::Streaming { .. } if bookmark.ends_initial_events() => {
@@ -333,8 +333,8 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
         }
     }
 
-    fn heard(&mut self) {
-        self.heard = true;
+    fn note_event(&mut self) {
+        self.received = true;
         if self.is_watching() {
             self.backoff.reset();
         }

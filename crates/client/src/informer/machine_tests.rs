@@ -42,7 +42,8 @@ fn status(words: &[&str]) -> Status {
     let code = words[0];
     let cause = words.get(1).unwrap_or(&"");
     let json = format!(
-        r#"{{"kind":"Status","apiVersion":"v1","code":{code},"details":{{"retryAfterSeconds":{},"causes":[{{"reason":"{cause}"}}]}}}}"#,
+        r#"{{"kind":"Status","apiVersion":"v1","code":{code},
+        "details":{{"retryAfterSeconds":{},"causes":[{{"reason":"{cause}"}}]}}}}"#,
         cause.strip_prefix("after=").unwrap_or("0"),
     );
     serde_json::from_str(&json).unwrap()
@@ -85,7 +86,8 @@ fn run(machine: &mut Machine<View>, words: &[&str]) -> String {
             let items: Vec<String> = items.iter().map(|item| object(item)).collect();
             let token = if *token == "-" { "" } else { token };
             let page = format!(
-                r#"{{"kind":"PodList","metadata":{{"resourceVersion":"{version}","continue":"{token}"}},"items":[{}]}}"#,
+                r#"{{"kind":"PodList","items":[{}],
+                "metadata":{{"resourceVersion":"{version}","continue":"{token}"}}}}"#,
                 items.join(",")
             );
             let (events, step) = machine.page(page.as_bytes());

@@ -177,8 +177,8 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
         self.subscribers.push(Box::new(subscriber));
     }
 
-    /// Calls the function with the version up to which every delta has been reported. It moves without a delta too: after
-    /// a list, a bookmark, or an object that could not be decoded.
+    /// Calls the function with the version up to which every delta has been reported. It moves without a delta too:
+    /// after a list, a bookmark, or an object that could not be decoded.
     pub fn on_version(&mut self, subscriber: impl FnMut(&str) + Send + 'static) {
         self.versions.push(Box::new(subscriber));
     }

@@ -67,7 +67,7 @@ fn only_hash(value: &Value) -> bool {
 /// the collision count, in an alphabet that spells no words.
 pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
     let mut state = Fnv(0x811c_9dc5);
-    feed(template, &mut state);
+    hash_value(template, &mut state);
     if let Some(count) = collision_count {
         state.write(&i64::from(count).to_le_bytes());
     }
@@ -86,14 +86,14 @@ impl Fnv {
 }
 
 /// Hashes a value in canonical form: fields in order, without those that are as good as absent.
-fn feed(value: &Value, state: &mut Fnv) {
+fn hash_value(value: &Value, state: &mut Fnv) {
     match value {
         Value::Object(_) => {
             state.write(b"{");
             for (key, value) in fields(value).into_iter().filter(|(_, value)| !only_hash(value)) {
                 state.write(key.as_bytes());
                 state.write(b":");
-                feed(value, state);
+                hash_value(value, state);
                 state.write(b",");
             }
             state.write(b"}");
@@ -101,7 +101,7 @@ fn feed(value: &Value, state: &mut Fnv) {
         Value::Array(list) => {
             state.write(b"[");
             for value in list {
-                feed(value, state);
+                hash_value(value, state);
                 state.write(b",");
             }
             state.write(b"]");
@@ -130,7 +130,10 @@ mod tests {
                 true,
             ),
             (
-                json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}], "securityContext": {}}}),
+                json!({
+                    "metadata": {"labels": {"a": "b"}},
+                    "spec": {"containers": [{"name": "c"}], "securityContext": {}},
+                }),
                 false,
             ),
         ];

@@ -1,4 +1,4 @@
-//! What the controller asks of the API server where no recording tells: rollbacks, collisions, refusals.
+//! The controller's calls in cases without a recording: rollbacks, collisions, refusals.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,8 @@ fn replica_set(revision: i32) -> Value {
             "name": name, "namespace": "ns", "uid": name, "resourceVersion": "5", "generation": 1,
             "labels": {"app": "web"}, "ownerReferences": [owner],
             "annotations": {
-                (REVISION): revision.to_string(), "note": "of the Deployment", (sizes("desired")): "1", (sizes("max")): "2",
+                (REVISION): revision.to_string(), "note": "of the Deployment",
+        (sizes("desired")): "1", (sizes("max")): "2",
             },
         },
         "spec": {"replicas": size, "selector": {"matchLabels": {"app": "web"}}, "template": template},
@@ -123,7 +124,7 @@ fn a_replica_set_that_cannot_be_created_is_told_of_and_a_foreign_one_of_its_name
         d["status"]["collisionCount"] = json!(1);
     });
     let create = |answer| -> Step { ("POST ns/replicasets", ANY, answer) };
-    /// What is told, what there is, what happens, and what is left.
+    /// What happens, the ReplicaSets, the exchanges, the outcome and the events.
     type Case<'a> = (&'a str, Vec<Value>, Vec<Step>, &'a str, &'a [&'a str]);
     let cases: Vec<Case<'_>> = vec![
         (

@@ -21,7 +21,10 @@ fn controller(spec: Value, status: Value, ready: usize) -> DisruptionController 
     resources.replace(vec![sets]);
     let cache = Arc::new(Cache::default());
     let set = |kind, object: Value| cache.set(kind, object.to_string().as_bytes()).map(drop).unwrap();
-    let owner = |kind: &str, name: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true}]);
+    let owner = |kind: &str, name: &str| {
+        let reference = json!({"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true});
+        json!([reference])
+    };
     set(Kind::Deployment, json!({"metadata": {"name": "d", "namespace": "ns", "uid": "d"}, "spec": {"replicas": 4}}));
     for name in ["old", "new"] {
         let metadata =
@@ -34,12 +37,16 @@ fn controller(spec: Value, status: Value, ready: usize) -> DisruptionController 
         let truth = if at < ready { "True" } else { "False" };
         set(
             Kind::Pod,
-            json!({"metadata": metadata, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": truth}]}}),
+            json!({
+                "metadata": metadata,
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": truth}]},
+            }),
         );
     }
     let lone = json!({"name": "lone", "namespace": "ns", "labels": {"app": "lone"}});
     set(Kind::Pod, json!({"metadata": lone}));
-    let stateful = json!({"name": "s-0", "namespace": "ns", "labels": {"app": "db"}, "ownerReferences": owner("StatefulSet", "s")});
+    let owners = owner("StatefulSet", "s");
+    let stateful = json!({"name": "s-0", "namespace": "ns", "labels": {"app": "db"}, "ownerReferences": owners});
     set(Kind::Pod, json!({"metadata": stateful, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
     let metadata = json!({"name": "b", "namespace": "ns", "uid": "b", "resourceVersion": "7", "generation": 2});
     set(Kind::Budget, json!({"metadata": metadata, "spec": spec, "status": status}));
@@ -56,7 +63,10 @@ fn web(bound: (&str, Value)) -> Value {
 fn status(numbers: [i32; 4]) -> Value {
     let [allowed, healthy, desired, expected] = numbers;
     let (truth, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-    let condition = json!({"type": "DisruptionAllowed", "status": truth, "observedGeneration": 2, "lastTransitionTime": now(), "reason": reason, "message": ""});
+    let condition = json!({
+        "type": "DisruptionAllowed", "status": truth, "observedGeneration": 2, "lastTransitionTime": now(),
+        "reason": reason, "message": "",
+    });
     json!({
         "observedGeneration": 2, "disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired,
         "expectedPods": expected, "conditions": [condition],
@@ -65,7 +75,10 @@ fn status(numbers: [i32; 4]) -> Value {
 
 fn put(spec: Value, status: Value) -> Step {
     let metadata = json!({"name": "b", "namespace": "ns", "uid": "b", "resourceVersion": "7", "generation": 2});
-    let body = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec, "status": status});
+    let body = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": metadata, "spec": spec, "status": status,
+    });
     ("PUT ns/poddisruptionbudgets/b/status", body.clone(), Ok(body))
 }
 
@@ -119,8 +132,14 @@ fn pods_are_counted_by_whatever_says_how_many_there_should_be() {
     let scale = |answer| -> Step { ("GET ns/statefulsets/s/scale", Value::Null, answer) };
     let live = json!({"metadata": {"name": "s", "uid": "s"}, "spec": {"replicas": 3}});
     let failed = |why: &str| {
-        let condition = json!({"type": "DisruptionAllowed", "status": "False", "observedGeneration": 0, "lastTransitionTime": now(), "reason": "SyncFailed", "message": why});
-        json!({"observedGeneration": 0, "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0, "conditions": [condition]})
+        let condition = json!({
+            "type": "DisruptionAllowed", "status": "False", "observedGeneration": 0, "lastTransitionTime": now(),
+            "reason": "SyncFailed", "message": why,
+        });
+        json!({
+            "observedGeneration": 0, "disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0,
+            "expectedPods": 0, "conditions": [condition],
+        })
     };
     let lost = "found no controllers for pod \"s-0\"";
     let cases: Vec<Case> = vec![

@@ -1,4 +1,5 @@
-//! Creates the claims of pods' ephemeral volumes: named after the pod and owned by it, so that they are deleted with it.
+//! Creates the claims of pods' ephemeral volumes: named after the pod and owned by it, so that they are deleted with
+//! it.
 
 #[cfg(test)]
 mod tests;

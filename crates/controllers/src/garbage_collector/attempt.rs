@@ -52,8 +52,8 @@ impl GarbageCollector {
         }
     }
 
-    /// The resource of an object. None for a cluster-scoped object that claims a namespaced kind: it can never be looked
-    /// up, and a retry does not help.
+    /// The resource of an object. None for a cluster-scoped object that claims a namespaced kind: it can never be
+    /// looked up, and a retry does not help.
     fn resource_of(&self, identity: &Identity) -> Result<Option<ApiResource>, Error> {
         let Identity { api_version, kind, namespace, .. } = identity;
         let unknown = || Error::Invalid(format!("no matches for kind \"{kind}\" in version \"{api_version}\""));
@@ -130,7 +130,8 @@ impl GarbageCollector {
         Ok(Some(owners))
     }
 
-    /// Records an event when an owner is in another namespace: such a reference has no effect, which users do not expect.
+    /// Records an event when an owner is in another namespace: such a reference has no effect, which users do not
+    /// expect.
     fn warn_of_wrong_namespace(&self, owner: &OwnerReference, node: &Node, looked: &Identity, context: Context<'_>) {
         let elsewhere = lock(&self.graph).node(&owner.uid).is_some_and(|known| {
             !known.is_virtual && !known.identity.namespace.is_empty() && known.identity.namespace != looked.namespace

@@ -13,7 +13,7 @@ pub(crate) const ORPHAN: &str = "orphan";
 /// How many absent owners are remembered, so that a thousand dependents of one cause one lookup.
 const ABSENT_OWNERS_MAX: usize = 500;
 
-/// Which object a node stands for.
+/// The identity of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Identity {
     pub kind: String,
@@ -348,7 +348,7 @@ mod tests {
         deleting.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
         deleting.finalizers = vec![FOREGROUND.into()];
         assert_eq!(graph.present("v1", "Thing", &deleting), [delete("child"), delete("owner")]);
-        assert_eq!(graph.present("v1", "Thing", &deleting), [], "told once");
+        assert_eq!(graph.present("v1", "Thing", &deleting), [], "reported once");
         assert_eq!(graph.blocking_dependents("owner"), Some(vec!["child".to_owned()]));
         let mut child = meta("child", &[("owner", true)]);
         child.deletion_timestamp = deleting.deletion_timestamp;

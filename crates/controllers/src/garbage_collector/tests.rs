@@ -99,14 +99,39 @@ fn shown(outcome: Result<Requeue, Error>) -> String {
     }
 }
 
+/// A case: what it is about, the dependent as the watches saw it, the exchanges, and the outcome.
+type ChildCase = (&'static str, Value, Vec<Step>, &'static str);
+
+/// Reconciles the dependent `child` beside its possible owners `owner` and `second`.
+fn check_child(cases: Vec<ChildCase>) {
+    for (case, seen, steps, outcome) in cases {
+        let collector = collector();
+        see(&collector, [thing("owner", &[]), thing("second", &[]), seen]);
+        assert_eq!(shown(Script::new(case, steps).play(&collector, "delete/child")), outcome, "{case}");
+    }
+}
+
+fn plain() -> Value {
+    thing("child", &["owner"])
+}
+
+fn with_two_owners() -> Value {
+    thing("child", &["owner", "second"])
+}
+
+/// The owner in a foreground deletion.
+fn waiting_owner() -> Value {
+    deleting(thing("owner", &[]), graph::FOREGROUND)
+}
+
+/// The live read before a write is retried.
+fn read_again(answer: Value) -> Step {
+    get("GET ns/things/child", Ok(answer))
+}
+
 #[test]
-fn a_dependent_goes_exactly_when_no_owner_is_left() {
-    let plain = || thing("child", &["owner"]);
-    let two = || thing("child", &["owner", "second"]);
-    let waiting = || deleting(thing("owner", &[]), graph::FOREGROUND);
-    let second = |answer| get("GET ns/things/second metadata", answer);
-    let again = |answer| get("GET ns/things/child", Ok(answer));
-    let cases: Vec<(&str, Value, Vec<Step>, &str)> = vec![
+fn a_dependent_is_deleted_exactly_when_no_owner_is_left() {
+    check_child(vec![
         ("the owner stays", plain(), vec![child(plain()), owner(Ok(thing("owner", &[])))], "OnChange"),
         (
             "the owner is gone",
@@ -129,59 +154,9 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
         ("it has no owners any more", plain(), vec![child(thing("child", &[]))], "OnChange"),
         ("the server fails", plain(), vec![child(plain()), owner(refused(500))], "refused with 500"),
         (
-            "one of two owners is gone",
-            two(),
-            vec![
-                child(two()),
-                owner(refused(404)),
-                second(Ok(thing("second", &[]))),
-                drop_owners(&["owner"], Ok(two())),
-            ],
-            "OnChange",
-        ),
-        (
-            "one of two owners waits for it",
-            two(),
-            vec![
-                child(two()),
-                owner(Ok(waiting())),
-                second(Ok(thing("second", &[]))),
-                drop_owners(&["owner"], Ok(two())),
-            ],
-            "OnChange",
-        ),
-        (
-            "a custom resource knows no strategic patch",
-            two(),
-            vec![
-                child(two()),
-                owner(refused(404)),
-                second(Ok(thing("second", &[]))),
-                drop_owners(&["owner"], refused(415)),
-                again(with(two(), "resourceVersion", json!("8"))),
-                (
-                    "MERGE-PATCH ns/things/child",
-                    json!({"metadata": {"resourceVersion": "8", "uid": "child", "ownerReferences": thing("child", &["second"])["metadata"]["ownerReferences"]}}),
-                    Ok(two()),
-                ),
-            ],
-            "OnChange",
-        ),
-        (
-            "the patch meets another object of the name",
-            two(),
-            vec![
-                child(two()),
-                owner(refused(404)),
-                second(Ok(thing("second", &[]))),
-                drop_owners(&["owner"], refused(422)),
-            ],
-            "refused with 422",
-        ),
-        (
             "its only owner waits for it",
             plain(),
-            vec![child(plain()), owner(Ok(waiting())), delete("Background", Some("7"), Ok(json!({})))],
+            vec![child(plain()), owner(Ok(waiting_owner())), delete("Background", Some("7"), Ok(json!({})))],
             "OnChange",
         ),
         (
@@ -194,6 +169,72 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
             ],
             "OnChange",
         ),
+    ]);
+}
+
+#[test]
+fn a_dependent_with_another_owner_loses_only_its_references() {
+    let second = |answer| get("GET ns/things/second metadata", answer);
+    check_child(vec![
+        (
+            "one of two owners is gone",
+            with_two_owners(),
+            vec![
+                child(with_two_owners()),
+                owner(refused(404)),
+                second(Ok(thing("second", &[]))),
+                drop_owners(&["owner"], Ok(with_two_owners())),
+            ],
+            "OnChange",
+        ),
+        (
+            "one of two owners waits for it",
+            with_two_owners(),
+            vec![
+                child(with_two_owners()),
+                owner(Ok(waiting_owner())),
+                second(Ok(thing("second", &[]))),
+                drop_owners(&["owner"], Ok(with_two_owners())),
+            ],
+            "OnChange",
+        ),
+        (
+            "a custom resource knows no strategic patch",
+            with_two_owners(),
+            vec![
+                child(with_two_owners()),
+                owner(refused(404)),
+                second(Ok(thing("second", &[]))),
+                drop_owners(&["owner"], refused(415)),
+                read_again(with(with_two_owners(), "resourceVersion", json!("8"))),
+                (
+                    "MERGE-PATCH ns/things/child",
+                    json!({"metadata": {
+                        "resourceVersion": "8", "uid": "child",
+                        "ownerReferences": thing("child", &["second"])["metadata"]["ownerReferences"],
+                    }}),
+                    Ok(with_two_owners()),
+                ),
+            ],
+            "OnChange",
+        ),
+        (
+            "the patch meets another object of the name",
+            with_two_owners(),
+            vec![
+                child(with_two_owners()),
+                owner(refused(404)),
+                second(Ok(thing("second", &[]))),
+                drop_owners(&["owner"], refused(422)),
+            ],
+            "refused with 422",
+        ),
+    ]);
+}
+
+#[test]
+fn a_deletion_that_meets_a_change_is_retried_only_when_the_owners_are_the_same() {
+    check_child(vec![
         (
             "it changed meanwhile, its owners did not",
             plain(),
@@ -201,7 +242,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
                 child(plain()),
                 owner(refused(404)),
                 delete("Background", Some("7"), refused(409)),
-                again(with(plain(), "resourceVersion", json!("8"))),
+                read_again(with(plain(), "resourceVersion", json!("8"))),
                 delete("Background", None, Ok(json!({}))),
             ],
             "OnChange",
@@ -213,7 +254,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
                 child(plain()),
                 owner(refused(404)),
                 delete("Background", Some("7"), refused(409)),
-                again(with(two(), "resourceVersion", json!("8"))),
+                read_again(with(with_two_owners(), "resourceVersion", json!("8"))),
             ],
             "refused with 409",
         ),
@@ -224,7 +265,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
                 child(plain()),
                 owner(refused(404)),
                 delete("Background", Some("7"), refused(409)),
-                again(with(with(plain(), "resourceVersion", json!("8")), "uid", json!("new"))),
+                read_again(with(with(plain(), "resourceVersion", json!("8")), "uid", json!("new"))),
             ],
             "refused with 409",
         ),
@@ -234,12 +275,7 @@ fn a_dependent_goes_exactly_when_no_owner_is_left() {
             vec![child(plain()), owner(refused(404)), delete("Background", Some("7"), refused(404))],
             "OnChange",
         ),
-    ];
-    for (case, seen, steps, outcome) in cases {
-        let collector = collector();
-        see(&collector, [thing("owner", &[]), thing("second", &[]), seen]);
-        assert_eq!(shown(Script::new(case, steps).play(&collector, "delete/child")), outcome, "{case}");
-    }
+    ]);
 }
 
 #[test]
@@ -266,13 +302,14 @@ fn an_owner_nobody_has_seen_wakes_its_dependents_when_it_is_not_there() {
     see(&collector, [thing("late", &["other"])]);
     let present = get("GET ns/things/other metadata", Ok(thing("other", &[])));
     let outcome = Script::new("present", [present]).play(&collector, "delete/other");
-    assert_eq!(shown(outcome), "wake again", "its watch has yet to tell of it");
+    assert_eq!(shown(outcome), "wake again", "its watch has not reported it yet");
 }
 
 #[test]
 fn what_can_never_be_looked_up_is_not_tried_again() {
     let collector = collector();
-    let world = json!({"metadata": {"name": "w", "uid": "w", "ownerReferences": [{"apiVersion": "v1", "kind": "Thing", "name": "t", "uid": "t"}]}});
+    let owner = json!({"apiVersion": "v1", "kind": "Thing", "name": "t", "uid": "t"});
+    let world = json!({"metadata": {"name": "w", "uid": "w", "ownerReferences": [owner]}});
     let meta: ObjectMeta = serde_json::from_value(world["metadata"].clone()).unwrap();
     collector.observe_object("v1", "World", &added(meta));
     let look = get("GET worlds/w metadata", Ok(world));
@@ -293,7 +330,7 @@ fn an_owner_in_another_namespace_is_no_owner_and_the_user_is_told() {
     assert_eq!(shown(script.play(&collector, "delete/child")), "OnChange");
     assert_eq!(script.events(), ["OwnerRefInvalidNamespace"]);
 
-    // The owner is known not to be there by now, so nobody asks for it again; the next dependent is told all the same.
+    // The owner is known to be absent, so it is not read again; the event is recorded for the next dependent as well.
     see(&collector, [with(thing("child", &["owner"]), "uid", json!("second"))]);
     let second = with(thing("child", &["owner"]), "uid", json!("second"));
     let gone = json!({"propagationPolicy": "Background", "preconditions": {"uid": "second", "resourceVersion": "7"}});

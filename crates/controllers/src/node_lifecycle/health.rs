@@ -46,7 +46,7 @@ impl Health {
     }
 
     /// Whether the grace period is over.
-    pub(super) fn is_silent(&self, grace: Grace, now: Timestamp) -> bool {
+    pub(super) fn is_unresponsive(&self, grace: Grace, now: Timestamp) -> bool {
         let grace = if self.ready.is_some() { grace.running } else { grace.starting };
         now.duration_since(self.probed) > grace
     }
@@ -63,7 +63,7 @@ impl Health {
     }
 
     /// Counts as a heartbeat: when all nodes were unreachable at once, the fault was on our side.
-    pub(super) fn forgive(&mut self, now: Timestamp) {
+    pub(super) fn restart_grace(&mut self, now: Timestamp) {
         self.probed = now;
     }
 }

@@ -131,13 +131,13 @@ impl NodeLifecycleController {
     async fn monitor(&self, context: Context<'_>) -> Result<Requeue, Error> {
         let nodes: Vec<Arc<Node>> = self.cache.nodes().all().cloned().collect();
         self.classify(&nodes, context).await;
-        let looks: Vec<Option<NodeObservation>> = futures::stream::iter(nodes.iter().cloned())
-            .map(|node| self.look(node, context))
+        let observations: Vec<Option<NodeObservation>> = futures::stream::iter(nodes.iter().cloned())
+            .map(|node| self.observe_node(node, context))
             .buffer_unordered(NODES_AT_ONCE)
             .collect()
             .await;
         let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-        for look in looks.into_iter().flatten().filter(|look| look.counts) {
+        for look in observations.into_iter().flatten().filter(|look| look.counts) {
             let count = counts.entry(look.zone).or_default();
             *(if look.ready { &mut count.0 } else { &mut count.1 }) += 1;
         }
@@ -149,7 +149,7 @@ impl NodeLifecycleController {
                 }
             }
             ClusterHealth::Recovered => {
-                lock(&self.state).health.values_mut().for_each(|health| health.forgive(context.now));
+                lock(&self.state).health.values_mut().for_each(|health| health.restart_grace(context.now));
             }
             ClusterHealth::Normal => {}
         }
@@ -202,7 +202,7 @@ impl NodeLifecycleController {
     }
 
     /// Observes one node; none when the API server refuses.
-    async fn look(&self, node: Arc<Node>, context: Context<'_>) -> Option<NodeObservation> {
+    async fn observe_node(&self, node: Arc<Node>, context: Context<'_>) -> Option<NodeObservation> {
         let (node, was, is) = self.probe(node, context).await?;
         let look = NodeObservation {
             zone: node.zone(),
@@ -244,8 +244,10 @@ impl NodeLifecycleController {
             let before = lock(&self.state).health.get(&name).cloned();
             let mut health = Health::observe(before, &node, renewed, context.now);
             let was = health.is_ready();
-            let conditions =
-                health.is_silent(self.grace(), context.now).then(|| health::unknown(&node, context.second())).flatten();
+            let conditions = health
+                .is_unresponsive(self.grace(), context.now)
+                .then(|| health::unknown(&node, context.second()))
+                .flatten();
             let Some(conditions) = conditions else {
                 lock(&self.state).health.insert(name, health);
                 return Some((node, was, was));
@@ -324,7 +326,7 @@ impl NodeLifecycleController {
         if !add.is_empty() || !remove.is_empty() {
             settled(swap_taints(context, &node, &add, &remove).await)?;
         }
-        let labels = taints::former_labels(&node);
+        let labels = taints::deprecated_labels(&node);
         if !labels.is_empty() {
             let patch = json!({"metadata": {"labels": labels}});
             let kind = bayplan_model::api::PatchKind::Strategic;

@@ -53,7 +53,7 @@ pub(super) fn by_condition(node: &Node) -> (Vec<Taint>, Vec<Taint>) {
 }
 
 /// The deprecated labels that differ from their successors.
-pub(super) fn former_labels(node: &Node) -> BTreeMap<&'static str, String> {
+pub(super) fn deprecated_labels(node: &Node) -> BTreeMap<&'static str, String> {
     let labels = &node.metadata.labels;
     FORMER_LABELS
         .iter()

@@ -40,7 +40,7 @@ fn condition(condition_type: &str, reason: &str, message: &str, second: i64) -> 
 }
 
 /// The write that says that a node is silent; only its `Ready` was ever posted.
-fn silence(second: i64) -> Value {
+fn unresponsive(second: i64) -> Value {
     let never = |kind| condition(kind, "NodeStatusNeverUpdated", "Kubelet never posted node status.", second);
     let stopped = condition("Ready", "NodeStatusUnknown", "Kubelet stopped posting node status.", second);
     let conditions = json!([stopped, never("MemoryPressure"), never("DiskPressure"), never("PIDPressure")]);
@@ -75,7 +75,7 @@ fn a_silent_node_becomes_unknown_its_pods_not_ready_and_it_waits_for_its_taint()
     let not_ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": at(51)});
     let pod = json!({"metadata": {"uid": "u"}, "status": {"conditions": [not_ready]}});
     let steps: [Step; 2] = [
-        ("STRATEGIC-PATCH nodes/dead/status", silence(51), Ok(json!({}))),
+        ("STRATEGIC-PATCH nodes/dead/status", unresponsive(51), Ok(json!({}))),
         ("STRATEGIC-PATCH ns/pods/p/status", pod, Ok(json!({}))),
     ];
     let script = Script::new("beyond it", steps);
@@ -121,8 +121,10 @@ fn a_write_that_lost_is_judged_again_on_the_newest_state() {
     Script::new("first look", []).play_at(0, &controller, MONITOR).unwrap();
     set(&cache, Kind::Lease, lease("live", 60));
     let alive = node("dead", json!([]), json!([ready("True", 60)]));
-    let steps: [Step; 2] =
-        [("STRATEGIC-PATCH nodes/dead/status", silence(60), refused(409)), ("GET nodes/dead", Value::Null, Ok(alive))];
+    let steps: [Step; 2] = [
+        ("STRATEGIC-PATCH nodes/dead/status", unresponsive(60), refused(409)),
+        ("GET nodes/dead", Value::Null, Ok(alive)),
+    ];
     Script::new("it spoke at the last moment", steps).play_at(60, &controller, MONITOR).unwrap();
 }
 

@@ -7,8 +7,8 @@
 //!   volume ─────────▶ its claim is gone ─▶ Released ─▶ reclaim
 //! ```
 //!
-//! A claim that waits for its first consumer is bound by the scheduler's choice: it reserves a volume (`claimRef`) or names a
-//! node (`volume.kubernetes.io/selected-node`), and this controller does the rest.
+//! A claim that waits for its first consumer is bound by the scheduler's choice: it reserves a volume (`claimRef`) or
+//! names a node (`volume.kubernetes.io/selected-node`), and this controller does the rest.
 
 mod bind;
 mod claim;

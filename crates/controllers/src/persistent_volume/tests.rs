@@ -101,25 +101,34 @@ fn binding(reserved: bool, chosen: bool) -> Vec<Step> {
     ]
 }
 
+fn unbound() -> (Kind, Value) {
+    claim("fast", "", json!({}))
+}
+
+fn immediate() -> (Kind, Value) {
+    class("fast", "Immediate", "example.com/disk")
+}
+
+fn waiting() -> (Kind, Value) {
+    class("fast", "WaitForFirstConsumer", "example.com/disk")
+}
+
+/// The write that asks the class's provisioner for a volume.
+fn asked(annotations: &Value) -> Vec<Step> {
+    let mut all = annotations.clone();
+    all[bayplan_model::storage::BETA_STORAGE_PROVISIONER_ANNOTATION] = "example.com/disk".into();
+    all[bayplan_model::storage::STORAGE_PROVISIONER_ANNOTATION] = "example.com/disk".into();
+    let patch = json!({"metadata": {"resourceVersion": "1", "annotations": {
+        bayplan_model::storage::BETA_STORAGE_PROVISIONER_ANNOTATION: "example.com/disk",
+        bayplan_model::storage::STORAGE_PROVISIONER_ANNOTATION: "example.com/disk",
+    }}});
+    vec![("MERGE-PATCH ns/persistentvolumeclaims/c", patch, Ok(claim("fast", "", all).1))]
+}
+
 #[test]
-fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_one() {
+fn an_unbound_claim_takes_the_smallest_matching_volume_or_waits() {
     let free = |name, size| volume(name, "fast", size, "Available", Value::Null);
-    let unbound = || claim("fast", "", json!({}));
-    let immediate = || class("fast", "Immediate", "example.com/disk");
-    let waiting = || class("fast", "WaitForFirstConsumer", "example.com/disk");
     let pending = |modes: Value| json!({"phase": "Pending", "accessModes": modes, "capacity": null});
-    let asked = |annotations: Value| -> Vec<Step> {
-        let mut all = annotations.clone();
-        all[bayplan_model::storage::BETA_STORAGE_PROVISIONER_ANNOTATION] = "example.com/disk".into();
-        all[bayplan_model::storage::STORAGE_PROVISIONER_ANNOTATION] = "example.com/disk".into();
-        let patch = json!({"metadata": {"resourceVersion": "1", "annotations": {
-            bayplan_model::storage::BETA_STORAGE_PROVISIONER_ANNOTATION: "example.com/disk",
-            bayplan_model::storage::STORAGE_PROVISIONER_ANNOTATION: "example.com/disk",
-        }}});
-        vec![("MERGE-PATCH ns/persistentvolumeclaims/c", patch, Ok(claim("fast", "", all).1))]
-    };
-    let selected = || json!({SELECTED_NODE_ANNOTATION: "n"});
-    let missing = "storageclass.storage.k8s.io \"fast\" not found";
     check(vec![
         Case(
             "the smallest that is large enough",
@@ -157,10 +166,30 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
             "OnChange",
         ),
         Case(
+            "a new claim is pending",
+            "claim/ns/c",
+            vec![with(claim("", "", json!({})), "/status/phase", "".into())],
+            vec![(
+                "MERGE-PATCH ns/persistentvolumeclaims/c/status",
+                json!({"metadata": {"resourceVersion": "1"}, "status": pending(Value::Null)}),
+                Ok(claim("", "", json!({})).1),
+            )],
+            &["FailedBinding"],
+            "OnChange",
+        ),
+    ]);
+}
+
+#[test]
+fn a_claim_without_a_matching_volume_asks_its_provisioner() {
+    let selected = || json!({SELECTED_NODE_ANNOTATION: "n"});
+    let missing = "storageclass.storage.k8s.io \"fast\" not found";
+    check(vec![
+        Case(
             "the scheduler chose a node",
             "claim/ns/c",
             vec![claim("fast", "", selected()), waiting()],
-            asked(selected()),
+            asked(&selected()),
             &["ExternalProvisioning"],
             "OnChange",
         ),
@@ -168,7 +197,7 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
             "a provisioner is asked",
             "claim/ns/c",
             vec![unbound(), immediate()],
-            asked(json!({})),
+            asked(&json!({})),
             &["ExternalProvisioning"],
             "OnChange",
         ),
@@ -182,18 +211,6 @@ fn an_unbound_claim_takes_the_smallest_volume_that_serves_or_waits_or_asks_for_o
             "no volume plugin matched name: kubernetes.io/no-provisioner",
         ),
         Case("no class at all", "claim/ns/c", vec![claim("", "", json!({}))], vec![], &["FailedBinding"], "OnChange"),
-        Case(
-            "a new claim is pending",
-            "claim/ns/c",
-            vec![with(claim("", "", json!({})), "/status/phase", "".into())],
-            vec![(
-                "MERGE-PATCH ns/persistentvolumeclaims/c/status",
-                json!({"metadata": {"resourceVersion": "1"}, "status": pending(Value::Null)}),
-                Ok(claim("", "", json!({})).1),
-            )],
-            &["FailedBinding"],
-            "OnChange",
-        ),
     ]);
 }
 
@@ -256,13 +273,42 @@ fn a_bound_claim_without_its_volume_is_lost() {
     ]);
 }
 
+/// The write of the phase of volume `v`.
+fn phase(phase: &str, message: Value, answer: (Kind, Value)) -> Step {
+    let patch = json!({"metadata": {"resourceVersion": "1"}, "status": {"phase": phase, "message": message}});
+    ("MERGE-PATCH persistentvolumes/v/status", patch, Ok(answer.1))
+}
+
+/// Volume `v` in this phase, bound or reserved so.
+fn of(state: &str, to: Value) -> (Kind, Value) {
+    volume("v", "fast", "8Gi", state, to)
+}
+
 #[test]
-fn a_volume_says_how_it_stands_and_is_reclaimed() {
-    let phase = |phase: &str, message: Value, answer: (Kind, Value)| -> Step {
-        let patch = json!({"metadata": {"resourceVersion": "1"}, "status": {"phase": phase, "message": message}});
-        ("MERGE-PATCH persistentvolumes/v/status", patch, Ok(answer.1))
-    };
-    let of = |state: &str, to: Value| volume("v", "fast", "8Gi", state, to);
+fn a_volume_is_available_or_bound() {
+    check(vec![
+        Case(
+            "new",
+            "volume/v",
+            vec![of("", Value::Null)],
+            vec![phase("Available", Value::Null, of("Available", Value::Null))],
+            &[],
+            "OnChange",
+        ),
+        Case("reserved by name", "volume/v", vec![of("Available", reference(""))], vec![], &[], "OnChange"),
+        Case(
+            "bound",
+            "volume/v",
+            vec![of("Available", reference("cu")), claim("fast", "v", json!({}))],
+            vec![phase("Bound", Value::Null, of("Bound", reference("cu")))],
+            &[],
+            "OnChange",
+        ),
+    ]);
+}
+
+#[test]
+fn a_volume_whose_claim_is_gone_is_reclaimed() {
     let gone = || -> Step { ("GET ns/persistentvolumeclaims/c", Value::Null, refused(404)) };
     let retained =
         |state: &str| with(of(state, reference("cu")), "/spec/persistentVolumeReclaimPolicy", "Retain".into());
@@ -284,23 +330,6 @@ fn a_volume_says_how_it_stands_and_is_reclaimed() {
         Ok(of("Bound", Value::Null).1),
     );
     check(vec![
-        Case(
-            "new",
-            "volume/v",
-            vec![of("", Value::Null)],
-            vec![phase("Available", Value::Null, of("Available", Value::Null))],
-            &[],
-            "OnChange",
-        ),
-        Case("reserved by name", "volume/v", vec![of("Available", reference(""))], vec![], &[], "OnChange"),
-        Case(
-            "bound",
-            "volume/v",
-            vec![of("Available", reference("cu")), claim("fast", "v", json!({}))],
-            vec![phase("Bound", Value::Null, of("Bound", reference("cu")))],
-            &[],
-            "OnChange",
-        ),
         Case(
             "retained",
             "volume/v",

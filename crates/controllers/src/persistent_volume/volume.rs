@@ -26,11 +26,13 @@ impl PersistentVolumeController {
             if !matching::has_mode(&claim, volume) {
                 let (claim_key, name) = (claim.metadata.key(), &volume.metadata.name);
                 let note = format!(
-                    "Cannot bind PersistentVolume to requested PersistentVolumeClaim {claim_key:?} due to incompatible volumeMode."
+                    "Cannot bind PersistentVolume to requested PersistentVolumeClaim {claim_key:?} \
+                     due to incompatible volumeMode."
                 );
                 context.warning(of_volume(volume), "VolumeMismatch", note);
                 let note = format!(
-                    "Cannot bind PersistentVolume {name:?} to requested PersistentVolumeClaim due to incompatible volumeMode."
+                    "Cannot bind PersistentVolume {name:?} to requested PersistentVolumeClaim \
+                     due to incompatible volumeMode."
                 );
                 context.warning(of_claim(&claim), "VolumeMismatch", note);
             }
@@ -52,7 +54,8 @@ impl PersistentVolumeController {
         Ok(())
     }
 
-    /// The claim a volume is bound to, read live when the cache lacks it: a claim wrongly taken for deleted loses its data.
+    /// The claim a volume is bound to, read live when the cache lacks it: a claim wrongly taken for deleted loses its
+    /// data.
     async fn claim_of(
         &self,
         namespace: &str,

@@ -52,7 +52,7 @@ impl PodGcController {
         PodGcController { cache, terminated_pods_max, missing: Mutex::default() }
     }
 
-    async fn look(&self, context: Context<'_>) -> Requeue {
+    async fn collect(&self, context: Context<'_>) -> Requeue {
         let pods: Vec<Arc<Pod>> = self.cache.pods().all().cloned().collect();
         self.remove(self.terminated(&pods), false, context).await;
         self.remove(self.out_of_service(&pods), false, context).await;
@@ -167,6 +167,6 @@ impl Controller for PodGcController {
     }
 
     fn sync<'a>(&'a self, _: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {
-        Box::pin(async move { Ok(self.look(context).await) })
+        Box::pin(async move { Ok(self.collect(context).await) })
     }
 }

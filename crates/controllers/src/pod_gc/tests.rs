@@ -17,7 +17,10 @@ fn cache(pods: &[Value], nodes: &[Value]) -> Arc<Cache> {
 
 fn pod(name: &str, node: &str, phase: &str, deleted: bool) -> Value {
     let mut pod = json!({
-        "metadata": {"name": name, "namespace": "ns", "uid": name, "generation": 2, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "generation": 2,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
         "spec": {"nodeName": node}, "status": {"phase": phase},
     });
     if deleted {

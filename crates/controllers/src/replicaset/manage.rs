@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use super::ReplicaSetController;
-use super::ranking::first_to_go;
+use super::ranking::first_to_delete;
 use super::slow_start::slow_start;
 use crate::controller::{Context, lock};
 use crate::error::{Error, namespace_terminating, not_found};
@@ -81,7 +81,7 @@ impl ReplicaSetController {
             return active.to_vec();
         }
         let related = self.related_pods(rs);
-        first_to_go(active, &related, count, context.now)
+        first_to_delete(active, &related, count, context.now)
     }
 
     /// The pods selected by any ReplicaSet of the same owner: a rolling update takes pods from crowded nodes first.

@@ -32,7 +32,7 @@ pub fn deletion_order<'a>(
 }
 
 /// The first `count` of that order, in any order: a few of many are found without sorting the many.
-pub fn first_to_go<'a>(
+pub fn first_to_delete<'a>(
     pods: &[Arc<Pod>],
     related: impl IntoIterator<Item = &'a Arc<Pod>>,
     count: usize,
@@ -173,7 +173,7 @@ mod tests {
         let now = "2026-06-01T12:00:00Z".parse().unwrap();
         let order = deletion_order(&pods, &pods, now);
         for count in 0..=pods.len() {
-            let mut first: Vec<_> = first_to_go(&pods, &pods, count, now).iter().map(|pod| pod.restarts).collect();
+            let mut first: Vec<_> = first_to_delete(&pods, &pods, count, now).iter().map(|pod| pod.restarts).collect();
             let mut expected: Vec<_> = order[..count].iter().map(|ranked| ranked.pod.restarts).collect();
             first.sort_unstable();
             expected.sort_unstable();

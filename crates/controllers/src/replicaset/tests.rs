@@ -1,4 +1,4 @@
-//! What the controller asks of the API server where no recording tells: bursts, its own writes, refusals.
+//! The controller's calls in cases without a recording: bursts, its own writes, refusals.
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,8 @@ fn status(replicas: i32, failure: Option<(&str, &str)>) -> Value {
     if let Some((reason, message)) = failure {
         let now = crate::script::now();
         status["conditions"] = json!([
-            {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": now, "reason": reason, "message": message},
+            {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": now,
+                "reason": reason, "message": message},
         ]);
     }
     status
@@ -123,7 +124,8 @@ fn what_cannot_be_created_or_deleted_is_told_of_once() {
     let script = Script::new("at last", [create("a", "11"), create("b", "12"), write(2, status(0, None), "13")]);
     assert_eq!(shown(script.play(&failed, "ns/web")), "OnChange");
 
-    // Nothing is told where the namespace takes everything along, and nothing is tried again: the pods count as created.
+    // In a terminating namespace no event is recorded and nothing is retried: the pods count as
+    // created.
     let going = controller(500, &replica_set(2, status(0, None)), &[]);
     let script = Script::new("closing", [("POST ns/pods", ANY, closing()), ("POST ns/pods", ANY, closing())]);
     assert_eq!(shown(script.play(&going, "ns/web")), "OnChange");

@@ -24,7 +24,8 @@ fn pod(status: Value) -> (Kind, Value) {
 }
 
 fn owner() -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "pod-uid", "controller": true, "blockOwnerDeletion": true})
+    json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "pod-uid",
+        "controller": true, "blockOwnerDeletion": true})
 }
 
 fn claim(reserved: &[&str], finalizers: &[&str]) -> (Kind, Value) {

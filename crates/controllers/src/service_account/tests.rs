@@ -46,7 +46,8 @@ fn every_active_namespace_gets_its_default_account_once() {
 
 #[test]
 fn every_active_namespace_holds_the_certificates_of_today() {
-    let map = |ca: &str| json!({"metadata": {"name": ROOT_CA_CONFIG_MAP, "namespace": "ns", "resourceVersion": "7"}, "data": {"ca.crt": ca}});
+    let metadata = json!({"name": ROOT_CA_CONFIG_MAP, "namespace": "ns", "resourceVersion": "7"});
+    let map = |ca: &str| json!({"metadata": metadata, "data": {"ca.crt": ca}});
     let known = |ca: &str| vec![(Kind::RootCa, map(ca))];
     let post = |answer| -> Step {
         let annotations = json!({"kubernetes.io/description": DESCRIPTION});

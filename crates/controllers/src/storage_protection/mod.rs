@@ -83,7 +83,8 @@ impl ClaimProtectionController {
         write(context.api, &PERSISTENT_VOLUME_CLAIMS, &claim.metadata, CLAIM_FINALIZER, due).await
     }
 
-    /// A pod that is not in the cache yet may use the claim, so the API server is asked before the finalizer is removed.
+    /// A pod that is not in the cache yet may use the claim, so the API server is asked before the finalizer is
+    /// removed.
     async fn is_used(&self, claim: &PersistentVolumeClaim, api: &dyn Api) -> Result<bool, Error> {
         let namespace = &claim.metadata.namespace;
         if self.cache.pods().namespace(namespace).any(|pod| uses(pod, claim)) {

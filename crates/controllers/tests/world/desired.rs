@@ -1,4 +1,5 @@
-//! The promise of the controllers as a predicate: what a Deployment and a ReplicaSet ask for is there, and nothing else.
+//! The promise of the controllers as a predicate: what a Deployment and a ReplicaSet ask for is there, and nothing
+//! else.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +25,14 @@ impl World {
             assert_sized(set, pods, when);
             owned += pods;
         }
-        assert_eq!(owned, pods.len(), "{when}: a pod belongs to nobody");
+        assert_eq!(owned, pods.len(), "{when}: a pod has no owner");
     }
 }
 
 impl World {
-    /// A Deployment that is resized in the middle of a rollout to just the size its only active ReplicaSet has: upstream
-    /// resizes nothing, so the ReplicaSet never hears of the new size, and no rollout goes on before that. The recordings
-    /// have it so.
+    /// A Deployment that is resized in the middle of a rollout to just the size its only active ReplicaSet has:
+    /// upstream resizes nothing, so the ReplicaSet is never annotated with the new size, and no rollout goes on before
+    /// that. The recordings have it so.
     pub(crate) fn stands_still(&self) -> bool {
         let [deployments, sets] = ["deployments", "replicasets"].map(|plural| self.server.objects(plural));
         let owned = by_owner(&sets);

@@ -1,4 +1,4 @@
-//! One controller-manager: its loops, and what its watches have yet to tell it.
+//! One controller-manager: its loops, and the watch events that have not reached it yet.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Manager {
         }
     }
 
-    /// A watch that broke begins anew: what is listed is there, what is not is gone.
+    /// A watch that broke lists again: what is listed exists, what is not was deleted.
     pub(super) fn relist(&mut self, plural: &str, server: &Server, now: Duration) {
         self.pending.retain(|event| event.plural != plural);
         let listed: Vec<Watch> = server.list().into_iter().filter(|event| event.plural == plural).collect();

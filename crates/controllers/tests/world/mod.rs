@@ -1,4 +1,5 @@
-//! A small world under virtual time: an API server in memory, its watches, kubelets, and the controllers that may crash.
+//! A small world under virtual time: an API server in memory, its watches, kubelets, and the controllers that may
+//! crash.
 //!
 //! Watch events reach the controllers one at a time, between any two reconciles, so their caches are as stale as a
 //! real one's; a crash forgets everything but the server. [`World::settle`] takes every step in a fixed order,
@@ -36,7 +37,7 @@ pub(crate) struct World {
     pub(crate) server: Arc<Server>,
     /// How many reconciles there were.
     pub(crate) reconciles: usize,
-    /// How many watch events the controllers are told before they reconcile once.
+    /// How many watch events are delivered between two reconciles.
     pub(crate) events_per_reconcile: usize,
     now: Duration,
     managers: Vec<Manager>,
@@ -71,7 +72,7 @@ impl World {
         base() + self.now
     }
 
-    /// Runs until nobody has anything left to do.
+    /// Runs until nothing is left to do.
     pub(crate) fn settle(&mut self) {
         self.pass_to(self.now);
         loop {
@@ -111,7 +112,7 @@ impl World {
         self.run_kubelets();
     }
 
-    /// Time passes, and every object is told again, as a resync does.
+    /// Lets time pass and delivers every object again, as a resync does.
     pub(crate) fn resync(&mut self, after: Duration) {
         self.now += after;
         for manager in &mut self.managers {

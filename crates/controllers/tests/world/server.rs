@@ -17,7 +17,7 @@ use super::is_ready;
 /// What goes wrong at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It takes effect, and the caller dies before it hears of it.
+    /// It takes effect, and the caller crashes before it has the answer.
     CrashAfter,
     /// The caller dies before it takes effect.
     CrashBefore,
@@ -244,7 +244,7 @@ impl State {
                 });
                 Ok(gone.json.clone())
             }
-            verb => panic!("nobody asks for {verb:?} here"),
+            verb => panic!("no controller calls {verb:?} here"),
         }
     }
 }
@@ -275,7 +275,7 @@ impl Server {
         }
     }
 
-    /// Answers a call of which nobody dies.
+    /// Answers a call without a crash.
     pub(crate) fn answer(&self, request: &Request) -> Result<Bytes, Status> {
         self.respond(request).expect("only a planned crash has no answer")
     }

@@ -85,7 +85,7 @@ impl Flight {
 pub(crate) struct Weather {
     /// A manager forgets everything.
     pub(crate) crash: usize,
-    /// A watch loses what it has yet to tell, and lists again.
+    /// A watch loses its undelivered events, and lists again.
     pub(crate) lost_watch: usize,
     /// A write takes effect and its answer is lost, or is refused as too old.
     pub(crate) bad_answer: usize,
@@ -94,7 +94,7 @@ pub(crate) struct Weather {
 }
 
 impl World {
-    /// Runs until nobody has anything left to do, in an order that chance chooses.
+    /// Runs in random order until nothing is left to do.
     pub(crate) fn storm(&mut self, rng: &mut Rng, weather: Weather) {
         self.storm_with(rng, weather, Vec::new());
     }

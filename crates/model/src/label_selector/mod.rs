@@ -1,4 +1,5 @@
-//! Label selectors: `labels.Parse` for query strings, `LabelSelectorAsSelector` for objects, one compiled form for both.
+//! Label selectors: `labels.Parse` for query strings, `LabelSelectorAsSelector` for objects, one compiled form for
+//! both.
 
 mod parse;
 mod requirement;

@@ -97,8 +97,8 @@ pub(super) fn parse(text: &'static str) -> Schema {
     facts.sort_by_key(|(name, _)| *name);
     let by_name: FxHashMap<&'static str, DefinitionId> =
         facts.iter().enumerate().map(|(at, (name, _))| (*name, id(at))).collect();
-    let shapes: Vec<Type> = facts.iter().enumerate().map(|(at, (name, fact))| shape(name, fact, id(at))).collect();
-    let resolver = Resolver { by_name: &by_name, shapes: &shapes };
+    let types: Vec<Type> = facts.iter().enumerate().map(|(at, (name, fact))| type_of(name, fact, id(at))).collect();
+    let resolver = Resolver { by_name: &by_name, types: &types };
 
     let mut definitions = Vec::with_capacity(facts.len());
     let mut by_kind = FxHashMap::default();
@@ -117,7 +117,7 @@ pub(super) fn parse(text: &'static str) -> Schema {
             .collect();
         fields.sort_by_key(|field| field.name);
         let map_type = map_type(fact.map_type);
-        definitions.push(Definition { id: id(at), name, kinds, fields, shape: shapes[at].clone(), map_type });
+        definitions.push(Definition { id: id(at), name, kinds, fields, shape: types[at].clone(), map_type });
     }
     Schema { definitions, by_name, by_kind }
 }
@@ -127,7 +127,7 @@ fn id(at: usize) -> DefinitionId {
 }
 
 /// What a value of the named definition is; decided before fields are read, because fields refer to definitions.
-fn shape(name: &str, fact: &Fact<'_>, id: DefinitionId) -> Type {
+fn type_of(name: &str, fact: &Fact<'_>, id: DefinitionId) -> Type {
     match name.rsplit('.').next().unwrap_or(name) {
         "Quantity" => Type::Quantity,
         "IntOrString" => Type::IntOrString,
@@ -150,7 +150,7 @@ fn map_type(word: &str) -> Option<MapType> {
 
 struct Resolver<'a> {
     by_name: &'a FxHashMap<&'static str, DefinitionId>,
-    shapes: &'a [Type],
+    types: &'a [Type],
 }
 
 impl Resolver<'_> {
@@ -181,7 +181,7 @@ impl Resolver<'_> {
     fn ty(&self, fact: &Fact<'static>) -> Type {
         if let Some(name) = fact.reference.strip_prefix(REFERENCE_PREFIX) {
             let id = self.by_name.get(name).expect("every reference of the committed facts resolves");
-            return self.shapes[usize::from(id.0)].clone();
+            return self.types[usize::from(id.0)].clone();
         }
         match (fact.ty, fact.format) {
             ("string", "byte") => Type::Bytes,

@@ -263,7 +263,8 @@ fn partition(merged: Vec<Value>, by: &[Value], merge_key: &str) -> Result<(Vec<V
     Ok(merged.into_iter().partition(is_listed))
 }
 
-/// Sorts the patch's elements by the patch and the others by the object, and merges both, preferring the object's order.
+/// Sorts the patch's elements by the patch and the others by the object, and merges both, preferring the object's
+/// order.
 fn put_in_order(
     listed: Vec<Value>,
     others: Vec<Value>,

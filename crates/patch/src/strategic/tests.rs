@@ -76,7 +76,10 @@ fn scalars_merge_as_a_set_and_are_deleted_by_the_parallel_list() {
 fn the_element_order_is_set() {
     check(
         json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}}),
-        json!({"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}], "containers": [{"name": "c", "tty": true}]}}),
+        json!({"spec": {
+            "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
+            "containers": [{"name": "c", "tty": true}],
+        }}),
         json!({"spec": {"containers": [{"name": "b"}, {"name": "c", "tty": true}, {"name": "a"}]}}),
     );
 }

@@ -1,4 +1,5 @@
-//! A scheduler with a plugin of one's own: the plugin, its registration, and the whole of Bayplan's scheduler around it.
+//! A scheduler with a plugin of one's own: the plugin, its registration, and the whole of Bayplan's scheduler around
+//! it.
 //!
 //! ```text
 //! cargo run -p bayplan-runner --example out_of_tree -- KUBECONFIG crates/runner/examples/out_of_tree/config.yaml

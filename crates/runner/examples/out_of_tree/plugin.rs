@@ -48,7 +48,8 @@ impl Plugin for Quiet {
     }
 
     fn dependencies(&self, _cx: &Cycle<'_>) -> Dependencies {
-        // Verdict and score look at the number of pods on the one node, so the engine may remember them until it changes.
+        // Verdict and score look at the number of pods on the one node, so the engine may remember them until it
+        // changes.
         let normalization = Normalization::Highest { reverse: true };
         Dependencies { filter: Reads::Usage, score: Reads::Usage, normalization, ..Dependencies::NOTHING }
     }

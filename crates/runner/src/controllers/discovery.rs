@@ -56,7 +56,8 @@ async fn discover_by<F: Future<Output = Result<Bytes, Status>>>(
                     match get(path.clone()).await {
                         Ok(answer) => add_version(&mut resources, &version, &answer)
                             .map_err(|source| Error::Unreadable { path, source })?,
-                        // One group whose server does not answer must not hide all others; aggregated discovery calls it stale.
+                        // One group whose server does not answer must not hide all others; aggregated discovery calls
+                        // it stale.
                         Err(status) => {
                             failures.push(Failure { version, why: status.to_string() });
                             tracing::warn!("{}", Error::Refused { path, status });

@@ -179,7 +179,10 @@ mod tests {
 
     fn claim(annotations: &Value, volume: &str) -> Value {
         json!({
-            "metadata": {"name": "data", "namespace": "shop", "uid": "u", "resourceVersion": "7", "annotations": annotations},
+            "metadata": {
+                "name": "data", "namespace": "shop", "uid": "u", "resourceVersion": "7",
+                "annotations": annotations,
+            },
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "3Gi"}},
                 "storageClassName": "fast", "volumeName": volume},
         })

@@ -44,7 +44,7 @@ pub(super) async fn work(each: Loop, client: Client, recorder: EventRecorder) {
     }
 }
 
-/// Reconciles a key; its calls are logged while anybody reads them.
+/// Reconciles a key; its calls are logged while level debug is enabled.
 async fn reconcile(each: &Loop, key: &str, client: &Client, recorder: &EventRecorder) -> Result<Requeue, Error> {
     let logged = LoggedApi { api: client, controller: each.controller.name(), key };
     let api: &dyn Api = if tracing::enabled!(tracing::Level::DEBUG) { &logged } else { client };

@@ -8,7 +8,8 @@ use rustls::pki_types::pem::PemObject;
 
 use super::Reason;
 
-/// Reads certificates and keys, by upstream's rules: content beats files, and without a CA `enableHTTPS` trusts anybody.
+/// Reads certificates and keys, by upstream's rules: content beats files, and without a CA `enableHTTPS` trusts
+/// any server.
 pub(super) fn of(config: &ExtenderConfig) -> Result<kube::Config, Reason> {
     let url: http::Uri = config.url_prefix.trim_end_matches('/').parse().map_err(|_| Reason::Url)?;
     if !matches!(url.scheme_str(), Some("http" | "https")) {

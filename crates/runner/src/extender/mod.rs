@@ -22,7 +22,8 @@ use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// The longest answer that is accepted: 15,000 whole nodes of 32 KiB, three times the largest cluster upstream supports.
+/// The longest answer that is accepted: 15,000 whole nodes of 32 KiB, three times the largest cluster upstream
+/// supports.
 const ANSWER_BYTES_MAX: usize = 15_000 * 32 * 1024;
 
 /// Why an extender cannot be used.
@@ -121,7 +122,7 @@ impl HttpExtender {
     }
 
     /// Sends a request while a pod is being placed.
-    fn ask<T>(
+    fn request<T>(
         &self,
         verb: &str,
         body: Result<String, wire::Error>,
@@ -166,12 +167,12 @@ impl Extender for HttpExtender {
     fn filter(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<ExtenderFilterResult, Failure> {
         let cached = self.config.node_cache_capable;
         let body = wire::arguments(pod, nodes, cached);
-        self.logged(self.ask(&self.config.filter_verb, body, |answer| wire::filtered(answer, cached)))
+        self.logged(self.request(&self.config.filter_verb, body, |answer| wire::filtered(answer, cached)))
     }
 
     fn prioritize(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Vec<HostPriority>, Failure> {
         let body = wire::arguments(pod, nodes, self.config.node_cache_capable);
-        let answer = self.ask(&self.config.prioritize_verb, body, wire::priorities);
+        let answer = self.request(&self.config.prioritize_verb, body, wire::priorities);
         if let Err(error) = &answer {
             tracing::debug!(extender = self.config.name(), %error, "No score given by this extender");
         }
@@ -184,7 +185,7 @@ impl Extender for HttpExtender {
         candidates: &[Candidate],
     ) -> Result<BTreeMap<String, MetaVictims>, Failure> {
         let body = wire::preemption(pod, candidates, self.config.node_cache_capable);
-        self.logged(self.ask(&self.config.preempt_verb, body, wire::victims))
+        self.logged(self.request(&self.config.preempt_verb, body, wire::victims))
     }
 
     fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> BoxFuture<'a, Result<(), Failure>> {

@@ -153,22 +153,23 @@ impl Access {
         method: &Method,
         path: &str,
     ) -> Result<(), Status> {
-        let who = match (peer, bearer(headers)) {
+        let user = match (peer, bearer(headers)) {
             (Some(peer), _) => peer.clone(),
-            (None, Some(token)) if self.authenticator.is_some() => {
-                self.who(token).await.ok_or_else(|| Status::failure(401, reason::UNAUTHORIZED, "Unauthorized"))?
-            }
+            (None, Some(token)) if self.authenticator.is_some() => self
+                .authenticate_token(token)
+                .await
+                .ok_or_else(|| Status::failure(401, reason::UNAUTHORIZED, "Unauthorized"))?,
             (None, _) => Identity::anonymous(),
         };
-        if self.is_open(path) || who.groups.iter().any(|group| group == "system:masters") {
+        if self.is_open(path) || user.groups.iter().any(|group| group == "system:masters") {
             return Ok(());
         }
         let verb = method.as_str().to_ascii_lowercase();
-        match self.may(&who, &verb, path).await {
+        match self.authorize(&user, &verb, path).await {
             None => Ok(()),
             Some(why) => {
                 let suffix = if why.is_empty() { why } else { format!(": {why}") };
-                let text = format!("forbidden: User {:?} cannot {verb} path {path:?}{suffix}", who.name);
+                let text = format!("forbidden: User {:?} cannot {verb} path {path:?}{suffix}", user.name);
                 Err(Status::failure(403, reason::FORBIDDEN, text))
             }
         }
@@ -181,7 +182,7 @@ impl Access {
         })
     }
 
-    async fn who(&self, token: &str) -> Option<Identity> {
+    async fn authenticate_token(&self, token: &str) -> Option<Identity> {
         let authenticator = self.authenticator.as_ref()?;
         if let Some(known) = self.tokens.get(&token.to_owned()) {
             return known;
@@ -191,16 +192,16 @@ impl Access {
             "kind": "TokenReview",
             "spec": { "token": token },
         });
-        let status: TokenStatus = ask(authenticator, &TOKEN_REVIEWS, &review).await?;
-        let who = status.authenticated.then_some(status.user);
-        self.tokens.put(token.to_owned(), who.clone(), self.rules.token_lifetime);
-        who
+        let status: TokenStatus = send_review(authenticator, &TOKEN_REVIEWS, &review).await?;
+        let user = status.authenticated.then_some(status.user);
+        self.tokens.put(token.to_owned(), user.clone(), self.rules.token_lifetime);
+        user
     }
 
     /// Why not, if not.
-    async fn may(&self, who: &Identity, verb: &str, path: &str) -> Option<String> {
+    async fn authorize(&self, user: &Identity, verb: &str, path: &str) -> Option<String> {
         let Some(authorizer) = &self.authorizer else { return Some(String::new()) };
-        let key = (who.name.clone(), who.groups.clone(), verb.to_owned(), path.to_owned());
+        let key = (user.name.clone(), user.groups.clone(), verb.to_owned(), path.to_owned());
         if let Some(known) = self.rights.get(&key) {
             return known;
         }
@@ -208,14 +209,14 @@ impl Access {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": {
-                "user": who.name,
-                "uid": who.uid,
-                "groups": who.groups,
-                "extra": who.extra,
+                "user": user.name,
+                "uid": user.uid,
+                "groups": user.groups,
+                "extra": user.extra,
                 "nonResourceAttributes": { "path": path, "verb": verb },
             },
         });
-        let Some(status) = ask::<AccessStatus>(authorizer, &ACCESS_REVIEWS, &review).await else {
+        let Some(status) = send_review::<AccessStatus>(authorizer, &ACCESS_REVIEWS, &review).await else {
             return Some("the API server could not be asked".into());
         };
         let denied = (!status.allowed).then_some(status.reason);
@@ -231,7 +232,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The status of a review; none when the API server did not answer.
-async fn ask<S: Default + for<'de> Deserialize<'de>>(
+async fn send_review<S: Default + for<'de> Deserialize<'de>>(
     client: &Client,
     resource: &Resource,
     review: &serde_json::Value,

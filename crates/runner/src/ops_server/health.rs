@@ -112,7 +112,7 @@ impl Health {
         checks
     }
 
-    fn ask(&self, endpoint: &str, check: &Check) -> Result<(), String> {
+    fn run_check(&self, endpoint: &str, check: &Check) -> Result<(), String> {
         let answer = (check.test)();
         let status = if answer.is_ok() { "success" } else { "error" };
         self.healthy.get(&[&check.name, endpoint]).set(f64::from(u8::from(answer.is_ok())));
@@ -122,7 +122,7 @@ impl Health {
 
     fn answer_one(&self, endpoint: &'static str, name: &str) -> Option<(u16, String)> {
         let check = self.checks(endpoint).into_iter().find(|check| check.name == name)?;
-        Some(match self.ask(endpoint, &check) {
+        Some(match self.run_check(endpoint, &check) {
             Ok(()) => (200, "ok".into()),
             Err(why) => (500, format!("internal server error: {why}\n")),
         })
@@ -139,7 +139,7 @@ impl Health {
                 report.push_str(&format!("[+]{name} excluded: ok\n"));
                 continue;
             }
-            match self.ask(endpoint, &check) {
+            match self.run_check(endpoint, &check) {
                 Ok(()) => report.push_str(&format!("[+]{name} ok\n")),
                 Err(why) => {
                     tracing::info!(check = name, "{endpoint} check failed: {why}");
@@ -195,7 +195,8 @@ mod tests {
                 "exclude=x&verbose",
                 (
                     200,
-                    "[+]leaderElection ok\nwarn: some health checks cannot be excluded: no matches for \"x\"\nhealthz check passed\n",
+                    "[+]leaderElection ok\n\
+                 warn: some health checks cannot be excluded: no matches for \"x\"\nhealthz check passed\n",
                 ),
             ),
             ("/readyz/shutdown", "", (500, "internal server error: not today\n")),

@@ -53,7 +53,8 @@ impl FolderDisk {
 
 impl Drop for FolderDisk {
     fn drop(&mut self) {
-        // Closing the file alone would leave the lock with a process that was forked meanwhile and has not run exec yet.
+        // Closing the file alone would leave the lock with a process that was forked meanwhile and has not run exec
+        // yet.
         if let Err(error) = self.lock.unlock() {
             tracing::warn!(%error, "could not unlock the store's folder");
         }

@@ -275,7 +275,8 @@ impl Disk for SimulatedDisk {
         if state.crashed() {
             return state.step();
         }
-        // The operation at which the machine dies may still have reached the disk: it stays pending, and `reboot` decides.
+        // The operation at which the machine dies may still have reached the disk: it stays pending, and `reboot`
+        // decides.
         let stepped = state.step();
         state.inode(from)?;
         state.rename(NameOp::Rename(from.to_owned(), to.to_owned()));

@@ -32,14 +32,14 @@ pub(super) struct Action {
     seconds: u64,
 }
 
-/// Rounds after which pods that are still not ready never will be.
+/// The number of rounds after which pods that are not ready never will be.
 const READY_ROUNDS_MAX: usize = 200;
 
-/// What became of a call: the HTTP status.
+/// The HTTP status of a call, if there was one.
 type Answer = Result<Option<u16>, String>;
 
 impl Action {
-    /// How reports call it.
+    /// Its name in reports.
     pub(super) fn kind(&self) -> &str {
         &self.kind
     }
@@ -49,7 +49,7 @@ impl Action {
         self.status
     }
 
-    /// Does it, and lets the controllers come to rest; answers the HTTP status of a call.
+    /// Runs the action and lets the controllers settle; returns the HTTP status of a call.
     pub(super) async fn take(&self, cluster: &mut Cluster) -> Answer {
         let mut status = None;
         match self.kind.as_str() {
@@ -146,7 +146,7 @@ impl Action {
         Ok(())
     }
 
-    /// The kubelet starts the pods that are there now; answers whether there were any.
+    /// The kubelet starts the present pods; returns whether there were any.
     async fn mark_ready(&self, cluster: &Cluster) -> Result<bool, String> {
         let unready = |pod: &Value| !is_terminating(pod) && !is_terminal(pod) && !is_ready(pod);
         let pods = self.pods(cluster, unready).await?;

@@ -1,9 +1,9 @@
-//! Whether a state is the recorded one: what upstream's own races decide does not count.
+//! Compares a state with the recorded one, except for what races inside upstream decide.
 //!
 //! - Paths named `unstable` are accepted as they are.
 //! - Conditions, pods and events are sets.
-//! - After a template change, Progressing says that the ReplicaSet was created or that it is progressing, depending on
-//!   how many status updates were coalesced.
+//! - After a template change, condition Progressing has the reason that the ReplicaSet was created or that it is
+//!   progressing, depending on how many status updates were coalesced.
 //! - Where several pods changed at once (`timingDependentEvents`), and where the event correlator has combined them, a
 //!   rollout may take other steps: the net change counts. From the first such step on, the generation of a ReplicaSet
 //!   is compared by how it grows.
@@ -45,7 +45,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    /// Compares the state after a step with the recorded one; `scalings` are the loops' own words on sizes.
+    /// Compares the state after a step with the recorded one; `scalings` are the notes of `ScalingReplicaSet` events.
     pub(super) fn check(&mut self, step: &Step, actual: &Value, scalings: &[String]) -> Result<(), Difference> {
         let unstable = step.unstable.iter().any(|path| path.starts_with("replicaSets["));
         self.timing |= step.timing_dependent_events || unstable;
@@ -92,7 +92,7 @@ impl Checker {
     }
 }
 
-/// Both ways to say that a new ReplicaSet is under way become one.
+/// Replaces both reasons for a new ReplicaSet's progress by one.
 fn coalesce_progress(deployment: &mut Value) {
     let conditions = deployment.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
@@ -134,7 +134,7 @@ fn forget_scalings(state: &mut Value) {
 
 fn net_change(before: &Sets, after: &Sets) -> BTreeMap<String, i64> {
     let size = |sets: &Sets, name: &str| sets.0.get(name).map_or(0, |(size, _)| *size);
-    // A ReplicaSet that is gone was emptied first.
+    // A ReplicaSet that was deleted was scaled to 0 first.
     let names = before.0.keys().chain(after.0.keys());
     let changes = names.map(|name| (name.clone(), size(after, name) - size(before, name)));
     changes.filter(|(_, change)| *change != 0).collect()
@@ -181,7 +181,7 @@ fn align(expected: &Value, actual: &mut Value) {
     }
 }
 
-/// Takes the place a path (`deployments[0].status.replicas`) names out of the comparison.
+/// Removes what a path (`deployments[0].status.replicas`) names from the comparison.
 fn accept(path: &str, expected: &mut Value, actual: &mut Value) {
     let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
     let Some((parent, field)) = pointer.rsplit_once('/') else { return };

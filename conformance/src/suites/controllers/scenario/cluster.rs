@@ -27,16 +27,16 @@ use serde_json::{Value, json};
 use super::Quota;
 use super::names::Names;
 
-/// Where everything takes place.
+/// The namespace of all scenarios.
 pub(super) const NAMESPACE: &str = "default";
 
-/// A cluster that has nothing to do for this long is steady.
+/// A cluster without work for this long has settled.
 const QUIET: Duration = Duration::from_millis(1500);
 
 /// A step that takes this many reconciles never ends.
 const RECONCILES_MAX: usize = 20_000;
 
-/// What the API server's answer to discovery should look like.
+/// The `Accept` header of aggregated discovery.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The time at which scenarios begin.
@@ -73,13 +73,13 @@ pub(super) struct Cluster {
     events: BTreeMap<String, Value>,
     /// Those that were written in this step.
     written: BTreeSet<String>,
-    /// What the Deployment controller said of sizes in this step.
+    /// The notes of `ScalingReplicaSet` events in this step.
     scalings: Vec<String>,
     /// Pods that no longer carry the labels they were created with.
     pub(super) relabelled: Vec<String>,
 }
 
-/// One key for all clusters: making one takes longer than a scenario.
+/// One key for all clusters: generating one takes longer than a scenario.
 fn service_account_key() -> Result<&'static str, String> {
     static KEY: OnceLock<Result<String, String>> = OnceLock::new();
     let make = || {
@@ -133,7 +133,7 @@ impl Cluster {
         self.server.shutdown().await;
     }
 
-    /// What happens from here on belongs to the next step.
+    /// Starts the next step.
     pub(super) fn begin_step(&mut self) {
         self.written.clear();
         self.scalings.clear();
@@ -182,12 +182,12 @@ impl Cluster {
         self.call(update.subresource("status")).await.map_err(|status| status.to_string()).map(drop)
     }
 
-    /// Lets the loops work until they have nothing to do for a while.
+    /// Runs the loops until they have settled.
     pub(super) async fn settle(&mut self) -> Result<(), String> {
         self.work_until(None).await
     }
 
-    /// Lets time pass, and the loops work meanwhile.
+    /// Runs the loops while time passes.
     pub(super) async fn wait(&mut self, time: Duration) -> Result<(), String> {
         self.work_until(Some(self.now + time)).await
     }
@@ -213,7 +213,7 @@ impl Cluster {
         Err(format!("the controllers do not come to rest within {RECONCILES_MAX} reconciles"))
     }
 
-    /// Tells the loops what was written since the last time.
+    /// Delivers what was written since the last time to the loops.
     fn deliver(&mut self) -> Result<(), String> {
         while let Some(changes) = self.changes.next().now_or_never() {
             for change in changes.map_err(|error| error.to_string())? {
@@ -282,13 +282,13 @@ impl Cluster {
         self.written.iter().filter_map(|name| self.events.get(name))
     }
 
-    /// What the Deployment controller said of sizes in this step, in order, whatever became of the events.
+    /// The notes of `ScalingReplicaSet` events in this step, in order, before correlation.
     pub(super) fn scalings(&self) -> Vec<String> {
         self.scalings.iter().map(|note| self.names.shown(note)).collect()
     }
 }
 
-/// Asks the server what it serves.
+/// Discovers the resources of the server.
 async fn discover(client: &Client) -> Result<Vec<ApiResource>, String> {
     let mut resources = Vec::new();
     for path in ["/api", "/apis"] {

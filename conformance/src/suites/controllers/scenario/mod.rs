@@ -1,7 +1,7 @@
-//! Whole runs: what a user and a kubelet do, and the state the controllers bring the cluster to each time.
+//! Scenarios: actions of a user and a kubelet, and the state to which the controllers bring the cluster after each.
 //!
 //! ```text
-//!   action ─▶ cluster (API server, control loops, virtual time) ─settle─▶ snapshot ─▶ verdict ◀─ recorded state
+//!   action ─▶ cluster (API server, control loops, virtual time) ─settle─▶ snapshot ─▶ checker ◀─ recorded state
 //! ```
 
 mod action;

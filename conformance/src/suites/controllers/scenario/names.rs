@@ -1,4 +1,4 @@
-//! Names that chance or a hash chose, as recordings write them: `$RS1`, `$HASH1`, `$RS1-$POD`.
+//! Generated names, as recordings write them: `$RS1`, `$HASH1`, `$RS1-$POD`.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// A ReplicaSet is there.
+    /// Notes a ReplicaSet.
     pub(super) fn observe(&mut self, metadata: &Value) {
         let Some(name) = metadata["name"].as_str() else { return };
         match metadata["labels"]["pod-template-hash"].as_str() {

@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 const LEFT_OUT: [&str; 6] = ["uid", "resourceVersion", "managedFields", "creationTimestamp", "namespace", "selfLink"];
 
 impl Cluster {
-    /// What there is, and what was told in this step.
+    /// The objects, and the events of this step.
     pub(super) async fn snapshot(&self) -> Result<Value, String> {
         let mut snapshot = json!({
             "deployments": self.objects("deployments").await?,
@@ -75,7 +75,7 @@ fn pods(pods: &[Value]) -> Vec<Value> {
     pods.iter().map(pod).collect()
 }
 
-/// What a pod is grouped by. Only those that nobody generated have a name worth telling.
+/// What a pod is grouped by. Only names that were not generated are compared.
 fn pod(pod: &Value) -> Value {
     let metadata = &pod["metadata"];
     let owners = metadata["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
