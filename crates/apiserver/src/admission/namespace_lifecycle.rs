@@ -1,4 +1,4 @@
-//! NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out.
+//! NamespaceLifecycle: nothing is created in a namespace that is missing or being deleted.
 
 use bayplan_model::status::{Cause, Status};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{AdmissionContext, Operation, row, text};
 use crate::status_errors;
 
-/// The namespaces without which a cluster does not work.
+/// The namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 pub(super) async fn admit(context: &AdmissionContext<'_>, object: &Value) -> Result<(), Status> {
@@ -18,7 +18,7 @@ pub(super) async fn admit(context: &AdmissionContext<'_>, object: &Value) -> Res
             Ok(())
         };
     }
-    // An access review asks about a namespace; it creates nothing there.
+    // An access review names a namespace, but creates nothing in it.
     if namespaces || context.namespace.is_empty() || context.resource.plural == "localsubjectaccessreviews" {
         return Ok(());
     }

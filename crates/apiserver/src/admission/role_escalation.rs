@@ -1,7 +1,7 @@
-//! Escalation: who writes a role or a binding may grant only rights he holds, or has the right to `escalate` or `bind`.
+//! Escalation: the writer of a role or binding must hold the rights it grants, or the right to `escalate` or `bind`.
 //!
-//! Upstream checks this between mutating admission and validation; so does this, as the last of the plugins that may
-//! run before validation. Roles change seldom, so the policy is read afresh each time: no write is judged by an old one.
+//! Upstream checks this between mutating admission and validation, so here it is the last mutating plugin. The policy
+//! is read from the store each time, so that no decision rests on an old one; roles seldom change.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ async fn check_role(context: &AdmissionContext<'_>, object: &Value, old: Option<
     if may(context, &policy, &Verb::Escalate, context.resource.plural, text(object, "/metadata/name")) {
         return Ok(());
     }
-    // Whatever an aggregated role may collect later must be held now.
+    // An aggregated role may collect any rule later, so its writer must hold all of them.
     let aggregated = object.get("aggregationRule").is_some_and(|rule| !rule.is_null());
     let mut rules = if aggregated { everything() } else { Vec::new() };
     rules.extend(decode::<Role>(object)?.rules);
@@ -113,7 +113,7 @@ async fn all<T: DeserializeOwned>(
     namespace: &str,
 ) -> Result<Vec<Arc<T>>, Status> {
     let objects = context.objects.list(row(GROUP, plural)?, namespace).await?;
-    // What cannot be read grants nothing.
+    // An unreadable role or binding grants nothing.
     Ok(objects.iter().filter_map(|object| T::deserialize(&**object).ok()).map(Arc::new).collect())
 }
 

@@ -1,4 +1,4 @@
-//! ServiceAccount: every pod runs as an account of its namespace, and gets a token unless somebody says no.
+//! ServiceAccount: every pod runs as an account of its namespace, and mounts its token unless that is turned off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,17 @@ const DEFAULT: &str = "default";
 const MIRROR_ANNOTATION: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const VOLUME_PREFIX: &str = "kube-api-access-";
-/// One second more than the default lifetime plus six: the token endpoint knows requests of the server by it.
+/// Upstream's `WarnOnlyBoundTokenExpirationSeconds`, by which the token endpoint recognises the tokens of pods.
 const TOKEN_SECONDS: u32 = 3607;
-/// Letters that spell no words, as for generated names.
+/// Characters that spell no words, as in generated names.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
-/// The account `default` of a new namespace is made by a controller a moment later: about a second in all.
-const DEFAULT_PATIENCE_MS: [u64; 8] = [5, 10, 25, 60, 150, 250, 250, 250];
+/// The waits between lookups of the account `default`, which a controller creates just after its namespace: about a
+/// second in all.
+const DEFAULT_RETRY_MS: [u64; 8] = [5, 10, 25, 60, 150, 250, 250, 250];
 
 pub(super) async fn admit(context: &AdmissionContext<'_>, pod: &mut Value) -> Result<(), Status> {
-    // A mirror pod only shows what a node runs anyway.
+    // A mirror pod only represents a static pod that its node runs.
     if !context.is_new("", "pods") || pod.pointer(MIRROR_ANNOTATION).is_some() {
         return Ok(());
     }
@@ -50,12 +51,12 @@ pub(super) async fn admit(context: &AdmissionContext<'_>, pod: &mut Value) -> Re
 
 async fn find(context: &AdmissionContext<'_>, name: &str) -> Result<Option<Arc<Value>>, Status> {
     let resource = row("", "serviceaccounts")?;
-    let patience: &[u64] = if name == DEFAULT { &DEFAULT_PATIENCE_MS } else { &[] };
-    for pause in patience {
+    let waits: &[u64] = if name == DEFAULT { &DEFAULT_RETRY_MS } else { &[] };
+    for wait in waits {
         if let Some(account) = context.objects.get(resource, context.namespace, name).await? {
             return Ok(Some(account));
         }
-        tokio::time::sleep(Duration::from_millis(*pause)).await;
+        tokio::time::sleep(Duration::from_millis(*wait)).await;
     }
     context.objects.get(resource, context.namespace, name).await
 }

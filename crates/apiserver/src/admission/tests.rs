@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::serviceaccounts::tests::Fixture;
 
-/// A write in namespace `ns`, judged by all plugins.
+/// A write in namespace `ns`.
 struct Write<'a> {
     operation: Operation,
     group: &'a str,
@@ -15,11 +15,12 @@ struct Write<'a> {
 const NEW_POD: Write<'static> =
     Write { operation: Operation::Create, group: "", plural: "pods", subresource: "", name: "" };
 
-async fn judge(world: &Fixture, write: &Write<'_>, object: Value, old: Option<Value>) -> Result<Value, String> {
-    judge_as(&User::new("alice", ["devs"]), world, write, object, old).await
+/// The object after all plugins, or their refusal.
+async fn admit(world: &Fixture, write: &Write<'_>, object: Value, old: Option<Value>) -> Result<Value, String> {
+    admit_as(&User::new("alice", ["devs"]), world, write, object, old).await
 }
 
-async fn judge_as(
+async fn admit_as(
     user: &User,
     world: &Fixture,
     write: &Write<'_>,
@@ -65,7 +66,7 @@ fn pod(spec: Value) -> Value {
 async fn a_plain_pod_gets_account_priority_and_tolerations() {
     let container = json!({"name": "c"});
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}});
-    let pod = judge(&world(&[]), &NEW_POD, pod, None).await.unwrap();
+    let pod = admit(&world(&[]), &NEW_POD, pod, None).await.unwrap();
     let spec = &pod["spec"];
     assert_eq!((&spec["priority"], &spec["preemptionPolicy"]), (&json!(0), &json!("PreemptLowerPriority")));
     assert_eq!((&spec["serviceAccountName"], &spec["serviceAccount"]), (&json!("default"), &json!("default")));
@@ -98,7 +99,8 @@ async fn refusals_are_worded_as_upstream() {
         (
             world(&[]),
             pod(json!({"serviceAccountName": "robot"})),
-            "403 pods \"p\" is forbidden: error looking up service account ns/robot: serviceaccount \"robot\" not found",
+            "403 pods \"p\" is forbidden: error looking up service account ns/robot: serviceaccount \"robot\" not \
+             found",
         ),
         (
             world(&[]),
@@ -114,8 +116,8 @@ async fn refusals_are_worded_as_upstream() {
         (
             world(&[class("never", json!({"preemptionPolicy": "Never"}))]),
             pod(json!({"priorityClassName": "never", "preemptionPolicy": "PreemptLowerPriority"})),
-            "403 pods \"p\" is forbidden: the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided \
-             in pod spec; priority admission controller computed Never from the given PriorityClass name",
+            "403 pods \"p\" is forbidden: the string value of PreemptionPolicy (PreemptLowerPriority) must not be \
+             provided in pod spec; priority admission controller computed Never from the given PriorityClass name",
         ),
         (
             world(&[("limitranges", limits.clone())]),
@@ -142,16 +144,17 @@ async fn refusals_are_worded_as_upstream() {
         ),
     ];
     for (world, pod, expected) in cases {
-        assert_eq!(judge(&world, &NEW_POD, pod, None).await.unwrap_err(), expected);
+        assert_eq!(admit(&world, &NEW_POD, pod, None).await.unwrap_err(), expected);
     }
 }
 
 #[tokio::test]
-async fn limits_fill_in_defaults_and_say_so() {
+async fn limits_fill_in_defaults_and_annotate_them() {
     let limits = json!({"metadata": {"name": "l", "namespace": "ns"}, "spec": {"limits": [
-        {"type": "Container", "default": {"cpu": "500m", "memory": "256Mi"}, "defaultRequest": {"cpu": "100m", "memory": "256Mi"}}]}});
+        {"type": "Container", "default": {"cpu": "500m", "memory": "256Mi"},
+         "defaultRequest": {"cpu": "100m", "memory": "256Mi"}}]}});
     let containers = json!([{"name": "c"}]);
-    let pod = judge(&world(&[("limitranges", limits)]), &NEW_POD, pod(json!({"containers": containers})), None).await;
+    let pod = admit(&world(&[("limitranges", limits)]), &NEW_POD, pod(json!({"containers": containers})), None).await;
     let pod = pod.unwrap();
     assert_eq!(
         pod["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
@@ -171,19 +174,19 @@ async fn a_quota_is_charged_and_demands_what_it_limits() {
     };
     let asking = |cpu: &str| pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}));
     let world = world(&[("resourcequotas", quota("300m"))]);
-    judge(&world, &NEW_POD, asking("100m"), None).await.unwrap();
+    admit(&world, &NEW_POD, asking("100m"), None).await.unwrap();
     let used = world.one("resourcequotas", "ns", "q").unwrap()["status"]["used"].clone();
     assert_eq!(used, json!({"pods": "3", "requests.cpu": "400m"}));
     world.put("resourcequotas", quota("300m"));
-    let refusal = judge(&world, &NEW_POD, asking("800m"), None).await.unwrap_err();
+    let refusal = admit(&world, &NEW_POD, asking("800m"), None).await.unwrap_err();
     assert!(refusal.ends_with(
         "exceeded quota: q, requested: requests.cpu=800m, used: requests.cpu=300m, limited: requests.cpu=1"
     ));
-    let silent = judge(&world, &NEW_POD, pod(json!({"containers": [{"name": "c"}]})), None).await.unwrap_err();
+    let silent = admit(&world, &NEW_POD, pod(json!({"containers": [{"name": "c"}]})), None).await.unwrap_err();
     assert!(silent.ends_with("failed quota: q: must specify requests.cpu for: c"), "{silent}");
     let inert = json!({"metadata": {"name": "q", "namespace": "ns"}, "spec": {"hard": {"pods": "0"}}, "status": {}});
     world.put("resourcequotas", inert);
-    judge(&world, &NEW_POD, asking("1"), None).await.unwrap();
+    admit(&world, &NEW_POD, asking("1"), None).await.unwrap();
 }
 
 #[tokio::test]
@@ -192,13 +195,13 @@ async fn a_binding_takes_over_the_nodes_topology() {
     let world = world(&[("nodes", json!({"metadata": {"name": "n", "labels": labels}}))]);
     let write = Write { subresource: "binding", name: "p", ..NEW_POD };
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
-    let binding = judge(&world, &write, binding, None).await.unwrap();
+    let binding = admit(&world, &write, binding, None).await.unwrap();
     assert_eq!(
         binding["metadata"]["labels"],
         json!({"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"})
     );
     let elsewhere = json!({"metadata": {"name": "p"}, "target": {"name": "unknown"}});
-    assert_eq!(judge(&world, &write, elsewhere.clone(), None).await.unwrap(), elsewhere);
+    assert_eq!(admit(&world, &write, elsewhere.clone(), None).await.unwrap(), elsewhere);
 }
 
 #[tokio::test]
@@ -210,21 +213,24 @@ async fn claims_get_the_newest_default_class_and_a_finalizer() {
     };
     let world = world(&[class("old", "2020-01-01T00:00:00Z"), class("new", "2021-01-01T00:00:00Z")]);
     let write = Write { plural: "persistentvolumeclaims", ..NEW_POD };
-    let claim = judge(&world, &write, json!({"metadata": {"name": "c"}, "spec": {}}), None).await.unwrap();
+    let claim = admit(&world, &write, json!({"metadata": {"name": "c"}, "spec": {}}), None).await.unwrap();
     assert_eq!(claim["spec"]["storageClassName"], "new");
     assert_eq!(claim["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
-    let none = judge(&world, &write, json!({"metadata": {"name": "c"}, "spec": {"storageClassName": ""}}), None).await;
+    let none = admit(&world, &write, json!({"metadata": {"name": "c"}, "spec": {"storageClassName": ""}}), None).await;
     assert_eq!(none.unwrap()["spec"]["storageClassName"], "");
 
-    let sized = |size: &str| json!({"metadata": {"name": "c"}, "spec": {"storageClassName": "new", "resources": {"requests": {"storage": size}}}, "status": {"phase": "Bound"}});
+    let sized = |size: &str| {
+        let spec = json!({"storageClassName": "new", "resources": {"requests": {"storage": size}}});
+        json!({"metadata": {"name": "c"}, "spec": spec, "status": {"phase": "Bound"}})
+    };
     let update = Write { operation: Operation::Update, plural: "persistentvolumeclaims", name: "c", ..NEW_POD };
-    let refusal = judge(&world, &update, sized("2Gi"), Some(sized("1Gi"))).await.unwrap_err();
+    let refusal = admit(&world, &update, sized("2Gi"), Some(sized("1Gi"))).await.unwrap_err();
     assert!(refusal.contains("only dynamically provisioned pvc can be resized"), "{refusal}");
-    judge(&world, &update, sized("1Gi"), Some(sized("2Gi"))).await.unwrap();
+    admit(&world, &update, sized("1Gi"), Some(sized("2Gi"))).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_the_cluster_needs_cannot_be_deleted() {
+async fn namespaces_and_classes_of_the_system_cannot_be_deleted() {
     let world = world(&[]);
     let delete = |group, plural, name| Write { operation: Operation::Delete, group, plural, subresource: "", name };
     for (write, expected) in [
@@ -235,14 +241,14 @@ async fn what_the_cluster_needs_cannot_be_deleted() {
         (
             delete("scheduling.k8s.io", "priorityclasses", "system-node-critical"),
             Some(
-                "403 priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority \
-                 class and cannot be deleted",
+                "403 priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system \
+                 priority class and cannot be deleted",
             ),
         ),
         (delete("", "namespaces", "ns"), None),
         (delete("", "pods", "p"), None),
     ] {
-        assert_eq!(judge(&world, &write, Value::Null, None).await.err().as_deref(), expected);
+        assert_eq!(admit(&world, &write, Value::Null, None).await.err().as_deref(), expected);
     }
 }
 
@@ -250,16 +256,16 @@ async fn what_the_cluster_needs_cannot_be_deleted() {
 async fn there_is_one_default_priority_class() {
     let default = json!({"metadata": {"name": "def"}, "globalDefault": true, "value": 50});
     let world = world(&[("priorityclasses", default.clone())]);
-    let named = judge(&world, &NEW_POD, pod(json!({})), None).await.unwrap();
+    let named = admit(&world, &NEW_POD, pod(json!({})), None).await.unwrap();
     assert_eq!((&named["spec"]["priority"], &named["spec"]["priorityClassName"]), (&json!(50), &json!("def")));
     let write = Write { group: "scheduling.k8s.io", plural: "priorityclasses", ..NEW_POD };
     let second = json!({"metadata": {"name": "def2"}, "globalDefault": true, "value": 60});
     assert_eq!(
-        judge(&world, &write, second, None).await.unwrap_err(),
+        admit(&world, &write, second, None).await.unwrap_err(),
         "403 priorityclasses.scheduling.k8s.io \"def2\" is forbidden: PriorityClass def is already marked as default. \
          Only one default can exist"
     );
-    judge(&world, &Write { operation: Operation::Update, ..write }, default, None).await.unwrap();
+    admit(&world, &Write { operation: Operation::Update, ..write }, default, None).await.unwrap();
 }
 
 #[tokio::test]
@@ -267,23 +273,23 @@ async fn a_runtime_class_gives_overhead_and_scheduling() {
     let class = json!({"metadata": {"name": "kata"}, "overhead": {"podFixed": {"cpu": "250m"}},
         "scheduling": {"nodeSelector": {"kata": "yes"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}});
     let world = world(&[("runtimeclasses", class)]);
-    let admitted = judge(&world, &NEW_POD, pod(json!({"runtimeClassName": "kata"})), None).await.unwrap();
+    let admitted = admit(&world, &NEW_POD, pod(json!({"runtimeClassName": "kata"})), None).await.unwrap();
     assert_eq!(admitted["spec"]["overhead"], json!({"cpu": "250m"}));
     assert_eq!(admitted["spec"]["nodeSelector"], json!({"kata": "yes"}));
     assert_eq!(admitted["spec"]["tolerations"].as_array().unwrap().len(), 3);
     let other = pod(json!({"runtimeClassName": "kata", "nodeSelector": {"kata": "no"}}));
     assert!(
-        judge(&world, &NEW_POD, other, None)
+        admit(&world, &NEW_POD, other, None)
             .await
             .unwrap_err()
             .contains("conflict: runtimeClass.scheduling.nodeSelector[kata] = yes")
     );
     let alone = pod(json!({"overhead": {"cpu": "1"}}));
-    assert!(judge(&world, &NEW_POD, alone, None).await.unwrap_err().contains("Pod Overhead set without"));
+    assert!(admit(&world, &NEW_POD, alone, None).await.unwrap_err().contains("Pod Overhead set without"));
 }
 
 #[tokio::test]
-async fn nobody_grants_what_he_does_not_hold() {
+async fn no_user_grants_rights_that_they_do_not_hold() {
     let rbac = "rbac.authorization.k8s.io";
     let role = |name: &str, resource: &str, verbs: &[&str]| {
         json!({"metadata": {"name": name, "namespace": "ns"},
@@ -302,21 +308,22 @@ async fn nobody_grants_what_he_does_not_hold() {
     ]);
     let roles = Write { group: rbac, plural: "roles", ..NEW_POD };
     let bindings = Write { group: rbac, plural: "rolebindings", ..NEW_POD };
-    judge(&world, &roles, role("fine", "pods", &["get"]), None).await.unwrap();
+    admit(&world, &roles, role("fine", "pods", &["get"]), None).await.unwrap();
     assert_eq!(
-        judge(&world, &roles, role("grab", "secrets", &["get", "list"]), None).await.unwrap_err(),
-        "403 roles.rbac.authorization.k8s.io \"grab\" is forbidden: user \"alice\" (groups=[\"devs\" \"system:authenticated\"]) \
-         is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\" \"list\"]}"
+        admit(&world, &roles, role("grab", "secrets", &["get", "list"]), None).await.unwrap_err(),
+        "403 roles.rbac.authorization.k8s.io \"grab\" is forbidden: user \"alice\" (groups=[\"devs\" \
+         \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], \
+         Resources:[\"secrets\"], Verbs:[\"get\" \"list\"]}"
     );
-    judge(&world, &bindings, binding("Role", "pods"), None).await.unwrap();
-    assert!(judge(&world, &bindings, binding("ClusterRole", "secrets"), None).await.unwrap_err().starts_with("403 "));
+    admit(&world, &bindings, binding("Role", "pods"), None).await.unwrap();
+    assert!(admit(&world, &bindings, binding("ClusterRole", "secrets"), None).await.unwrap_err().starts_with("403 "));
     assert_eq!(
-        judge(&world, &bindings, binding("ClusterRole", "nope"), None).await.unwrap_err(),
+        admit(&world, &bindings, binding("ClusterRole", "nope"), None).await.unwrap_err(),
         "404 clusterroles.rbac.authorization.k8s.io \"nope\" not found"
     );
     let unchanged = role("grab", "secrets", &["get"]);
     let update = Write { operation: Operation::Update, name: "grab", ..roles };
-    judge(&world, &update, unchanged.clone(), Some(unchanged.clone())).await.unwrap();
+    admit(&world, &update, unchanged.clone(), Some(unchanged.clone())).await.unwrap();
     let master = User::new("admin", ["system:masters"]);
-    judge_as(&master, &world, &update, unchanged, None).await.unwrap();
+    admit_as(&master, &world, &update, unchanged, None).await.unwrap();
 }

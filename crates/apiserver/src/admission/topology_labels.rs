@@ -1,4 +1,4 @@
-//! PodTopologyLabels: a pod carries the zone and region of the node it is bound to.
+//! PodTopologyLabels: a pod gets the zone and region labels of its node.
 
 use bayplan_model::status::Status;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::{AdmissionContext, Operation, map_mut, row, text};
 
 const LABELS: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// `object` is the Binding, whose labels the binding hands on to the pod, or a pod that is created on a node.
+/// Labels a Binding, whose labels go to the pod, or a pod that is created with a node.
 pub(super) async fn admit(context: &AdmissionContext<'_>, object: &mut Value) -> Result<(), Status> {
     let core = context.operation == Operation::Create && context.resource.group.is_empty();
     let node = match (context.resource.plural, context.subresource) {
@@ -21,7 +21,7 @@ pub(super) async fn admit(context: &AdmissionContext<'_>, object: &mut Value) ->
     if node.is_empty() {
         return Ok(());
     }
-    // A node nobody knows has no topology; whether it may be bound to is not decided here.
+    // A missing node has no topology; other checks decide whether it may be bound to.
     let Some(topology) = context.objects.labels(row("", "nodes")?, "", node).await? else { return Ok(()) };
     for label in LABELS {
         if let Some(value) = topology.get(label)
