@@ -13,48 +13,16 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
-use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tower::ServiceExt;
 
+use crate::config::{Config, Error};
 use crate::limiter::Limiter;
 use crate::metrics::RequestMetrics;
 use crate::request::{self, Parts};
-use crate::transport::{self, Answer, Transport};
+use crate::transport::{self, Answer, Body, Transport};
 
 /// Servers give up on a request after 60 s; a client that waits a little longer receives that answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(70);
-
-/// Why no client could be created.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The kubeconfig does not exist, does not parse, or names things it does not contain.
-    #[error("kubeconfig {path}: {source}")]
-    Kubeconfig {
-        /// The file, or where it was looked for.
-        path: String,
-        /// What kube said.
-        source: Box<kube::config::KubeconfigError>,
-    },
-    /// Neither a kubeconfig nor a service account is there.
-    #[error("no kubeconfig given or found, and not in a cluster: {0}")]
-    Infer(#[source] Box<kube::config::InferConfigError>),
-    /// The identity or the certificates cannot be used.
-    #[error("cannot connect with this configuration: {0}")]
-    Connect(#[source] Box<kube::Error>),
-    /// The server's certificate cannot be for this.
-    #[error("the kubeconfig's tls-server-name {0:?} is neither a DNS name nor an address")]
-    ServerName(String),
-    /// The kubeconfig wants requests to go through a proxy.
-    #[error("the kubeconfig names the proxy {0}; connections through a proxy are not supported")]
-    Proxy(String),
-    /// The server's address is invalid.
-    #[error("not the address of an API server: {0:?}")]
-    Master(String),
-    /// The value cannot be sent as an HTTP header.
-    #[error("not usable as an HTTP header: {0:?}")]
-    Header(String),
-}
 
 /// A cheaply cloned connection to an API server; each clone may have its own identity, budget and timeout.
 #[derive(Clone)]
@@ -79,33 +47,13 @@ impl Client {
     /// Connects as [`from_kubeconfig`](Self::from_kubeconfig) does, but to the server at `master` if there is one; a
     /// `master` without any kubeconfig is talked to without credentials.
     pub async fn connect(path: Option<&Path>, context: Option<&str>, master: Option<&str>) -> Result<Self, Error> {
-        let master = match master {
-            Some(url) => Some(url.parse::<http::Uri>().map_err(|_| Error::Master(url.into()))?),
-            None => None,
-        };
-        let options = KubeConfigOptions { context: context.map(str::to_owned), ..Default::default() };
-        let mut config = match path {
-            Some(path) => {
-                let failed = |source| Error::Kubeconfig { path: path.display().to_string(), source: Box::new(source) };
-                let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-                kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?
-            }
-            None if context.is_some() => kube::Config::from_kubeconfig(&options).await.map_err(|source| {
-                Error::Kubeconfig { path: "(KUBECONFIG or ~/.kube/config)".into(), source: Box::new(source) }
-            })?,
-            None if master.is_some() => kube::Config::new(master.clone().expect("it was looked at")),
-            None => kube::Config::infer().await.map_err(|source| Error::Infer(Box::new(source)))?,
-        };
-        if let Some(master) = master {
-            config.cluster_url = master;
-        }
-        Self::from_config(config)
+        Self::from_config(&Config::load(path, context, master)?)
     }
 
     /// Connects as a ready configuration says. Must be called inside a tokio runtime.
-    pub fn from_config(config: kube::Config) -> Result<Self, Error> {
-        let host = config.cluster_url.authority().map_or_else(String::new, ToString::to_string);
-        Ok(Self::new(transport::over_network(&config)?, &host))
+    pub fn from_config(config: &Config) -> Result<Self, Error> {
+        let host = config.server.authority().map_or_else(String::new, ToString::to_string);
+        Ok(Self::new(transport::over_network(config)?, &host))
     }
 
     /// Talks to a service in this process, through the same requests as over the network. Must be called inside a
@@ -134,14 +82,13 @@ impl Client {
 
     /// The same connection under another user agent.
     pub fn with_user_agent(mut self, user_agent: &str) -> Result<Self, Error> {
-        self.user_agent = HeaderValue::from_str(user_agent).map_err(|_| Error::Header(user_agent.into()))?;
+        self.user_agent = HeaderValue::from_str(user_agent).map_err(|_| Error::Header("the user agent"))?;
         Ok(self)
     }
 
     /// The same connection with a bearer token as its identity.
     pub fn with_bearer_token(mut self, token: &str) -> Result<Self, Error> {
-        let mut value =
-            HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Header("(the token)".into()))?;
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Header("the token"))?;
         value.set_sensitive(true);
         self.authorization = Some(value);
         Ok(self)

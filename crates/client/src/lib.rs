@@ -1,7 +1,7 @@
 //! A client of any Kubernetes API server, and what control loops need around it.
 //!
 //! ```text
-//!   HTTPS ──────────┐
+//!   HTTPS (config) ─┐
 //!                   ├─ client (api::Request → HTTP → Bytes | Status) ─▶ informer ─▶ cache, subscribers ─▶ work_queue
 //!   in-process ─────┘         ▲                    ▲
 //!                          recorder        leader_election
@@ -11,6 +11,7 @@
 
 mod cache;
 mod client;
+pub mod config;
 pub mod informer;
 pub mod leader_election;
 mod limiter;
@@ -21,8 +22,10 @@ mod transport;
 mod work_queue;
 
 pub use cache::Cache;
-pub use client::{Client, Error};
+pub use client::Client;
+pub use config::{Config, Error};
 pub use informer::{Informer, Scope};
 pub use leader_election::Elector;
 pub use recorder::{CoreEvents, EventRecorder};
+pub use transport::{Answer, Body, HttpClient};
 pub use work_queue::WorkQueue;

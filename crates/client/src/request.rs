@@ -120,6 +120,13 @@ pub(crate) fn push_query(path: &mut String, parameters: &[(&str, Cow<'_, str>)])
     }
 }
 
+/// Text as a part of a URL or of a header's name.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    push_encoded(&mut out, text);
+    out
+}
+
 fn push_encoded(out: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {

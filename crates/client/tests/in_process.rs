@@ -42,7 +42,7 @@ impl Script {
 
     fn client(&self) -> Client {
         let script = self.clone();
-        Client::from_service(tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        Client::from_service(tower::service_fn(move |request: http::Request<bayplan_client::Body>| {
             let header = |name: &str| request.headers().get(name).map_or("", |v| v.to_str().unwrap()).to_owned();
             let line =
                 format!("{} {} {} {}", request.method(), request.uri(), header("user-agent"), header("authorization"));

@@ -6,7 +6,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bayplan_client::Client;
+use bayplan_client::config::{Credentials, ExecPlugin};
+use bayplan_client::{Client, Config};
 use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body_util::Full;
@@ -19,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// A server whose certificate is for a name that does not lead to it.
 struct Server {
-    config: kube::Config,
+    config: Config,
     connections: Arc<AtomicUsize>,
 }
 
@@ -53,16 +54,24 @@ impl Server {
                 });
             }
         });
-        let mut config = kube::Config::new(format!("https://{address}").parse().unwrap());
-        config.root_cert = Some(vec![certificate.to_vec()]);
-        config.tls_server_name = Some("cluster.example".into());
+        let mut config = Config::new(format!("https://{address}").parse().unwrap());
+        config.tls.authorities = Some(vec![certificate]);
+        config.tls.server_name = Some("cluster.example".try_into().unwrap());
         Server { config, connections }
     }
 }
 
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let version = if request.version() == Version::HTTP_2 { "2" } else { "1" };
-    Ok(Response::new(Full::new(version.into())))
+    let header = |name: &str| request.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
+    let text = match request.uri().path() {
+        path if path.ends_with("/seen") => format!("{path} {} {}", header("authorization"), header("impersonate-user")),
+        "/second-token-only" if header("authorization") == "Bearer 2" => "welcome".to_owned(),
+        "/second-token-only" => {
+            return Ok(Response::builder().status(401).body(Full::default()).unwrap());
+        }
+        _ => if request.version() == Version::HTTP_2 { "2" } else { "1" }.to_owned(),
+    };
+    Ok(Response::new(Full::new(text.into())))
 }
 
 /// Which protocol requests came by, first one and then twenty together.
@@ -76,7 +85,7 @@ async fn ask(client: &Client) -> Vec<Bytes> {
 #[tokio::test]
 async fn requests_share_one_connection_when_the_server_can_do_that() {
     let server = Server::start(&[b"h2", b"http/1.1"]).await;
-    let client = Client::from_config(server.config).unwrap();
+    let client = Client::from_config(&server.config).unwrap();
     assert!(ask(&client).await.iter().all(|answer| answer == "2"));
     assert_eq!(server.connections.load(Ordering::SeqCst), 1);
 }
@@ -84,7 +93,7 @@ async fn requests_share_one_connection_when_the_server_can_do_that() {
 #[tokio::test]
 async fn a_server_without_http2_is_talked_to_all_the_same() {
     let server = Server::start(&[b"http/1.1"]).await;
-    let client = Client::from_config(server.config).unwrap();
+    let client = Client::from_config(&server.config).unwrap();
     assert!(ask(&client).await.iter().all(|answer| answer == "1"));
     assert!(server.connections.load(Ordering::SeqCst) > 1);
 }
@@ -92,26 +101,50 @@ async fn a_server_without_http2_is_talked_to_all_the_same() {
 #[tokio::test]
 async fn a_server_is_only_believed_under_its_name() {
     let mut server = Server::start(&[b"h2"]).await;
-    server.config.tls_server_name = Some("other.example".into());
-    let client = Client::from_config(server.config).unwrap();
+    server.config.tls.server_name = Some("other.example".try_into().unwrap());
+    let client = Client::from_config(&server.config).unwrap();
     let refused = client.get("/version", "application/json").await.unwrap_err();
     assert!(refused.to_string().contains("certificate"), "{refused}");
 }
 
 #[tokio::test]
-async fn what_cannot_be_connected_to_is_told_at_once() {
-    let Server { config, .. } = Server::start(&[b"h2"]).await;
-    let refusal = |config: kube::Config| Client::from_config(config).map(|_| ()).unwrap_err().to_string();
-    let mut proxy = config.clone();
-    proxy.proxy_url = Some("http://127.0.0.1:3128".parse().unwrap());
-    assert_eq!(
-        refusal(proxy),
-        "the kubeconfig names the proxy http://127.0.0.1:3128/; connections through a proxy are not supported"
+async fn credentials_and_the_servers_path_are_in_every_request() {
+    let mut server = Server::start(&[b"h2"]).await;
+    server.config.server = format!("{}clusters/c", server.config.server).parse().unwrap();
+    server.config.credentials = Credentials::Token("secret".into());
+    server.config.impersonate.user = "jane".into();
+    let client = Client::from_config(&server.config).unwrap();
+    let seen = client.get("/seen", "application/json").await.unwrap();
+    assert_eq!(seen, "/clusters/c/seen Bearer secret jane");
+}
+
+#[tokio::test]
+async fn a_plugin_is_asked_again_after_its_token_was_refused() {
+    let mut server = Server::start(&[b"h2"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        r#"echo x >> {0}; printf '{{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{{"token":"%s"}}}}' $(wc -l < {0})"#,
+        folder.path().join("runs").display()
     );
-    let mut unnamed = config;
-    unnamed.tls_server_name = Some("not a name".into());
-    assert_eq!(
-        refusal(unnamed),
-        r#"the kubeconfig's tls-server-name "not a name" is neither a DNS name nor an address"#
-    );
+    server.config.credentials = Credentials::Exec(Box::new(ExecPlugin {
+        command: "sh".into(),
+        args: Some(vec!["-c".into(), script]),
+        api_version: "client.authentication.k8s.io/v1".into(),
+        ..ExecPlugin::default()
+    }));
+    let client = Client::from_config(&server.config).unwrap();
+    let refused = client.get("/second-token-only", "application/json").await.unwrap_err();
+    assert_eq!(refused.code, 401);
+    assert_eq!(client.get("/second-token-only", "application/json").await.unwrap(), "welcome");
+    assert_eq!(client.get("/seen", "application/json").await.unwrap(), "/seen Bearer 2 ");
+}
+
+#[tokio::test]
+async fn a_plugin_that_fails_is_named() {
+    let mut server = Server::start(&[b"h2"]).await;
+    let plugin = ExecPlugin { command: "/nonexistent/login".into(), ..ExecPlugin::default() };
+    server.config.credentials = Credentials::Exec(Box::new(plugin));
+    let client = Client::from_config(&server.config).unwrap();
+    let failed = client.get("/version", "application/json").await.unwrap_err();
+    assert_eq!(failed.message, "the exec plugin \"/nonexistent/login\" failed: No such file or directory (os error 2)");
 }

@@ -1,6 +1,6 @@
 //! Mistakes: one line that names the cause once and says what to do.
 
-use crate::process::{check_failure, run};
+use crate::process::{bayplan, check_failure, read, run};
 
 /// Fails with one line that contains this.
 #[track_caller]
@@ -15,6 +15,23 @@ fn an_unknown_flag_is_refused() {
     let (code, _, stderr) = run(&["up", "--nodez", "3"]);
     assert_eq!(code, 2);
     assert!(stderr.starts_with("error: unexpected argument '--nodez'"), "{stderr}");
+}
+
+#[test]
+fn a_component_without_a_kubeconfig_says_where_it_looked_and_what_to_do() {
+    let home = tempfile::tempdir().unwrap();
+    let expected = format!(
+        "bayplan: no API server to talk to: --kubeconfig and KUBECONFIG name no file, {}/.kube/config does not exist, and \
+         this process does not run in a pod; name a kubeconfig with --kubeconfig\n",
+        home.path().display()
+    );
+    for component in ["scheduler", "controller-manager"] {
+        let output = bayplan(&[component, "--secure-port=0"]).env("HOME", home.path()).output().unwrap();
+        assert_eq!(read(output), (1, String::new(), expected.clone()));
+        let expected =
+            "bayplan: cannot read the kubeconfig /nonexistent/config: No such file or directory (os error 2)";
+        check_failure(&[component, "--secure-port=0", "--kubeconfig=/nonexistent/config"], expected);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Extenders over HTTP: the scheduler calls an external service with `POST <urlPrefix>/<verb>`.
 //!
 //! ```text
-//!   scheduler core ──Extender──▶ HttpExtender ──wire (text)──▶ connection (kube's HTTP and TLS) ──▶ the service
+//!   scheduler core ──Extender──▶ HttpExtender ──wire (text)──▶ connection (HTTP and TLS) ──▶ the service
 //! ```
 
 mod connection;
@@ -10,6 +10,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 
+use bayplan_client::HttpClient;
 use bayplan_scheduler::cluster::{NodeInfo, PodInfo};
 use bayplan_scheduler::config::ExtenderConfig;
 use bayplan_scheduler::cycle::preempt::Candidate;
@@ -19,7 +20,6 @@ use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use kube::client::Body;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// The longest answer that is accepted: 15,000 whole nodes of 32 KiB, three times the largest cluster upstream
@@ -67,7 +67,7 @@ pub enum Reason {
     Ca,
     /// The certificates cannot be used.
     #[error("{0}")]
-    Tls(Box<kube::Error>),
+    Tls(Box<bayplan_client::Error>),
     /// With a single thread the runtime would deadlock: the scheduler's thread waits for the answer.
     #[error("extenders need a runtime of several threads")]
     Runtime,
@@ -76,7 +76,7 @@ pub enum Reason {
 /// An extender that is called over HTTP.
 pub struct HttpExtender {
     config: ExtenderConfig,
-    client: kube::Client,
+    client: HttpClient,
     runtime: Handle,
 }
 
@@ -90,7 +90,7 @@ impl HttpExtender {
             return Err(failed(Reason::Runtime));
         }
         let connection = connection::of(&config).map_err(failed)?;
-        let client = kube::Client::try_from(connection).map_err(|error| failed(Reason::Tls(Box::new(error))))?;
+        let client = HttpClient::new(&connection).map_err(|error| failed(Reason::Tls(Box::new(error))))?;
         Ok(HttpExtender { config, client, runtime })
     }
 
@@ -105,10 +105,10 @@ impl HttpExtender {
         let post = |reason: &str| Failure::Failed(format!("Post {url:?}: {reason}"));
         let request = Request::post(format!("/{verb}"))
             .header(CONTENT_TYPE, "application/json")
-            .body(Body::from(body.into_bytes()))
+            .body(Bytes::from(body))
             .map_err(|error| post(&error.to_string()))?;
         let exchange = async {
-            let answer = self.client.send(request).await.map_err(|error| post(&deepest(&error)))?;
+            let answer = self.client.send(request).await.map_err(|error| post(&deepest(&*error)))?;
             if answer.status() != StatusCode::OK {
                 let code = answer.status().as_u16();
                 return Err(Failure::Failed(format!("failed {verb} with extender at URL {url}, code {code}")));
