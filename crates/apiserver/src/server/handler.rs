@@ -7,8 +7,10 @@ use std::time::Duration;
 use bayplan_model::status::Status;
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::response::full;
@@ -44,16 +46,34 @@ impl RequestContext<'_> {
     }
 }
 
+/// The body of a request, from the network or from this process.
+pub(super) type RequestBody = UnsyncBoxBody<Bytes, String>;
+
 /// Answers a request; every failure, a panic included, becomes a `Status`.
-pub(super) async fn handle<B>(
+///
+/// Body and future are boxed so that all of this is compiled once, and not for each kind of body in each crate that
+/// calls the server.
+pub(super) fn handle<B>(
     shared: Arc<Shared>,
     peer: Option<Arc<User>>,
     request: Request<B>,
-) -> Response<ResponseBody>
+) -> BoxFuture<'static, Response<ResponseBody>>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: std::fmt::Display,
 {
+    handle_boxed(shared, peer, request.map(|body| body.map_err(|error| error.to_string()).boxed_unsync()))
+}
+
+fn handle_boxed(
+    shared: Arc<Shared>,
+    peer: Option<Arc<User>>,
+    request: Request<RequestBody>,
+) -> BoxFuture<'static, Response<ResponseBody>> {
+    Box::pin(answer(shared, peer, request))
+}
+
+async fn answer(shared: Arc<Shared>, peer: Option<Arc<User>>, request: Request<RequestBody>) -> Response<ResponseBody> {
     let (parts, body) = request.into_parts();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
@@ -130,18 +150,14 @@ fn go_duration(text: &str) -> Option<Duration> {
     Some(total)
 }
 
-async fn serve<B>(
+async fn serve(
     shared: &Arc<Shared>,
     peer: Option<Arc<User>>,
     parts: &http::request::Parts,
     query: &Query,
     info: &RequestInfo,
-    body: B,
-) -> Result<Response<ResponseBody>, Status>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: std::fmt::Display,
-{
+    body: RequestBody,
+) -> Result<Response<ResponseBody>, Status> {
     let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, &*shared.registry).await?;
     let user = impersonate(user, &parts.headers, &shared.authorizer)?;
     let _seat = shared.in_flight.enter(info).await?;
@@ -167,15 +183,10 @@ fn authorize(shared: &Shared, user: &User, info: &RequestInfo) -> Result<(), Sta
     shared.authorizer.check(&Attributes { user, verb: &info.verb, action })
 }
 
-async fn read_body<B>(parts: &http::request::Parts, body: B) -> Result<Bytes, Status>
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: std::fmt::Display,
-{
+async fn read_body(parts: &http::request::Parts, body: RequestBody) -> Result<Bytes, Status> {
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return Ok(Bytes::new());
     }
-    let body = body.map_err(|error| error.to_string());
     match Limited::new(body, BODY_MAX).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(status_errors::too_large(BODY_MAX)),

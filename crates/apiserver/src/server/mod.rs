@@ -23,6 +23,8 @@ use std::time::Duration;
 
 use bayplan_store::{ReadError, Store};
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -127,6 +129,15 @@ pub struct ApiServer {
 impl ApiServer {
     /// Starts a server over a store: feeds the watch caches and writes the objects that every cluster starts with.
     pub async fn new(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, StartError> {
+        Self::start(config, store).await
+    }
+
+    /// Boxed, as [`accept`](Self::accept) is, so that it is compiled in this crate and not in each that awaits it.
+    fn start(config: Config, store: Arc<dyn Store>) -> BoxFuture<'static, Result<ApiServer, StartError>> {
+        Self::assemble(config, store).boxed()
+    }
+
+    async fn assemble(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, StartError> {
         let tokens = Arc::new(Tokens::new(&config.service_account_key)?);
         let registry = Arc::new(Registry::new(store.clone(), config.clock, config.plugins, config.service_range));
         let index = Arc::new(PolicyIndex::default());
@@ -165,6 +176,14 @@ impl ApiServer {
 
     /// Serves connections until [`shutdown`](Self::shutdown).
     pub async fn serve(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) {
+        self.accept(listener, tls).await;
+    }
+
+    fn accept(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) -> BoxFuture<'_, ()> {
+        self.accept_all(listener, tls).boxed()
+    }
+
+    async fn accept_all(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) {
         let acceptor = TlsAcceptor::from(tls);
         let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut stopping = self.shared.stopping.subscribe();
@@ -263,6 +282,6 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (shared, identity) = (self.shared.clone(), self.identity.clone());
-        Box::pin(async move { Ok(handler::handle(shared, identity, request).await) })
+        Box::pin(handler::handle(shared, identity, request).map(Ok))
     }
 }
