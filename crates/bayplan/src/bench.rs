@@ -1,4 +1,4 @@
-//! `bayplan bench`: runs workloads, each in its own process so that memory is measured apart, and prints what they cost.
+//! `bayplan bench`: runs workloads, each in its own process so that memory is measured apart, and prints the figures.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -146,7 +146,7 @@ fn ensure_readable(files: &[PathBuf]) -> Result<()> {
     for path in files {
         if let Err(error) = std::fs::File::open(path) {
             bail!(
-                "cannot read {}: {error}; --trace takes the trace's nodes and its pods, two files of comma-separated values",
+                "cannot read {}: {error}; --trace takes two CSV files, the nodes of a trace and its pods",
                 path.display()
             );
         }

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 
 use crate::args::Connection;
 use crate::args::component::{Component, LeaderElection};
-use crate::{feature_gates, shutdown, version};
+use crate::shutdown::StopSignals;
+use crate::{feature_gates, version};
 
 /// A leader needs time for more than one attempt to renew: client-go's `JitterFactor`.
 pub(crate) const RENEW_JITTER: f64 = 1.2;
@@ -71,11 +72,11 @@ pub(crate) fn check(args: &Component, connection: &Connection) -> Result<()> {
 }
 
 /// The version as upstream's components print theirs.
-pub(crate) fn print_version(asked: &str) -> Result<()> {
+pub(crate) fn print_version(form: &str) -> Result<()> {
     use std::io::Write;
     let version = format!("{}+bayplan-{}", version::KUBERNETES, env!("CARGO_PKG_VERSION"));
     let mut out = std::io::stdout().lock();
-    match asked {
+    match form {
         "true" => writeln!(out, "Kubernetes {version}")?,
         "raw" => writeln!(out, "version.Info{{Major:\"1\", Minor:\"36\", GitVersion:\"{version}\"}}")?,
         "false" => {}
@@ -171,14 +172,18 @@ async fn client_authorities(args: &Component, api: &Client) -> Result<Vec<String
 }
 
 /// Runs a component until it ends by itself or a signal stops it; returns its outcome.
-pub(crate) async fn until_stopped<F: Future>(stop: &watch::Sender<bool>, part: F) -> Result<F::Output> {
-    let mut part = std::pin::pin!(part);
+pub(crate) async fn until_stopped<F: Future>(
+    signals: StopSignals,
+    stop: &watch::Sender<bool>,
+    component: F,
+) -> F::Output {
+    let mut component = std::pin::pin!(component);
     tokio::select! {
-        end = &mut part => return Ok(end),
-        requested = shutdown::requested() => requested?,
+        end = &mut component => return end,
+        () = signals.requested() => {}
     }
     stop.send_replace(true);
-    Ok(part.await)
+    component.await
 }
 
 /// The lease that decides which replica acts, as the log names it.

@@ -17,26 +17,28 @@ use tokio::sync::watch;
 use crate::args::ControllerManager;
 use crate::args::component::LeaderElection;
 use crate::component::{self, Identity};
+use crate::shutdown::StopSignals;
 
 const IDENTITY: Identity = Identity { name: "kube-controller-manager", secure_port: 10257 };
 
 /// Upstream's budget of each loop, of which one half may be chosen.
 const UPSTREAM_LIMIT: (f32, i32) = (20.0, 30);
 
-/// Runs the controllers until asked to stop.
+/// Runs the controllers until a signal stops it.
 pub(crate) async fn run(args: ControllerManager) -> Result<()> {
-    if let Some(asked) = &args.component.version {
-        return component::print_version(asked);
+    if let Some(form) = &args.component.version {
+        return component::print_version(form);
     }
     component::check(&args.component, &args.connection)?;
     let config = config(&args)?;
     let election = election(&args.election)?;
+    let signals = StopSignals::listen()?;
     let listener = component::listen(&args.component, IDENTITY)?;
     let registry = process_registry();
     let connection = &args.connection;
     let client =
         component::connect(connection.kubeconfig.as_deref(), connection.master.as_deref(), IDENTITY, &registry).await?;
-    let (told, probe) = telemetry(registry);
+    let (telemetry, probe) = telemetry(registry);
     let (stop, stopping) = watch::channel(false);
     let server = match listener {
         Some(listener) => {
@@ -46,8 +48,8 @@ pub(crate) async fn run(args: ControllerManager) -> Result<()> {
         None => None,
     };
     log_start(&client, &config, election.as_ref());
-    let manager = run_controller_manager(client, config, election, told, stopping);
-    let outcome = component::until_stopped(&stop, manager).await?;
+    let manager = run_controller_manager(client, config, election, telemetry, stopping);
+    let outcome = component::until_stopped(signals, &stop, manager).await;
     if let Some(server) = server {
         server.stop().await;
     }

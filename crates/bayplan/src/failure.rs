@@ -1,6 +1,7 @@
 //! How failures are printed.
 
-/// The chain of causes in one line. A cause whose text the line has already is left out: many errors quote their source.
+/// The chain of causes in one line. A cause whose text the line already has is left out, as
+/// many errors quote their source.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -157,7 +157,8 @@ mod tests {
         check(
             Some("warn,bayplan_scheduler=debg"),
             None,
-            "--log warn,bayplan_scheduler=debg: \"debg\" is not a level: write one of off, error, warn, info, debug, trace",
+            "--log warn,bayplan_scheduler=debg: \"debg\" is not a level: write one of off, error, warn, info, debug, \
+             trace",
         );
         let error = filter(Some("bayplan_shceduler=debug"), None, None).unwrap_err().to_string();
         assert!(error.starts_with("--log bayplan_shceduler=debug: there is no bayplan_shceduler"), "{error}");

@@ -1,4 +1,4 @@
-//! `bayplan completions` and `bayplan man`: what the command line's definition says, in the forms shells and `man` read.
+//! `bayplan completions` and `bayplan man`: the command line's definition in the forms that shells and `man` read.
 
 use std::io::Write;
 use std::path::Path;

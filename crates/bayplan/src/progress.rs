@@ -1,4 +1,4 @@
-//! How far a long step is, on standard error: one line that is written over on a terminal, a line now and then elsewhere.
+//! How far a long step is, on standard error: on a terminal one line that is overwritten, elsewhere a line now and then.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -17,20 +17,22 @@ use tokio::sync::watch;
 
 use crate::args::Scheduler;
 use crate::component::{self, Identity};
+use crate::shutdown::StopSignals;
 use crate::yaml;
 
 const IDENTITY: Identity = Identity { name: "kube-scheduler", secure_port: 10259 };
 
-/// Runs the scheduler until asked to stop.
+/// Runs the scheduler until a signal stops it.
 pub(crate) async fn run(args: Scheduler) -> Result<()> {
-    if let Some(asked) = &args.component.version {
-        return component::print_version(asked);
+    if let Some(form) = &args.component.version {
+        return component::print_version(form);
     }
     component::check(&args.component, &args.connection)?;
     let (completed, configuration) = configuration(&args)?;
     if let Some(path) = &args.write_config_to {
         return write_config(path, &completed, &configuration);
     }
+    let signals = StopSignals::listen()?;
     let listener = component::listen(&args.component, IDENTITY)?;
     let registry = process_registry();
     let from_file = configuration.client_connection.kubeconfig.as_str();
@@ -38,12 +40,12 @@ pub(crate) async fn run(args: Scheduler) -> Result<()> {
         if from_file.is_empty() { args.connection.kubeconfig.as_deref() } else { Some(Path::new(from_file)) };
     let client = component::connect(kubeconfig, args.connection.master.as_deref(), IDENTITY, &registry).await?;
 
-    let (told, probe) = telemetry(registry);
+    let (telemetry, probe) = telemetry(registry);
     let max = args.pod_max_in_unschedulable_pods_duration.unsigned();
     let config = SchedulerConfig {
         configuration,
         max_in_unschedulable: Some(SignedDuration::try_from(max)?),
-        telemetry: Some(told),
+        telemetry: Some(telemetry),
         ..SchedulerConfig::default()
     }
     .with_leader_election();
@@ -56,7 +58,7 @@ pub(crate) async fn run(args: Scheduler) -> Result<()> {
         None => None,
     };
     log_start(&client, &config);
-    let outcome = component::until_stopped(&stop, run_scheduler(client, config, stopping)).await?;
+    let outcome = component::until_stopped(signals, &stop, run_scheduler(client, config, stopping)).await;
     if let Some(server) = server {
         server.stop().await;
     }

@@ -2,32 +2,32 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Waits for the first request to stop, and arms the second to end the process.
-pub(crate) async fn requested() -> anyhow::Result<()> {
-    let mut signals = Signals::listen()?;
-    signals.next().await;
-    tracing::info!("stopping");
-    tokio::spawn(async move {
-        signals.next().await;
-        // 128 + SIGINT, as shells report it.
-        std::process::exit(130);
-    });
-    Ok(())
-}
-
-struct Signals {
+/// The signals that stop a process. A signal counts from the moment this exists, not from when somebody waits for it.
+pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
     /// Absent under `nohup`, which asks for exactly that: to outlive the terminal.
     hangup: Option<Signal>,
 }
 
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
+impl StopSignals {
+    /// Catches signals from now on. Must be called inside a tokio runtime.
+    pub(crate) fn listen() -> std::io::Result<Self> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let hangup = if ignores_hangup(&status) { None } else { Some(signal(SignalKind::hangup())?) };
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(Signals { interrupt, terminate, hangup })
+        Ok(StopSignals { interrupt, terminate, hangup })
+    }
+
+    /// Waits for the first signal, and arms the second to end the process.
+    pub(crate) async fn requested(mut self) {
+        self.next().await;
+        tracing::info!("stopping");
+        tokio::spawn(async move {
+            self.next().await;
+            // 128 + SIGINT, as shells report it.
+            std::process::exit(130);
+        });
     }
 
     async fn next(&mut self) {

@@ -15,8 +15,9 @@ use tokio::task::JoinSet;
 
 use crate::args::{Apiserver, Up};
 use crate::cluster::Cluster;
+use crate::greeting;
 use crate::progress::Progress;
-use crate::{greeting, shutdown};
+use crate::shutdown::StopSignals;
 
 /// Upstream gives every API server of a cluster 5 s to learn that a namespace is closing before it is emptied, or one
 /// that has not heard of it would still let objects in. Here the only server refuses them from the same instant on;
@@ -32,6 +33,7 @@ type Parts = JoinSet<Result<()>>;
 /// Starts the cluster, greets when it is complete, and runs it until a signal stops it.
 pub(crate) async fn run(args: Up) -> Result<()> {
     let started = Instant::now();
+    let signals = StopSignals::listen()?;
     let cluster = Cluster::start(&args.server).await?;
     let fleet = fleet(&args);
     let template = fleet.template.clone();
@@ -39,18 +41,17 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     let (registered, registrations) = watch::channel(0);
     let mut parts = start_parts(&cluster, fleet, registered, stopping).await?;
 
-    let stop_requested = shutdown::requested();
+    let stop_requested = signals.requested();
     tokio::pin!(stop_requested);
     let mut outcome = tokio::select! {
-        // All three are polled in turn until one has something to say.
-        requested = &mut stop_requested => ControlFlow::Break(requested),
+        () = &mut stop_requested => ControlFlow::Break(Ok(())),
         end = first_end(&mut parts) => ControlFlow::Break(end),
         () = all_registered(registrations, args.nodes as usize, &cluster.url) => ControlFlow::Continue(()),
     };
     if outcome.is_continue() {
         greeting::write_up(&mut std::io::stdout().lock(), &cluster, &args, &template, started.elapsed())?;
         outcome = tokio::select! {
-            requested = stop_requested => ControlFlow::Break(requested),
+            () = stop_requested => ControlFlow::Break(Ok(())),
             end = first_end(&mut parts) => ControlFlow::Break(end),
         };
     }
@@ -112,9 +113,10 @@ async fn all_registered(mut registrations: watch::Receiver<usize>, nodes: usize,
 
 /// Serves the API alone until a signal stops it.
 pub(crate) async fn run_apiserver(args: Apiserver) -> Result<()> {
+    let signals = StopSignals::listen()?;
     let cluster = Cluster::start(&args.server).await?;
     greeting::write_apiserver(&mut std::io::stdout().lock(), &cluster)?;
-    shutdown::requested().await?;
+    signals.requested().await;
     cluster.stop().await;
     Ok(())
 }

@@ -89,8 +89,8 @@ mod tests {
         });
         assert_eq!(
             write(&value),
-            "a: \"\"\nb:\n  empty: {}\n  list:\n  - name: x\n    weight: 0\n  - deep:\n      a:\n      - 1\n      - 2\n    \
-             name: \"y\"\nc: \"true\"\nd: 10m0s\ne: \"12\"\nf: application/json\ng: []\nh: '*'\ni:\n- - 1\n- z\n"
+            "a: \"\"\nb:\n  empty: {}\n  list:\n  - name: x\n    weight: 0\n  - deep:\n      a:\n      - 1\n      - 2\n\
+             \x20   name: \"y\"\nc: \"true\"\nd: 10m0s\ne: \"12\"\nf: application/json\ng: []\nh: '*'\ni:\n- - 1\n- z\n"
         );
     }
 }

@@ -184,6 +184,8 @@ async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
     let first: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
     assert_eq!(first["level"], "INFO", "{log}");
     assert_ne!(holder(&admin, "kube-controller-manager").await, "");
-    assert_eq!(manager.terminate(), (Some(0), String::new()));
+    let (code, log) = manager.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(log.lines().find(|line| !line.contains("  INFO ")), None, "nothing goes wrong");
     assert_ne!(holder(&admin, "kube-controller-manager").await, "", "as upstream's, it runs out");
 }

@@ -32,7 +32,8 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// What to log on standard error: a level (error, warn, info, debug, trace) or a filter such as
-    /// `warn,bayplan_scheduler=debug` [default: $RUST_LOG, or else warn; info for the scheduler and the controller manager].
+    /// `warn,bayplan_scheduler=debug` [default: $RUST_LOG, or else warn;
+    /// info for the scheduler and the controller manager].
     #[arg(long, global = true, value_name = "FILTER", help_heading = "Logging")]
     pub(crate) log: Option<String>,
 }

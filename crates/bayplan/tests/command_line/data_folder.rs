@@ -49,7 +49,8 @@ fn a_folder_with_other_files_is_refused_and_left_alone() {
     std::fs::write(folder.path().join("thesis.txt"), "chapter 1").unwrap();
     let path = folder.path().to_str().unwrap();
     let expected = format!(
-        "bayplan: the data folder {path} is neither empty nor Bayplan's: choose another with --data-dir, or use --in-memory"
+        "bayplan: the data folder {path} is neither empty nor Bayplan's: choose another with --data-dir, or use \
+         --in-memory"
     );
     check_failure(&["up", "--port", "0", "--data-dir", path], &expected);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -74,7 +75,8 @@ fn a_second_bayplan_learns_who_has_the_folder() {
     let server = start(folder.path());
     let path = folder.path().to_str().unwrap();
     let expected = format!(
-        "bayplan: another Bayplan (pid {}) uses the data folder {path}: choose another with --data-dir, or use --in-memory",
+        "bayplan: another Bayplan (pid {}) uses the data folder {path}: choose another with --data-dir, or use \
+         --in-memory",
         server.id()
     );
     check_failure(&["up", "--port", "0", "--data-dir", path], &expected);

@@ -96,14 +96,18 @@ Ctrl-C stops it.
 
 #[test]
 fn the_end_of_the_terminal_ends_in_order_unless_nohup_says_otherwise() {
-    let server = Server::start(bayplan(&["up", "--port", "0", "--in-memory", "--nodes", "0"]));
+    // The tests themselves may run under nohup; `env` sets what the child ignores.
+    let with_hangup = |disposition: &str| {
+        let mut command = std::process::Command::new("env");
+        command.args([disposition, env!("CARGO_BIN_EXE_bayplan"), "up", "--port", "0", "--in-memory", "--nodes", "0"]);
+        command.env_remove("RUST_LOG");
+        Server::start(command)
+    };
+    let server = with_hangup("--default-signal=HUP");
     assert!(server.screen.contains("\n  nodes       none: pods stay pending\n"), "{}", server.screen);
     assert_eq!(server.stop("-HUP"), (true, String::new()));
 
-    let mut shell = std::process::Command::new("sh");
-    let program = env!("CARGO_BIN_EXE_bayplan");
-    shell.args(["-c", &format!("trap '' HUP; exec {program} up --port 0 --in-memory --nodes 0")]);
-    let mut server = Server::start(shell);
+    let mut server = with_hangup("--ignore-signal=HUP");
     server.signal("-HUP");
     std::thread::sleep(Duration::from_millis(300));
     assert!(server.is_running());

@@ -1,4 +1,4 @@
-//! What a user sees of `bayplan` itself, run as a user runs it: screens, mistakes, logs and the reference that is built in.
+//! What a user sees of `bayplan` itself, run as a user runs it: screens, mistakes, logs and the built-in reference.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 

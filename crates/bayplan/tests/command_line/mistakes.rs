@@ -21,8 +21,8 @@ fn an_unknown_flag_is_refused() {
 fn a_component_without_a_kubeconfig_says_where_it_looked_and_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let expected = format!(
-        "bayplan: no API server to talk to: --kubeconfig and KUBECONFIG name no file, {}/.kube/config does not exist, and \
-         this process does not run in a pod; name a kubeconfig with --kubeconfig\n",
+        "bayplan: no API server to talk to: --kubeconfig and KUBECONFIG name no file, {}/.kube/config does not exist, \
+         and this process does not run in a pod; name a kubeconfig with --kubeconfig\n",
         home.path().display()
     );
     for component in ["scheduler", "controller-manager"] {
@@ -72,8 +72,8 @@ fn flags_that_cannot_be_honoured_are_refused_in_one_line() {
 
 #[test]
 fn a_trace_that_is_not_there_is_named_once() {
-    let expected = "bayplan: cannot read /nonexistent/nodes.csv: No such file or directory (os error 2); --trace takes the \
-                    trace's nodes and its pods, two files of comma-separated values";
+    let expected = "bayplan: cannot read /nonexistent/nodes.csv: No such file or directory (os error 2); --trace takes \
+                    two CSV files, the nodes of a trace and its pods";
     check_failure(&["bench", "--trace", "/nonexistent/nodes.csv", "/nonexistent/pods.csv"], expected);
     let nodes = tempfile::NamedTempFile::new().unwrap();
     let path = nodes.path().to_str().unwrap();
@@ -92,7 +92,8 @@ fn a_configuration_file_may_begin_with_a_separator_but_holds_one_document() {
     }
     std::fs::write(&path, format!("{document}---\n{document}")).unwrap();
     let expected = format!(
-        "bayplan: cannot use {}: the file holds more than one YAML document: a configuration is the only document of its file",
+        "bayplan: cannot use {}: the file holds more than one YAML document: a configuration is the only \
+         document of its file",
         path.display()
     );
     check_failure(&["scheduler", &config, &write], &expected);
