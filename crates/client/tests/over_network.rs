@@ -123,7 +123,9 @@ async fn a_plugin_is_asked_again_after_its_token_was_refused() {
     let mut server = Server::start(&[b"h2"]).await;
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
-        r#"echo x >> {0}; printf '{{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{{"token":"%s"}}}}' $(wc -l < {0})"#,
+        r#"echo x >> {0}
+        printf '{{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",'
+        printf '"status":{{"token":"%s"}}}}' $(wc -l < {0})"#,
         folder.path().join("runs").display()
     );
     server.config.credentials = Credentials::Exec(Box::new(ExecPlugin {

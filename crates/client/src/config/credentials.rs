@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::exec::{ExecPlugin, Issued};
 use super::{Error, Identity};
 
-/// A token file is read again after this long, as client-go does: service account tokens are replaced before they expire.
+/// A token file is read again after this long, as client-go does: the kubelet replaces tokens before they expire.
 const TOKEN_FILE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What identifies us besides a client certificate.
@@ -225,7 +225,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runs = folder.path().join("runs");
         let script = format!(
-            r#"echo x >> {0}; printf '{{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{{"token":"%s","expirationTimestamp":"2030-01-01T00:00:00Z"}}}}' $(wc -l < {0})"#,
+            r#"echo x >> {0}
+            printf '{{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",'
+            printf '"status":{{"token":"%s","expirationTimestamp":"2030-01-01T00:00:00Z"}}}}' $(wc -l < {0})"#,
             runs.display()
         );
         let plugin = ExecPlugin {

@@ -177,7 +177,9 @@ mod tests {
     #[test]
     fn a_plugin_is_told_what_it_asked_for_and_hands_out_a_token() {
         let mut plugin = plugin(
-            r#"token=$(printf '%s' "$KUBERNETES_EXEC_INFO$ZONE" | tr -d '"{}'); echo "{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{\"token\":\"$token\",\"expirationTimestamp\":\"2026-11-17T12:00:00Z\"}}""#,
+            r#"token=$(printf '%s' "$KUBERNETES_EXEC_INFO$ZONE" | tr -d '"{}')
+            printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",'
+            printf '"status":{"token":"%s","expirationTimestamp":"2026-11-17T12:00:00Z"}}' "$token""#,
         );
         plugin.cluster = Some(json!({ "server": "https://a.example" }));
         plugin.env = Some(vec![EnvironmentVariable { name: "ZONE".into(), value: ",zone-1".into() }]);

@@ -437,7 +437,9 @@ mod tests {
             (
                 &file("proxy-url: http://127.0.0.1:3128", ""),
                 None,
-                "the kubeconfig names the proxy http://127.0.0.1:3128; connections through a proxy are not supported".into(),
+                "the kubeconfig names the proxy http://127.0.0.1:3128; connections through a proxy are not \
+                 supported"
+                    .into(),
             ),
             (
                 &file("tls-server-name: not a name", ""),
@@ -454,7 +456,8 @@ mod tests {
             (
                 &file("certificate-authority-data: '*'", ""),
                 None,
-                "the kubeconfig's certificate-authority-data cannot be used: it is not base64: Invalid symbol 42, offset 0."
+                "the kubeconfig's certificate-authority-data cannot be used: it is not base64: Invalid symbol 42, \
+                 offset 0."
                     .into(),
             ),
             (

@@ -48,8 +48,8 @@ pub enum Error {
     },
     /// Nothing says where an API server is.
     #[error(
-        "no API server to talk to: --kubeconfig and KUBECONFIG name no file, {looked_at}, and this process does not run \
-         in a pod; name a kubeconfig with --kubeconfig"
+        "no API server to talk to: --kubeconfig and KUBECONFIG name no file, {looked_at}, and this process does not \
+         run in a pod; name a kubeconfig with --kubeconfig"
     )]
     Nothing {
         /// What became of the default kubeconfig.
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     const FILE: &str = "{clusters: [{name: a, cluster: {server: https://a.example}}], users: [], \
-                        contexts: [{name: a, context: {cluster: a}}, {name: b, context: {cluster: b}}], current-context: a}";
+                        contexts: [{name: a, context: {cluster: a}}], current-context: a}";
 
     fn environment(folder: &Path) -> Environment {
         Environment { kubeconfigs: Vec::new(), home: Some(folder.to_owned()), pod: in_cluster::Pod::nowhere() }
@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(
             nothing,
             format!(
-                "no API server to talk to: --kubeconfig and KUBECONFIG name no file, {} does not exist, and this process \
-                 does not run in a pod; name a kubeconfig with --kubeconfig",
+                "no API server to talk to: --kubeconfig and KUBECONFIG name no file, {} does not exist, and this \
+                 process does not run in a pod; name a kubeconfig with --kubeconfig",
                 default.display()
             )
         );

@@ -4,7 +4,7 @@ use http::Uri;
 
 use super::Error;
 
-/// Refuses a server that should be reached through a proxy: `HTTPS_PROXY`, unless `NO_PROXY` or a local address exempts it.
+/// Refuses a server behind the proxy of `HTTPS_PROXY`, unless `NO_PROXY` or a local address exempts it.
 pub(super) fn refuse(server: &Uri, variable: &dyn Fn(&str) -> Option<String>) -> Result<(), Error> {
     let either =
         |upper: &str, lower: &str| variable(upper).or_else(|| variable(lower)).filter(|value| !value.is_empty());
@@ -90,8 +90,8 @@ mod tests {
         let https_only = |name: &str| (name == "https_proxy").then(|| "http://proxy:3128".to_owned());
         assert_eq!(
             refuse(&"https://api.example".parse().unwrap(), &https_only).unwrap_err().to_string(),
-            "HTTPS_PROXY names the proxy http://proxy:3128; connections through a proxy are not supported: add api.example \
-             to NO_PROXY to connect directly"
+            "HTTPS_PROXY names the proxy http://proxy:3128; connections through a proxy are not supported: add \
+             api.example to NO_PROXY to connect directly"
         );
     }
 }

@@ -15,11 +15,11 @@ use bayplan_scheduler::cluster::{NodeInfo, PodInfo};
 use bayplan_scheduler::config::ExtenderConfig;
 use bayplan_scheduler::cycle::preempt::Candidate;
 use bayplan_scheduler::extender::{Error as Failure, Extender, ExtenderFilterResult, HostPriority, MetaVictims};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// The longest answer that is accepted: 15,000 whole nodes of 32 KiB, three times the largest cluster upstream
@@ -113,8 +113,15 @@ impl HttpExtender {
                 let code = answer.status().as_u16();
                 return Err(Failure::Failed(format!("failed {verb} with extender at URL {url}, code {code}")));
             }
-            let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-            Ok(body.map_err(|error| post(&deepest(&*error)))?.to_bytes())
+            let (mut body, mut read) = (answer.into_body(), BytesMut::new());
+            while let Some(frame) = body.frame().await {
+                let Ok(data) = frame.map_err(|error| post(&deepest(&*error)))?.into_data() else { continue };
+                if read.len() + data.len() > ANSWER_BYTES_MAX {
+                    return Err(post("length limit exceeded"));
+                }
+                read.extend_from_slice(&data);
+            }
+            Ok(read.freeze())
         };
         tokio::time::timeout(self.config.timeout(), exchange)
             .await
