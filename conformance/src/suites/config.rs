@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use bayplan_scheduler::config::{self, Configuration};
-use bayplan_scheduler::cycle::tie_break::{Rng, TieBreak};
-use bayplan_scheduler::framework::{ExtensionPoints, Registry};
-use bayplan_scheduler::profile::Profile;
-use bayplan_scheduler::scheduler::Scheduler;
+use bayplan_scheduler::config;
+use bayplan_scheduler::config::Configuration;
+use bayplan_scheduler::inspect::Profile;
+use bayplan_scheduler::{ExtensionPoints, Registry, Rng, Scheduler, TieBreak};
 use serde_json::{Map, Value, json};
 
 use super::{Mismatch, Outcome};

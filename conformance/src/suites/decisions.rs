@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bayplan_scheduler::cycle::Attempt;
-use bayplan_scheduler::cycle::filter::{FilterResult, Search};
-use bayplan_scheduler::cycle::score::Scores;
-use bayplan_scheduler::engine::{DecisionInput, Engine};
+use bayplan_scheduler::inspect::{Attempt, DecisionInput, Engine, FilterResult, Scores, Search};
 use serde_json::{Map, Value, json};
 
 use super::Outcome;

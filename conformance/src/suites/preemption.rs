@@ -1,10 +1,7 @@
 //! Preemption for a pod that fits nowhere: the candidate nodes, their victims, and the choice.
 
-use bayplan_scheduler::cycle::Attempt;
-use bayplan_scheduler::cycle::filter::Search;
-use bayplan_scheduler::cycle::preempt::{best_candidates, dry_run};
-use bayplan_scheduler::framework::Nomination;
-use bayplan_scheduler::plugins::default_preemption::{ineligible, potential_nodes};
+use bayplan_scheduler::Nomination;
+use bayplan_scheduler::inspect::{Attempt, PotentialNodes, Search, best_candidates, dry_run, ineligible};
 use serde_json::{Map, Value, json};
 
 use super::scheduler::{NOW, cluster, pod, post_filter, profile, sorted, status};
@@ -21,7 +18,7 @@ pub(super) fn check(case: &Value) -> Outcome {
     let mut answer = Map::new();
     answer.insert("fitErrorBeforePostFilter".into(), diagnosis.message().into());
     attempt.with_post_filter_context(&diagnosis, 0, |cx| {
-        let nodes = potential_nodes(cx);
+        let nodes = PotentialNodes::of(cx);
         answer.insert("potentialNodes".into(), sorted(nodes.iter().map(|node| &node.name)));
         let reason = ineligible(cx);
         answer.insert("eligible".into(), reason.is_none().into());

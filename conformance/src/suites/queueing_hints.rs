@@ -1,7 +1,6 @@
 //! Whether an event may let a pod fit that a plugin rejected.
 
-use bayplan_scheduler::cluster::Object;
-use bayplan_scheduler::framework::{ClusterEvent, Cycle, EventResource, ObjectChange, QueueingHint, action};
+use bayplan_scheduler::{ClusterEvent, Cycle, EventResource, Object, ObjectChange, QueueingHint, action};
 use serde_json::{Value, json};
 
 use super::scheduler::{NOW, cluster, pod, profile};

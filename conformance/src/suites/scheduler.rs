@@ -3,11 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use bayplan_model::pod::Pod;
-use bayplan_scheduler::cluster::{Cluster, Object, PodInfo};
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::framework::{Nomination, Registry, Status};
-use bayplan_scheduler::profile::Profile;
-use bayplan_scheduler::queue::Nominator;
+use bayplan_scheduler::inspect::{Nominator, Profile};
+use bayplan_scheduler::{Cluster, Nomination, Object, PodInfo, Registry, Status};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};

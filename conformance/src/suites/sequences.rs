@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use bayplan_scheduler::cycle::filter::Search;
-use bayplan_scheduler::cycle::{Attempt, fit_error::Diagnosis};
-use bayplan_scheduler::engine::{DecisionInput, Engine};
+use bayplan_scheduler::inspect::{Attempt, DecisionInput, Diagnosis, Engine, Search};
 use serde_json::{Value, json};
 
 use super::scheduler::{NOW, cluster, pod, profile, sorted};

@@ -9,8 +9,9 @@ use bayplan_runner::ops_server::Endpoints;
 use bayplan_runner::ops_server::health::{CheckedBy, Health};
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
 use bayplan_runner::telemetry::{Probe, telemetry};
-use bayplan_scheduler::config::{self, API_VERSION, Configuration};
-use bayplan_scheduler::cycle::tie_break::TieBreak;
+use bayplan_scheduler::TieBreak;
+use bayplan_scheduler::config;
+use bayplan_scheduler::config::{API_VERSION, Configuration};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -175,7 +176,7 @@ fn warn_ignored(args: &Scheduler) {
 
 /// Writes what would be used, once it is known that it could be.
 fn write_config(path: &Path, completed: &Value, configuration: &Configuration) -> Result<()> {
-    let registry = bayplan_scheduler::framework::Registry::default();
-    bayplan_scheduler::scheduler::Scheduler::new(configuration, &registry, TieBreak::SmallestName)?;
+    let registry = bayplan_scheduler::Registry::default();
+    bayplan_scheduler::Scheduler::new(configuration, &registry, TieBreak::SmallestName)?;
     std::fs::write(path, yaml::write(completed)).with_context(|| format!("cannot write {}", path.display()))
 }

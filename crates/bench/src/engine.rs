@@ -14,12 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bayplan_model::pod::Pod;
-use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::tie_break::{Rng, TieBreak};
-use bayplan_scheduler::effect::{Effect, Shell};
-use bayplan_scheduler::framework::Registry;
-use bayplan_scheduler::scheduler::{self, Input, Scheduler};
+use bayplan_scheduler::{Effect, Input, Object, Registry, Rng, Scheduler, Shell, TieBreak};
 use futures::executor::block_on;
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -46,7 +42,7 @@ pub enum Error {
     Workload(#[from] workload::Error),
     /// The scheduler cannot be built.
     #[error(transparent)]
-    Scheduler(#[from] scheduler::Error),
+    Scheduler(#[from] bayplan_scheduler::Error),
     /// Pods found no node, so a figure would mean nothing.
     #[error("{workload}: only {placed} of {wanted} pods found a node on {nodes} nodes")]
     Unplaced {
@@ -160,7 +156,7 @@ impl<'p> World<'p> {
 
     fn upsert(&mut self, object: Object) {
         let now = self.now();
-        self.scheduler.handle(Input::Upsert(object), now);
+        self.scheduler.handle(Input::upsert(object), now);
     }
 
     fn next_version(&mut self) -> u64 {
@@ -280,7 +276,7 @@ impl<'p> World<'p> {
             }
             for pod in pods {
                 let now = self.time_at(begin);
-                self.scheduler.handle(Input::Upsert(Object::Pod(pod.clone())), now);
+                self.scheduler.handle(Input::upsert(Object::Pod(pod.clone())), now);
             }
             self.timed.time += begin.elapsed();
             self.timed.cpu_seconds += thread_cpu_seconds() - cpu;
@@ -344,15 +340,15 @@ impl<'p> World<'p> {
             inputs.extend(block_on(effect.run(shell)));
             let written = self.api_server.take_writes();
             let claims = written.claims.iter().filter_map(|claim| Object::decode(claim)?.ok());
-            inputs.extend(claims.map(Input::Upsert));
+            inputs.extend(claims.map(Input::upsert));
             for key in written.deleted {
-                inputs.extend(self.pods.remove(&key).map(|pod| Input::Delete(Object::Pod(pod))));
+                inputs.extend(self.pods.remove(&key).map(|pod| Input::delete(Object::Pod(pod))));
             }
             let Some((key, node)) = target else { continue };
             let version = self.next_version();
             if let Some(pod) = self.pods.get_mut(&key) {
                 *pod = objects::assigned(pod, node, version);
-                inputs.push(Input::Upsert(Object::Pod(pod.clone())));
+                inputs.push(Input::upsert(Object::Pod(pod.clone())));
                 bound += 1;
             }
         }
@@ -398,13 +394,13 @@ impl<'p> World<'p> {
                 self.pods.insert(key, pod.clone());
                 let begin = Instant::now();
                 let now = self.time_at(begin);
-                self.scheduler.handle(Input::Upsert(Object::Pod(pod)), now);
+                self.scheduler.handle(Input::upsert(Object::Pod(pod)), now);
                 self.timed.time += begin.elapsed();
             } else if let Some(pod) = self.pods.remove(&key) {
                 gone.insert(step.pod);
                 let begin = Instant::now();
                 let now = self.time_at(begin);
-                self.scheduler.handle(Input::Delete(Object::Pod(pod)), now);
+                self.scheduler.handle(Input::delete(Object::Pod(pod)), now);
                 self.timed.time += begin.elapsed();
             }
             self.timed.cpu_seconds += thread_cpu_seconds() - cpu;
@@ -468,12 +464,12 @@ impl Churn {
     fn apply(&mut self, world: &mut World<'_>, pods: usize) {
         let now = world.now();
         for object in &self.recreated {
-            world.scheduler.handle(Input::Delete(object.clone()), now);
-            world.scheduler.handle(Input::Upsert(object.clone()), now);
+            world.scheduler.handle(Input::delete(object.clone()), now);
+            world.scheduler.handle(Input::upsert(object.clone()), now);
         }
         for key in self.doomed.split_off(self.doomed.len().saturating_sub(pods)) {
             if let Some(pod) = world.pods.remove(&key) {
-                world.scheduler.handle(Input::Delete(Object::Pod(pod)), now);
+                world.scheduler.handle(Input::delete(Object::Pod(pod)), now);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
 use bayplan_model::status::{Status, reason};
-use bayplan_scheduler::framework::Timer;
+use bayplan_scheduler::Timer;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use jiff::Timestamp;

@@ -8,7 +8,7 @@ use bayplan_model::resource_claim::ResourceClaim;
 use bayplan_model::resource_slice::ResourceSlice;
 use bayplan_model::resources::ClaimName;
 use bayplan_model::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim};
-use bayplan_scheduler::cluster::Object;
+use bayplan_scheduler::Object;
 use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

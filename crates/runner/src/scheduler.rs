@@ -15,16 +15,11 @@ use bayplan_client::leader_election::{self, Elector};
 use bayplan_client::metrics::ElectionMetrics;
 use bayplan_client::{Client, EventRecorder, Informer, Scope};
 use bayplan_model::api::{Event, Recorder, Resource};
-use bayplan_model::delta::Delta;
 use bayplan_model::meta::HasMeta;
 use bayplan_model::status::reason;
-use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::{ClientConnection, Configuration};
-use bayplan_scheduler::cycle::tie_break::{Rng, TieBreak};
-use bayplan_scheduler::effect::{Effect, Shell};
 use bayplan_scheduler::extender::Extender;
-use bayplan_scheduler::framework::{Registry, Timer};
-use bayplan_scheduler::scheduler::{self, Input, Scheduler};
+use bayplan_scheduler::{Effect, Input, Object, Registry, Rng, Scheduler, Shell, TieBreak, Timer};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
@@ -50,7 +45,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub enum Error {
     /// The profiles cannot be built.
     #[error(transparent)]
-    Profiles(#[from] scheduler::Error),
+    Profiles(#[from] bayplan_scheduler::Error),
     /// An extender cannot be used.
     #[error(transparent)]
     Extender(#[from] extender::Error),
@@ -434,12 +429,8 @@ where
     let mut informer = Informer::<V>::new(client, scope);
     let inputs = inputs.clone();
     informer.on_delta(move |delta| {
-        let input = match delta {
-            Delta::Added(object) | Delta::Updated { new: object, .. } => Input::Upsert(wrap(object.clone())),
-            Delta::Deleted(object) => Input::Delete(wrap(object.clone())),
-        };
         // The owner is gone only when the process is about to stop.
-        let _ = inputs.send(input);
+        let _ = inputs.send(Input::Delta(delta.clone().map(wrap)));
     });
     informer.spawn()
 }

@@ -1,4 +1,4 @@
-//! The binding cycle: PreBind, Bind and PostBind of one pod, run outside the thread that owns the cluster.
+//! The binding cycle of one pod: PreBind, Bind and PostBind, run outside the task that owns the cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -7,59 +7,58 @@ use bayplan_model::api::EventType;
 use futures::future::{AbortHandle, AbortRegistration, Abortable, join_all};
 
 use crate::cluster::PodInfo;
-use crate::effect::{Shell, StatusUpdate, event};
-use crate::framework::{BindContext, Code, CycleStates, ExtensionPoints, Status};
+use crate::framework::{BindContext, Code, CycleStates, ExtensionPoints, QueuedPod, Status};
 use crate::metrics::TimedPoint;
 use crate::profile::Profile;
-use crate::queue::QueuedPod;
+use crate::shell::{Shell, StatusUpdate, pod_event};
 
 const RUNNING: u8 = 0;
 const FINISHED: u8 = 1;
 const CANCELLED: u8 = 2;
 
-/// The stretch up to the end of PreBind, in which a pod can be turned away without asking the API server.
-pub(crate) struct PreBind {
+/// PreBind of one pod. Until it ends, preemption can cancel the binding without a call to the API server.
+pub(crate) struct CancellablePreBind {
     phase: AtomicU8,
     abort: AbortHandle,
 }
 
-impl PreBind {
+impl CancellablePreBind {
     fn new() -> (Arc<Self>, AbortRegistration) {
         let (abort, registration) = AbortHandle::new_pair();
-        (Arc::new(PreBind { phase: AtomicU8::new(RUNNING), abort }), registration)
+        (Arc::new(CancellablePreBind { phase: AtomicU8::new(RUNNING), abort }), registration)
     }
 
-    /// Ends PreBind; false when it is too late for that.
+    /// Cancels PreBind; false when it has ended.
     pub(crate) fn cancel(&self) -> bool {
-        let cancelled = self.leave(CANCELLED);
+        let cancelled = self.end(CANCELLED);
         if cancelled {
             self.abort.abort();
         }
         cancelled
     }
 
-    /// Whether we are the one who ends it: cancelling and finishing exclude each other.
-    fn leave(&self, how: u8) -> bool {
+    /// Ends PreBind; false when it has ended already. Cancelling and finishing exclude each other.
+    fn end(&self, how: u8) -> bool {
         self.phase.compare_exchange(RUNNING, how, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
-/// A pod on its way to its node.
+/// The binding of a pod to its node.
 pub struct Binding {
     pub(crate) profile: Arc<Profile>,
     pub(crate) pod: QueuedPod,
-    /// The pod as assumed on the node.
+    /// The assumed pod.
     pub(crate) assumed: Arc<PodInfo>,
     pub(crate) node: String,
     pub(crate) states: CycleStates,
-    pub(crate) pre_bind: Arc<PreBind>,
+    pub(crate) pre_bind: Arc<CancellablePreBind>,
     registration: Option<AbortRegistration>,
 }
 
-/// How a binding cycle ended; the pod comes back with everything needed to undo it.
+/// How a binding cycle ended, with everything needed to undo the binding.
 pub struct BindOutcome {
     pub(crate) binding: Binding,
-    /// Success, or what went wrong.
+    /// Success, or why the pod is not bound.
     pub status: Status,
 }
 
@@ -78,7 +77,7 @@ impl Binding {
         node: String,
         states: CycleStates,
     ) -> Self {
-        let (pre_bind, registration) = PreBind::new();
+        let (pre_bind, registration) = CancellablePreBind::new();
         Binding { profile, pod, assumed, node, states, pre_bind, registration: Some(registration) }
     }
 
@@ -87,7 +86,7 @@ impl Binding {
         self.pod.info.key()
     }
 
-    /// The node it is bound to.
+    /// The node's name.
     pub fn node(&self) -> &str {
         &self.node
     }
@@ -110,7 +109,7 @@ impl Binding {
             Some(registration) => Abortable::new(self.run_pre_bind(cx, shell), registration).await,
             None => Ok(self.run_pre_bind(cx, shell).await),
         };
-        if !self.pre_bind.leave(FINISHED) {
+        if !self.pre_bind.end(FINISHED) {
             return Status::error("preempted by DefaultPreemption");
         }
         match status {
@@ -123,7 +122,7 @@ impl Binding {
         watch.point(TimedPoint::Bind, status.code);
         if status.is_success() {
             let note = format!("Successfully assigned {} to {}", self.pod.info.key(), self.node);
-            shell.recorder.record(event(&self.pod.info, EventType::Normal, "Scheduled", "Binding", note));
+            shell.recorder.record(pod_event(&self.pod.info, EventType::Normal, "Scheduled", "Binding", note));
             let watch = self.profile.stopwatch();
             for &plugin in self.profile.at(ExtensionPoints::POST_BIND) {
                 self.states.get(plugin).post_bind(cx).await;
@@ -142,7 +141,7 @@ impl Binding {
             Err(status) => return status,
         };
         if !groups.is_empty() {
-            // Tells others (and a successor of this process) where the pod is expected; nothing depends on it.
+            // Shows other components, and the next leader, where the pod will run; nothing depends on it.
             StatusUpdate::nominate(&self.pod.info, &self.node).run(shell).await;
         }
         let watch = self.profile.stopwatch();
@@ -162,7 +161,7 @@ impl Binding {
         Status::SUCCESS
     }
 
-    /// PreBind plugins with something to do, grouped: neighbours that allow it run together.
+    /// The PreBind plugins that have something to do, in groups: neighbours that allow it run in parallel.
     fn pre_flight(&self) -> Result<Vec<Vec<usize>>, Status> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut open = false;
@@ -206,7 +205,7 @@ impl Binding {
         Status::error("no Bind plugin took the pod")
     }
 
-    /// Rejections pass through; errors say which plugin failed where.
+    /// Adds plugin and extension point to errors; rejections pass through.
     fn named(&self, plugin: usize, point: &str, status: Status) -> Status {
         let name = self.profile.plugin(plugin).name();
         if status.is_success() || status.is_rejected() {

@@ -1,8 +1,8 @@
 //! Extenders: services outside the process that filter, score, preempt and bind beside the plugins.
 //!
-//! The core says when they are asked and what their answers mean; the shell implements [`Extender`] over HTTP. What is
-//! asked while a pod is being placed blocks the thread that owns the cluster, as it holds upstream's cycle up; binding is
-//! a future like every other step of the binding cycle.
+//! The core decides when extenders are called and what their answers mean; the shell implements [`Extender`] over HTTP.
+//! Calls in the scheduling cycle block the task that owns the cluster, as they block upstream's cycle; binding is a
+//! future like every other step of the binding cycle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,64 +12,64 @@ use futures::future::BoxFuture;
 
 use crate::cluster::{NodeInfo, PodInfo};
 use crate::config::ExtenderConfig;
-use crate::cycle::preempt::Candidate;
+use crate::framework::preemption::Candidate;
 use crate::framework::{ExtensionPoints, Plugin, PluginName};
 
-/// The plugin that is blamed for what extenders reject.
+/// The plugin name under which rejections of extenders are noted.
 pub const EXTENDER: PluginName = "Extender";
 
-/// The highest score an extender is supposed to give.
+/// The highest score that an extender may give.
 pub const MAX_EXTENDER_PRIORITY: i64 = 10;
 
-/// The extenders of a scheduler, in the order in which they are asked.
+/// The extenders of a scheduler, in the order in which they are called.
 pub type Extenders = Arc<[Arc<dyn Extender>]>;
 
 /// Why an extender's answer cannot be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// It could not be asked, or said that it failed.
+    /// The call failed, or the extender answered with an error.
     #[error("{0}")]
     Failed(String),
-    /// It let a node pass that it was not asked about.
+    /// The extender answered with a node that was not in the request.
     #[error("extender {extender:?} claims a filtered node {node:?} which is not found in the input node list")]
     UnknownNode {
-        /// Who.
+        /// The extender's name.
         extender: String,
-        /// The node.
+        /// The node's name.
         node: String,
     },
-    /// It wants pods gone from a node that does not exist.
+    /// The extender chose victims on a node that does not exist.
     #[error("nodeinfo not found for node name {0:?}")]
     NoNode(String),
-    /// It wants a pod gone that is not there.
+    /// The extender chose a victim that is not on the node.
     #[error(
         "extender: {extender} claims to preempt pod (UID: {uid}) on node: {node}, but the pod is not found on that node"
     )]
     UnknownVictim {
-        /// Who.
+        /// The extender's name.
         extender: String,
-        /// The pod.
+        /// The pod's UID.
         uid: String,
-        /// Where it is not.
+        /// The node's name.
         node: String,
     },
-    /// It wants room made on a node without anybody leaving.
+    /// The extender chose a node without victims.
     #[error("expected at least one victim pod on node {0:?}")]
     NoVictims(String),
 }
 
-/// A service outside the process that is asked beside the plugins. Only what its configuration names is asked.
+/// A service outside the process that is called beside the plugins, at the points that its configuration names.
 pub trait Extender: Send + Sync {
-    /// Its name, its weight, what it is asked and about which pods.
+    /// The extender's configuration.
     fn config(&self) -> &ExtenderConfig;
 
-    /// Says which of the nodes the pod may go to.
+    /// Filters nodes.
     fn filter(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<ExtenderFilterResult, Error>;
 
     /// Scores nodes, each from 0 to [`MAX_EXTENDER_PRIORITY`].
     fn prioritize(&self, pod: &PodInfo, nodes: &[&NodeInfo]) -> Result<Vec<HostPriority>, Error>;
 
-    /// Says where whom to evict, by node name, given where preemption would help.
+    /// Chooses among the candidates of a preemption; the answer is by node name.
     fn process_preemption(
         &self,
         pod: &PodInfo,
@@ -80,23 +80,23 @@ pub trait Extender: Send + Sync {
     fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 }
 
-/// What an extender says about nodes.
+/// The answer of an extender's filter.
 #[derive(Clone, Debug, Default)]
 pub struct ExtenderFilterResult {
     /// The nodes that pass.
     pub passed: PassedNodes,
-    /// Nodes that do not, and why; preemption may help there.
+    /// The nodes that fail, with the reason; preemption may help.
     pub failed: BTreeMap<String, String>,
-    /// Nodes that do not, and why; preemption cannot help there.
+    /// The nodes that fail, with the reason; preemption cannot help.
     pub failed_and_unresolvable: BTreeMap<String, String>,
 }
 
-/// The nodes that pass, in the form the extender answered in.
+/// The nodes that pass, in the form that the extender answered in.
 #[derive(Clone, Debug)]
 pub enum PassedNodes {
-    /// Names of nodes it was asked about.
+    /// Names of nodes in the request.
     Names(Vec<String>),
-    /// Whole nodes, which are used as answered and without the pods on them.
+    /// Whole nodes, which are used as answered and without pods.
     Nodes(Vec<Arc<Node>>),
 }
 
@@ -109,22 +109,22 @@ impl Default for PassedNodes {
 /// An extender's score of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPriority {
-    /// The node.
+    /// The node's name.
     pub host: String,
-    /// Its score.
+    /// The node's score.
     pub score: i64,
 }
 
-/// Whom an extender wants evicted from a node.
+/// The victims that an extender chose on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaVictims {
-    /// The pods, by UID.
+    /// The UIDs of the victims.
     pub uids: Vec<String>,
-    /// How many of them a disruption budget protects.
+    /// How many of the victims a PodDisruptionBudget protects.
     pub pdb_violations: i64,
 }
 
-/// Stands for the extenders in the queue: pods they reject are tried again after any event.
+/// Represents the extenders in the queue: pods that they reject are tried again after any event.
 pub(crate) struct ExtenderRejections;
 
 impl Plugin for ExtenderRejections {

@@ -1,26 +1,77 @@
-//! The scheduler as a pure core: it reads no clock, owns no randomness and does no IO.
+//! The scheduler as a pure core: it reads no clock, has no randomness of its own and does no IO.
 //!
 //! ```text
-//!   events ──▶ queue ──pop──▶ cycle ──decision──▶ assume, reserve, permit ──▶ bind (an effect)
-//!     │                         │ borrows                                       │
-//!     └──────▶ cluster ◀────────┘                 results come back as events ◀─┘
+//!   Input ──▶ queue ──pop──▶ engine, cycle ──decision──▶ assume, Reserve, Permit ──▶ Effect::Bind
+//!     │                         │ borrow                                               │
+//!     └──────▶ cluster ◀────────┘                          answers come back as Input ◀┘
 //! ```
 //!
-//! Plugins implement [`framework::Plugin`]; a [`profile::Profile`] is the plugins of one `schedulerName` in their order.
+//! A plugin implements [`Plugin`]; a profile is the plugins of one `schedulerName` in their order. A shell feeds
+//! [`Scheduler::handle`], calls [`Scheduler::schedule_one`], and runs the effects.
+//!
+//! Modules depend on each other in one direction; `tests/module_arrows.rs` checks it:
+//!
+//! ```text
+//!   scheduler ──▶ everything below
+//!   engine    ──▶ cycle, profile, nominator, extender
+//!   effect    ──▶ bind, shell
+//!   cycle     ──▶ profile, nominator, extender, metrics
+//!   bind      ──▶ profile, shell, metrics
+//!   queue     ──▶ nominator, metrics
+//!   profile   ──▶ config, extender, metrics
+//!   plugins, extender ──▶ config
+//!   config, metrics, nominator, shell ──▶ framework
+//!   framework ──▶ cluster (what a plugin author sees depends on the cluster's types only)
+//! ```
 
-pub mod bind;
-pub mod cluster;
+mod bind;
+mod cluster;
 pub mod config;
-pub mod cycle;
-pub mod effect;
-pub mod engine;
+mod cycle;
+mod effect;
+mod engine;
 pub mod extender;
-pub mod framework;
+mod framework;
 mod metrics;
-pub mod plugins;
-pub mod profile;
-pub mod queue;
-mod queue_plugins;
-pub mod scheduler;
+mod nominator;
+mod plugins;
+mod profile;
+mod queue;
+mod scheduler;
+mod shell;
 
+// What plugins are written with.
+pub use cluster::{
+    AffinityTerm, AssumeError, ClaimKey, Cluster, Headroom, HostPorts, Image, NodeId, NodeInfo, Object, Objects,
+    PodInfo, ResourceHeadroom, Table,
+};
+pub use framework::preemption::{Candidate, Preemption};
+pub use framework::{
+    AnyPlugin, BindContext, ClusterEvent, Code, CountScope, Cycle, Dependencies, DomainCounting, DomainSummary,
+    EventRegistration, EventResource, ExtensionPoints, Factory, FeasibleNodes, HeadroomPlugin, MAX_NODE_SCORE,
+    NodeScore, NodeStatuses, Nomination, Normalization, ObjectChange, Permit, Plugin, PluginName, PostFilter,
+    PostFilterContext, PreFilter, PreFlight, QueuedPod, QueueingHint, Reads, Registry, SortKey, Status, Timer, action,
+    default_normalize,
+};
+
+// What a shell runs the scheduler with.
+pub use bind::{BindOutcome, Binding};
+pub use cycle::tie_break::{Rng, TieBreak};
+pub use effect::{Effect, Input};
 pub use metrics::Clock;
+pub use scheduler::{Error, Scheduler};
+pub use shell::{Shell, StatusUpdate};
+
+/// The parts of a decision, for tests that compare them with upstream's or with each other.
+pub mod inspect {
+    pub use crate::cycle::filter::{FilterResult, Search};
+    pub use crate::cycle::score::{PluginScores, Scores};
+    pub use crate::cycle::{Attempt, Decision, Reserve, Unschedulable};
+    pub use crate::engine::{DecisionInput, Engine};
+    pub use crate::framework::Diagnosis;
+    pub use crate::framework::preemption::{DryRun, PotentialNodes, RankedCandidate, best_candidates, dry_run};
+    pub use crate::nominator::Nominator;
+    pub use crate::plugins::default_preemption::ineligible;
+    pub use crate::profile::{Error as ProfileError, Profile};
+    pub use crate::queue::{Queue, QueueStage};
+}

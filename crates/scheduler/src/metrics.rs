@@ -1,8 +1,8 @@
-//! What the scheduler tells of its own work: upstream's metrics, counted where things happen.
+//! Upstream's metrics of the scheduler.
 //!
-//! The core reads no clock: the shell lends it one when it wants to be told. Without [`Metrics`] every place below
-//! costs one branch. With them, what happens to every pod costs a few atomic additions; what happens to every node
-//! and plugin is sampled, as upstream does.
+//! The core reads no clock: the shell provides one together with the registry. Without metrics every call below costs
+//! one branch. With them, each pod costs a few atomic additions; what happens for every node and plugin is sampled, as
+//! upstream does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -11,16 +11,15 @@ use bayplan_metrics::{Buckets, Counter, Family, Gauge, Grid, Histogram, ONES, Re
 use rustc_hash::FxHashMap;
 
 use crate::framework::{ClusterEvent, Code, PluginName};
-use crate::profile::Profile;
 
-/// Nanoseconds on a clock that never goes back.
+/// A monotonic clock, in nanoseconds.
 pub type Clock = fn() -> u64;
 
-/// One cycle, and one queueing hint, in so many is looked at plugin by plugin.
+/// One cycle and one queueing hint in this many is timed plugin by plugin.
 const SAMPLE_EVERY: u32 = 10;
-/// Within a sampled cycle, Filter is timed on one node in so many: timing all would cost more than filtering.
+/// Within a sampled cycle, Filter is timed on one node in this many: timing all would cost more than filtering.
 pub(crate) const FILTER_SAMPLE_EVERY: usize = 16;
-/// Pods tried this often or more share a label.
+/// Pods with this many attempts or more share a label.
 const ATTEMPTS_LABELS: usize = 15;
 
 macro_rules! labels {
@@ -61,19 +60,25 @@ labels! {
 }
 
 labels! {
-    /// A queue that pods enter.
+    /// A sub-queue that pods enter.
     QueueLabel { Active = "active", Backoff = "backoff", Unschedulable = "unschedulable" }
 }
 
 labels! {
-    /// The points whose work is counted plugin by plugin.
+    /// The extension points whose evaluations are counted by plugin.
     Evaluated { PreFilter = "PreFilter", Filter = "Filter", PreScore = "PreScore", Score = "Score" }
 }
 
-/// Where pods wait: gated ones are told apart.
+impl QueueLabel {
+    pub(crate) fn label(self) -> &'static str {
+        Self::LABELS[self as usize]
+    }
+}
+
+/// The sub-queues of pending pods, with gated pods apart.
 const PENDING: [&str; 4] = ["active", "backoff", "unschedulable", "gated"];
 
-/// All codes, in the order of their places.
+/// All codes, in the order of their values.
 const CODES: [Code; 7] = [
     Code::Success,
     Code::Error,
@@ -84,7 +89,7 @@ const CODES: [Code; 7] = [
     Code::Pending,
 ];
 
-/// Why a pod entered a queue.
+/// Why a pod entered a sub-queue; the `event` label of upstream's metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cause {
     Event(ClusterEvent),
@@ -96,7 +101,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    fn label(self) -> String {
+    pub(crate) fn label(self) -> String {
         match self {
             Cause::Event(event) => event.label(),
             Cause::ScheduleAttemptFailure => "ScheduleAttemptFailure".into(),
@@ -113,23 +118,42 @@ pub(crate) struct Metrics {
     clock: Clock,
     cycles: AtomicU32,
     hints: AtomicU32,
+    attempts: AttemptMetrics,
+    plugins: PluginMetrics,
+    preemption: PreemptionMetrics,
+    state: StateMetrics,
+    incoming: Family<Counter>,
+    event_duration: Family<Histogram>,
+    permit_wait: Grid<Histogram>,
+}
+
+/// Attempts to schedule pods.
+struct AttemptMetrics {
     attempts: Grid<Counter>,
     attempt_duration: Grid<Histogram>,
-    pub(crate) algorithm_duration: Arc<Histogram>,
+    algorithm_duration: Arc<Histogram>,
     sli_duration: Grid<Histogram>,
     pod_attempts: Arc<Histogram>,
     after_flush: Arc<Counter>,
+}
+
+/// Extension points and plugins.
+struct PluginMetrics {
     point_duration: Grid<Histogram>,
     plugin_duration: Grid<Histogram>,
     evaluations: Grid<Counter>,
     hint_duration: Family<Histogram>,
-    incoming: Family<Counter>,
-    event_duration: Family<Histogram>,
-    pub(crate) victims: Arc<Histogram>,
-    pub(crate) preemption_attempts: Arc<Counter>,
+}
+
+struct PreemptionMetrics {
+    victims: Arc<Histogram>,
+    attempts: Arc<Counter>,
     evictions: Grid<Counter>,
     eviction_duration: Grid<Histogram>,
-    permit_wait: Grid<Histogram>,
+}
+
+/// Gauges, which [`Scheduler::publish`](crate::Scheduler::publish) sets.
+struct StateMetrics {
     pending: Grid<Gauge>,
     unschedulable: Family<Gauge>,
     in_flight_events: Family<Gauge>,
@@ -137,28 +161,34 @@ pub(crate) struct Metrics {
     goroutines: Grid<Gauge>,
 }
 
-fn texts(labels: &[&str]) -> Vec<String> {
+fn strings(labels: &[&str]) -> Vec<String> {
     labels.iter().map(ToString::to_string).collect()
 }
 
-impl Metrics {
-    fn new(registry: &Registry, clock: Clock, profiles: Vec<String>, plugins: &[PluginName]) -> Self {
-        let seconds = |start, factor, count| Buckets::exponential(start, factor, count, SECONDS);
-        let count = |start, factor, count| Buckets::exponential(start, factor, count, ONES);
-        let result = ("result", texts(AttemptResult::LABELS));
-        let profile = ("profile", profiles);
-        let point = ("extension_point", texts(TimedPoint::LABELS));
-        let status = ("status", CODES.iter().map(|code| code.name().to_owned()).collect::<Vec<_>>());
-        let plugin = ("plugin", texts(plugins));
+fn status_labels() -> Vec<String> {
+    CODES.iter().map(|code| code.name().to_owned()).collect()
+}
+
+/// Histogram buckets for durations.
+fn seconds(start: f64, factor: f64, count: usize) -> Buckets {
+    Buckets::exponential(start, factor, count, SECONDS)
+}
+
+/// Histogram buckets for numbers.
+fn count(start: f64, factor: f64, count: usize) -> Buckets {
+    Buckets::exponential(start, factor, count, ONES)
+}
+
+impl AttemptMetrics {
+    fn new(registry: &Registry, profiles: &[String]) -> Self {
+        let result = ("result", strings(AttemptResult::LABELS));
+        let profile = ("profile", profiles.to_vec());
         let attempts_label = |n: usize| if n == ATTEMPTS_LABELS { format!("{n}+") } else { n.to_string() };
-        let outcomes = ("result", texts(&["success", "error"]));
-        Metrics {
-            clock,
-            cycles: AtomicU32::new(0),
-            hints: AtomicU32::new(0),
+        AttemptMetrics {
             attempts: registry.grid(
                 "scheduler_schedule_attempts_total",
-                "[STABLE] Attempts to schedule pods, by result; 'unschedulable' means that the pod fits nowhere, 'error' that something broke.",
+                "[STABLE] Attempts to schedule pods, by result; 'unschedulable' means that the pod fits nowhere, \
+                 'error' that something broke.",
                 vec![result.clone(), profile.clone()],
                 (),
             ),
@@ -186,9 +216,21 @@ impl Metrics {
             ),
             after_flush: registry.one(
                 "scheduler_pod_scheduled_after_flush_total",
-                "[ALPHA] Pods bound after they were retried only because they had waited too long: no event announced that they fit.",
+                "[ALPHA] Pods bound after they were retried only because they had waited too long: no event announced \
+                 that they fit.",
                 (),
             ),
+        }
+    }
+}
+
+impl PluginMetrics {
+    fn new(registry: &Registry, profiles: &[String], plugins: &[PluginName]) -> Self {
+        let profile = ("profile", profiles.to_vec());
+        let point = ("extension_point", strings(TimedPoint::LABELS));
+        let status = ("status", status_labels());
+        let plugin = ("plugin", strings(plugins));
+        PluginMetrics {
             point_duration: registry.grid(
                 "scheduler_framework_extension_point_duration_seconds",
                 "[STABLE] Time to run all plugins of an extension point.",
@@ -204,7 +246,7 @@ impl Metrics {
             evaluations: registry.grid(
                 "scheduler_plugin_evaluation_total",
                 "[BETA] How often a plugin had something to say about a pod or a node.",
-                vec![plugin, ("extension_point", texts(Evaluated::LABELS)), profile],
+                vec![plugin, ("extension_point", strings(Evaluated::LABELS)), profile],
                 (),
             ),
             hint_duration: registry.family(
@@ -213,24 +255,20 @@ impl Metrics {
                 &["plugin", "event", "hint"],
                 seconds(0.00001, 1.5, 20),
             ),
-            incoming: registry.family(
-                "scheduler_queue_incoming_pods_total",
-                "[STABLE] Pods added to a queue, by what caused it.",
-                &["queue", "event"],
-                (),
-            ),
-            event_duration: registry.family(
-                "scheduler_event_handling_duration_seconds",
-                "[ALPHA] Time to take a change of an object in.",
-                &["event"],
-                seconds(0.0001, 2.0, 12),
-            ),
+        }
+    }
+}
+
+impl PreemptionMetrics {
+    fn new(registry: &Registry) -> Self {
+        let outcomes = ("result", strings(&["success", "error"]));
+        PreemptionMetrics {
             victims: registry.one(
                 "scheduler_preemption_victims",
                 "[STABLE] Pods chosen to go so that another fits.",
                 count(1.0, 2.0, 7),
             ),
-            preemption_attempts: registry.one(
+            attempts: registry.one(
                 "scheduler_preemption_attempts_total",
                 "[STABLE] How often preemption was considered.",
                 (),
@@ -247,16 +285,17 @@ impl Metrics {
                 vec![outcomes],
                 seconds(0.01, 2.0, 20),
             ),
-            permit_wait: registry.grid(
-                "scheduler_permit_wait_duration_seconds",
-                "[BETA] Time that pods waited for Permit.",
-                vec![("result", status.1)],
-                seconds(0.001, 2.0, 15),
-            ),
+        }
+    }
+}
+
+impl StateMetrics {
+    fn new(registry: &Registry) -> Self {
+        StateMetrics {
             pending: registry.grid(
                 "scheduler_pending_pods",
                 "[STABLE] Pods that wait for a node, by queue.",
-                vec![("queue", texts(&PENDING))],
+                vec![("queue", strings(&PENDING))],
                 (),
             ),
             unschedulable: registry.family(
@@ -274,116 +313,163 @@ impl Metrics {
             cache_size: registry.grid(
                 "scheduler_cache_size",
                 "[ALPHA] What the scheduler knows of the cluster.",
-                vec![("type", texts(&["nodes", "pods", "assumed_pods"]))],
+                vec![("type", strings(&["nodes", "pods", "assumed_pods"]))],
                 (),
             ),
             goroutines: registry.grid(
                 "scheduler_goroutines",
                 "[BETA] Work under way, by kind.",
-                vec![("operation", texts(&["binding"]))],
+                vec![("operation", strings(&["binding"]))],
                 (),
             ),
         }
     }
+}
 
-    /// Nanoseconds on the lent clock.
+impl Metrics {
+    fn new(registry: &Registry, clock: Clock, profiles: &[String], plugins: &[PluginName]) -> Self {
+        Metrics {
+            clock,
+            cycles: AtomicU32::new(0),
+            hints: AtomicU32::new(0),
+            attempts: AttemptMetrics::new(registry, profiles),
+            plugins: PluginMetrics::new(registry, profiles, plugins),
+            preemption: PreemptionMetrics::new(registry),
+            state: StateMetrics::new(registry),
+            incoming: registry.family(
+                "scheduler_queue_incoming_pods_total",
+                "[STABLE] Pods added to a queue, by what caused it.",
+                &["queue", "event"],
+                (),
+            ),
+            event_duration: registry.family(
+                "scheduler_event_handling_duration_seconds",
+                "[ALPHA] Time to take a change of an object in.",
+                &["event"],
+                seconds(0.0001, 2.0, 12),
+            ),
+            permit_wait: registry.grid(
+                "scheduler_permit_wait_duration_seconds",
+                "[BETA] Time that pods waited for Permit.",
+                vec![("result", status_labels())],
+                seconds(0.001, 2.0, 15),
+            ),
+        }
+    }
+
+    /// The current time on the metrics' clock.
     pub(crate) fn now(&self) -> u64 {
         (self.clock)()
     }
 
-    /// Whether the cycle that begins is looked at plugin by plugin.
+    /// True when the cycle that begins is timed plugin by plugin.
     pub(crate) fn sample_cycle(&self) -> bool {
         self.cycles.fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY)
     }
 
-    /// When a hint is timed, the time.
+    /// The current time, when the hint that begins is timed.
     pub(crate) fn sample_hint(&self) -> Option<u64> {
         self.hints.fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY).then(|| self.now())
     }
 
     pub(crate) fn hint_evaluated(&self, since: u64, plugin: PluginName, event: &ClusterEvent, hint: &str) {
-        self.hint_duration.get(&[plugin, &event.label(), hint]).observe(self.now().saturating_sub(since));
+        self.plugins.hint_duration.get(&[plugin, &event.label(), hint]).observe(self.now().saturating_sub(since));
     }
 
     pub(crate) fn eviction_finished(&self, since: u64, failed: bool) {
-        self.evictions.at([usize::from(failed)]).inc();
-        self.eviction_duration.at([usize::from(failed)]).observe(self.now().saturating_sub(since));
+        self.preemption.evictions.at([usize::from(failed)]).inc();
+        self.preemption.eviction_duration.at([usize::from(failed)]).observe(self.now().saturating_sub(since));
+    }
+
+    /// A decision took the time since the attempt began.
+    pub(crate) fn observe_decision(&self, attempt_started: u64) {
+        self.attempts.algorithm_duration.observe(self.now().saturating_sub(attempt_started));
+    }
+
+    /// PostFilter ended: whether preemption was attempted, and the number of victims it chose.
+    pub(crate) fn preemption_considered(&self, attempted: bool, victims: Option<usize>) {
+        if attempted {
+            self.preemption.attempts.inc();
+        }
+        if let Some(victims) = victims {
+            self.preemption.victims.observe(victims as u64);
+        }
     }
 
     pub(crate) fn permit_waited(&self, since: u64, code: Code) {
         self.permit_wait.at([code as usize]).observe(self.now().saturating_sub(since));
     }
 
-    /// A pod was bound at this attempt, so long after it could first be tried.
+    /// A pod was bound at this attempt, so many nanoseconds after it first became active.
     pub(crate) fn pod_bound(&self, attempts: u32, waited_nanos: u64, after_flush: bool) {
-        self.pod_attempts.observe(attempts.into());
+        self.attempts.pod_attempts.observe(attempts.into());
         let label = (attempts.max(1) as usize).min(ATTEMPTS_LABELS) - 1;
-        self.sli_duration.at([label]).observe(waited_nanos);
+        self.attempts.sli_duration.at([label]).observe(waited_nanos);
         if after_flush {
-            self.after_flush.inc();
+            self.attempts.after_flush.inc();
         }
     }
 
     pub(crate) fn set_pending(&self, counts: [usize; 4]) {
         for (at, count) in counts.into_iter().enumerate() {
-            self.pending.at([at]).set(count as f64);
+            self.state.pending.at([at]).set(count as f64);
         }
     }
 
     pub(crate) fn set_unschedulable(&self, counts: &FxHashMap<(PluginName, &str), usize>) {
-        self.unschedulable.clear();
+        self.state.unschedulable.clear();
         for ((plugin, profile), count) in counts {
-            self.unschedulable.get(&[plugin, profile]).set(*count as f64);
+            self.state.unschedulable.get(&[plugin, profile]).set(*count as f64);
         }
     }
 
     pub(crate) fn set_in_flight(&self, pods: usize, events: &FxHashMap<ClusterEvent, usize>) {
-        self.in_flight_events.clear();
-        self.in_flight_events.get(&["PodPopped"]).set(pods as f64);
+        self.state.in_flight_events.clear();
+        self.state.in_flight_events.get(&["PodPopped"]).set(pods as f64);
         for (event, count) in events {
-            self.in_flight_events.get(&[&event.label()]).set(*count as f64);
+            self.state.in_flight_events.get(&[&event.label()]).set(*count as f64);
         }
     }
 
     pub(crate) fn set_cache(&self, sizes: [usize; 3], binding: usize) {
         for (at, size) in sizes.into_iter().enumerate() {
-            self.cache_size.at([at]).set(size as f64);
+            self.state.cache_size.at([at]).set(size as f64);
         }
-        self.goroutines.at([0]).set(binding as f64);
+        self.state.goroutines.at([0]).set(binding as f64);
     }
 }
 
-/// The measures as seen by one profile: its own labels are known.
+/// The metrics of one profile.
 #[derive(Clone)]
 pub(crate) struct ProfileMetrics {
     pub(crate) all: Arc<Metrics>,
     profile: usize,
-    /// Where each plugin of the profile stands among all plugins.
+    /// The indexes of the profile's plugins among all plugins.
     plugins: Vec<usize>,
 }
 
 impl ProfileMetrics {
-    /// An attempt that began then has ended.
+    /// An attempt that began at `since` has ended.
     pub(crate) fn attempt_finished(&self, since: u64, result: AttemptResult) {
-        self.all.attempts.at([result as usize, self.profile]).inc();
+        self.all.attempts.attempts.at([result as usize, self.profile]).inc();
         let elapsed = self.all.now().saturating_sub(since);
-        self.all.attempt_duration.at([result as usize, self.profile]).observe(elapsed);
+        self.all.attempts.attempt_duration.at([result as usize, self.profile]).observe(elapsed);
     }
 
-    /// A plugin had something to say, so often.
+    /// A plugin was evaluated so many times.
     pub(crate) fn evaluated(&self, plugin: usize, point: Evaluated, many: u64) {
         if many > 0 {
-            self.all.evaluations.at([self.plugins[plugin], point as usize, self.profile]).add(many);
+            self.all.plugins.evaluations.at([self.plugins[plugin], point as usize, self.profile]).add(many);
         }
     }
 }
 
-/// A stopwatch for an extension point or a plugin, or nothing at all.
+/// Times an extension point or a plugin; does nothing without metrics.
 #[derive(Clone, Copy)]
 pub(crate) struct Stopwatch<'a>(Option<(&'a ProfileMetrics, u64)>);
 
 impl<'a> Stopwatch<'a> {
-    /// Starts, if anybody wants to know.
+    /// Starts, if there are metrics.
     pub(crate) fn start(metrics: Option<&'a ProfileMetrics>) -> Self {
         Stopwatch(metrics.map(|metrics| (metrics, metrics.all.now())))
     }
@@ -392,30 +478,30 @@ impl<'a> Stopwatch<'a> {
     pub(crate) fn point(self, point: TimedPoint, code: Code) {
         if let Some((metrics, since)) = self.0 {
             let elapsed = metrics.all.now().saturating_sub(since);
-            metrics.all.point_duration.at([point as usize, code as usize, metrics.profile]).observe(elapsed);
+            metrics.all.plugins.point_duration.at([point as usize, code as usize, metrics.profile]).observe(elapsed);
         }
     }
 
-    /// A plugin's part in an extension point ended.
+    /// A plugin ended at an extension point.
     pub(crate) fn plugin(self, plugin: usize, point: TimedPoint, code: Code) {
         if let Some((metrics, since)) = self.0 {
             let elapsed = metrics.all.now().saturating_sub(since);
             let cell = [metrics.plugins[plugin], point as usize, code as usize];
-            metrics.all.plugin_duration.at(cell).observe(elapsed);
+            metrics.all.plugins.plugin_duration.at(cell).observe(elapsed);
         }
     }
 }
 
-/// What the owner of queue and cluster counts by events, with the series at hand.
+/// The metrics of the task that owns the queue and the cluster, with its series looked up once.
 pub(crate) struct OwnerMetrics {
     pub(crate) all: Arc<Metrics>,
     events: FxHashMap<ClusterEvent, Arc<Histogram>>,
-    /// When each eviction under way began, by the preemptor's UID.
+    /// When the running evictions began, by the preemptor's UID.
     pub(crate) evictions: FxHashMap<String, u64>,
 }
 
 impl OwnerMetrics {
-    /// An event that began then was taken in.
+    /// An event whose handling began at `since` was handled.
     pub(crate) fn handled(&mut self, since: u64, event: ClusterEvent) {
         let elapsed = self.all.now().saturating_sub(since);
         let family = &self.all.event_duration;
@@ -423,7 +509,7 @@ impl OwnerMetrics {
     }
 }
 
-/// Pods that enter queues, with the series at hand.
+/// Counts pods that enter sub-queues, with its series looked up once.
 pub(crate) struct IncomingPods {
     family: Family<Counter>,
     known: FxHashMap<(Cause, usize), Arc<Counter>>,
@@ -439,30 +525,36 @@ impl IncomingPods {
             return;
         }
         let family = &self.family;
-        let queue_label = QueueLabel::LABELS[queue as usize];
+        let queue_label = queue.label();
         let fresh = || family.get(&[queue_label, &cause.label()]);
         self.known.entry((cause, queue as usize)).or_insert_with(fresh).add(pods);
     }
 }
 
-/// Makes the measures of these profiles and hands each its own.
-pub(crate) fn register(
-    profiles: &mut [Arc<Profile>],
-    registry: &Registry,
-    clock: Clock,
-) -> (OwnerMetrics, IncomingPods) {
-    let mut names: Vec<PluginName> = profiles.iter().flat_map(|p| p.plugins().iter().map(|p| p.name())).collect();
-    names.sort_unstable();
-    names.dedup();
-    let profile_names = profiles.iter().map(|profile| profile.name.clone()).collect();
-    let all = Arc::new(Metrics::new(registry, clock, profile_names, &names));
-    for (at, profile) in profiles.iter_mut().enumerate() {
-        let index = |name: PluginName| names.binary_search(&name).expect("all names were collected");
-        let plugins = profile.plugins().iter().map(|plugin| index(plugin.name())).collect();
-        let own = ProfileMetrics { all: Arc::clone(&all), profile: at, plugins };
-        Arc::get_mut(profile).expect("nobody else has the profiles of a new scheduler").metrics = Some(own);
-    }
+/// The registered metrics, for those who report them.
+pub(crate) struct Registered {
+    pub(crate) owner: OwnerMetrics,
+    pub(crate) incoming: IncomingPods,
+    /// In the order of the profiles.
+    pub(crate) profiles: Vec<ProfileMetrics>,
+}
+
+/// Registers the metrics of these profiles, each given by its name and its plugins.
+pub(crate) fn register(profiles: &[(String, Vec<PluginName>)], registry: &Registry, clock: Clock) -> Registered {
+    let mut plugins: Vec<PluginName> = profiles.iter().flat_map(|(_, plugins)| plugins).copied().collect();
+    plugins.sort_unstable();
+    plugins.dedup();
+    let names: Vec<String> = profiles.iter().map(|(name, _)| name.clone()).collect();
+    let all = Arc::new(Metrics::new(registry, clock, &names, &plugins));
+    let index = |name: &PluginName| plugins.binary_search(name).expect("all names were collected");
+    let of_profile = |(profile, (_, plugins)): (usize, &(String, Vec<PluginName>))| ProfileMetrics {
+        all: Arc::clone(&all),
+        profile,
+        plugins: plugins.iter().map(index).collect(),
+    };
+    let profiles = profiles.iter().enumerate().map(of_profile).collect();
     all.set_pending([0; 4]);
     let incoming = IncomingPods { family: all.incoming.clone(), known: FxHashMap::default() };
-    (OwnerMetrics { all, events: FxHashMap::default(), evictions: FxHashMap::default() }, incoming)
+    let owner = OwnerMetrics { all, events: FxHashMap::default(), evictions: FxHashMap::default() };
+    Registered { owner, incoming, profiles }
 }

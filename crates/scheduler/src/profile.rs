@@ -1,4 +1,4 @@
-//! A profile: the plugins that place the pods of one `schedulerName`, in their order at every extension point.
+//! A profile: the plugins of one `schedulerName`, in their order at every extension point.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,58 +15,58 @@ use crate::metrics::{ProfileMetrics, Stopwatch};
 /// Why a profile cannot be built.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// A plugin that nobody registered.
+    /// A plugin is not registered.
     #[error("{interface} {name:?} does not exist")]
     Unknown {
-        /// The interface it was named for.
+        /// Upstream's interface of the extension point.
         interface: &'static str,
-        /// Its name.
+        /// The plugin's name.
         name: String,
     },
-    /// A plugin named for a point it does not implement.
+    /// A plugin is enabled at an extension point that it does not implement.
     #[error("plugin {name:?} does not extend {interface} plugin")]
     DoesNotExtend {
-        /// Its name.
+        /// The plugin's name.
         name: String,
-        /// The interface it was named for.
+        /// Upstream's interface of the extension point.
         interface: &'static str,
     },
-    /// A plugin named twice for one point.
+    /// A plugin is enabled twice at one extension point.
     #[error("plugin {name:?} already registered as {interface:?}")]
     Duplicate {
-        /// Its name.
+        /// The plugin's name.
         name: String,
-        /// The interface it was named for.
+        /// Upstream's interface of the extension point.
         interface: &'static str,
     },
-    /// A plugin that refused its arguments.
+    /// A plugin refused its arguments.
     #[error("initializing plugin {name:?}: {error}")]
     Initialize {
-        /// Its name.
+        /// The plugin's name.
         name: String,
-        /// What it said.
+        /// The plugin's error.
         error: String,
     },
-    /// Two sets of arguments for one plugin.
+    /// A plugin has two entries in `pluginConfig`.
     #[error("repeated config for plugin {0}")]
     RepeatedConfig(String),
-    /// Not exactly one plugin to order the queue.
+    /// There is not exactly one QueueSort plugin.
     #[error("only one queue sort plugin required for profile with scheduler name {name:?}, but got {count}")]
     QueueSort {
-        /// The profile.
+        /// The profile's `schedulerName`.
         name: String,
-        /// How many there are.
+        /// The number of QueueSort plugins.
         count: usize,
     },
-    /// Nobody to bind pods.
+    /// There is no Bind plugin.
     #[error("at least one bind plugin is needed for profile with scheduler name {0:?}")]
     NoBind(String),
-    /// Weights too large to add up.
+    /// The weights of the Score plugins could overflow.
     #[error("{0} plugins: total score of Score plugins could overflow")]
     Overflow(&'static str),
 }
 
-/// All extension points in the order in which they are expanded.
+/// All extension points, in the order in which `multiPoint` is expanded.
 const POINTS: [ExtensionPoints; 14] = [
     ExtensionPoints::PRE_FILTER,
     ExtensionPoints::FILTER,
@@ -88,23 +88,23 @@ const POINTS: [ExtensionPoints; 14] = [
 pub struct Profile {
     /// The `schedulerName`.
     pub name: String,
-    /// Percentage of nodes to score, when set.
+    /// `percentageOfNodesToScore` of the profile.
     pub percentage: Option<i32>,
     plugins: Vec<AnyPlugin>,
-    /// By plugin: where it is enabled.
+    /// The extension points at which each plugin is enabled.
     points: Vec<ExtensionPoints>,
-    /// Plugins with a part in what follows a decision.
+    /// The plugins that run after the decision.
     after_decision: Vec<usize>,
-    /// By the position of the point in [`POINTS`].
+    /// The plugins at each extension point, in the order of [`POINTS`].
     order: [Vec<usize>; POINTS.len()],
     weights: Vec<i64>,
     placement_weights: Vec<i64>,
-    /// By plugin, with upstream's additions; empty for plugins that reject nobody.
+    /// The plugins that can reject pods, with their index and their registrations.
     registrations: BTreeMap<PluginName, (usize, Vec<EventRegistration>)>,
     extenders: Extenders,
-    /// What anybody wants to hear of, each once.
-    registered: Vec<ClusterEvent>,
-    /// Where its work is told, if anybody asks.
+    /// All events for which any plugin registered, each once.
+    registered_events: Vec<ClusterEvent>,
+    /// Where the profile reports its metrics.
     pub(crate) metrics: Option<ProfileMetrics>,
 }
 
@@ -135,7 +135,7 @@ impl Profile {
             .union(ExtensionPoints::PRE_BIND)
             .union(ExtensionPoints::BIND)
             .union(ExtensionPoints::POST_BIND);
-        let registered = registered(&registrations);
+        let registered_events = registered_events(&registrations);
         let profile = Profile {
             after_decision: (0..plugins.len()).filter(|at| points[*at].intersects(later)).collect(),
             points,
@@ -147,7 +147,7 @@ impl Profile {
             placement_weights,
             registrations,
             extenders: Extenders::default(),
-            registered,
+            registered_events,
             metrics: None,
         };
         match profile.at(ExtensionPoints::QUEUE_SORT).len() {
@@ -160,7 +160,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The same profile with extenders asked beside its plugins.
+    /// Adds extenders.
     pub(crate) fn with_extenders(mut self, extenders: Extenders) -> Self {
         if !extenders.is_empty() {
             let stand_in = AnyPlugin::new(ExtenderRejections);
@@ -169,18 +169,18 @@ impl Profile {
             self.points.push(ExtensionPoints::default());
             self.weights.push(0);
             self.placement_weights.push(0);
-            self.registered = registered(&self.registrations);
+            self.registered_events = registered_events(&self.registrations);
         }
         self.extenders = extenders;
         self
     }
 
-    /// The extenders that are asked beside the plugins, in order. With any, no decision is the plugins' alone.
+    /// The extenders, in order.
     pub fn extenders(&self) -> &Extenders {
         &self.extenders
     }
 
-    /// Times an extension point, if anybody asks.
+    /// Times an extension point, if there are metrics.
     pub(crate) fn stopwatch(&self) -> Stopwatch<'_> {
         Stopwatch::start(self.metrics.as_ref())
     }
@@ -190,13 +190,13 @@ impl Profile {
         Stopwatch::start(self.metrics.as_ref().filter(|_| sampled))
     }
 
-    /// The plugins at a point, in order.
+    /// The indexes of the plugins at an extension point, in order.
     pub(crate) fn at(&self, point: ExtensionPoints) -> &[usize] {
         let at = POINTS.iter().position(|p| *p == point).expect("callers name single points");
         &self.order[at]
     }
 
-    /// Names and weights of the plugins at a point, in order.
+    /// The names and weights of the plugins at an extension point, in order.
     pub fn enabled(&self, point: ExtensionPoints) -> Vec<(PluginName, i64)> {
         self.at(point).iter().map(|&i| (self.plugins[i].name(), self.weights[i])).collect()
     }
@@ -214,12 +214,12 @@ impl Profile {
         &self.plugins
     }
 
-    /// The points at which a plugin is enabled.
+    /// The extension points at which a plugin is enabled.
     pub(crate) fn points_of(&self, plugin: usize) -> ExtensionPoints {
         self.points[plugin]
     }
 
-    /// The plugins that reserve, permit or bind.
+    /// The indexes of the plugins that reserve, permit or bind.
     pub(crate) fn plugins_after_decision(&self) -> &[usize] {
         &self.after_decision
     }
@@ -228,12 +228,12 @@ impl Profile {
         self.weights[plugin]
     }
 
-    /// The plugin that orders the queue.
+    /// The QueueSort plugin.
     pub(crate) fn queue_sort(&self) -> &AnyPlugin {
         &self.plugins[self.at(ExtensionPoints::QUEUE_SORT)[0]]
     }
 
-    /// The plugins of every extension point that has any, in order, with their weights where they score.
+    /// The plugins of every extension point that has any, in order; with weights where they score.
     pub fn expanded(&self) -> impl Iterator<Item = (ExtensionPoints, Vec<(PluginName, Option<i64>)>)> {
         POINTS.into_iter().zip(&self.order).filter(|(_, order)| !order.is_empty()).map(|(point, order)| {
             let weight = |at: usize| match point {
@@ -245,7 +245,7 @@ impl Profile {
         })
     }
 
-    /// False when any feasible node is as good as another.
+    /// False when the first feasible node is chosen, because nothing scores.
     pub(crate) fn needs_choice(&self) -> bool {
         let chooses = |extender: &Arc<dyn Extender>| {
             let config = extender.config();
@@ -254,18 +254,18 @@ impl Profile {
         !self.at(ExtensionPoints::SCORE).is_empty() || self.extenders.iter().any(chooses)
     }
 
-    /// A plugin of this profile and the events it wants to hear of.
+    /// A plugin and its registrations; none for a plugin that cannot reject pods.
     pub(crate) fn registrations(&self, plugin: &str) -> Option<(&AnyPlugin, &[EventRegistration])> {
         self.registrations.get(plugin).map(|(at, list)| (&self.plugins[*at], list.as_slice()))
     }
 
-    /// Whether any plugin wants to hear of an event.
+    /// True when any plugin is registered for the event.
     pub(crate) fn is_registered(&self, event: &ClusterEvent) -> bool {
-        self.registered.iter().any(|registered| registered.covers(event))
+        self.registered_events.iter().any(|registered| registered.covers(event))
     }
 }
 
-/// Makes every plugin that is enabled anywhere, once.
+/// Builds every plugin that is enabled anywhere, once.
 fn instantiate(config: &ProfileConfig, registry: &Registry) -> Result<Vec<AnyPlugin>, Error> {
     let mut args: BTreeMap<&str, &Value> = BTreeMap::new();
     for entry in &config.plugin_config {
@@ -279,7 +279,7 @@ fn instantiate(config: &ProfileConfig, registry: &Registry) -> Result<Vec<AnyPlu
         if plugins.iter().any(|plugin| plugin.name() == name) {
             continue;
         }
-        // A name nobody registered is reported by the point that names it.
+        // An unknown name is reported by the extension point that names it.
         let Some(factory) = registry.get(name) else { continue };
         let plugin = factory(args.get(name).copied().unwrap_or(&Value::Null))
             .map_err(|error| Error::Initialize { name: name.to_owned(), error })?;
@@ -293,7 +293,7 @@ fn find(plugins: &[AnyPlugin], name: &str, interface: &'static str) -> Result<us
     at.ok_or_else(|| Error::Unknown { interface, name: name.to_owned() })
 }
 
-/// The plugins named for the point itself.
+/// The plugins named at the extension point itself.
 fn specific(plugins: &[AnyPlugin], config: &Plugins, point: ExtensionPoints) -> Result<Vec<usize>, Error> {
     let interface = point.interface();
     let mut order = Vec::new();
@@ -341,7 +341,7 @@ fn expand(
     Ok(first.into_iter().chain(added).chain(last).collect())
 }
 
-/// Weights: the first of the point's and the `multiPoint` lists that names the plugin; 0 means 1.
+/// The weights of the plugins: of the first entry at the extension point or in `multiPoint`; 0 means 1.
 fn weights(plugins: &[AnyPlugin], config: &Plugins, point: ExtensionPoints) -> Result<Vec<i64>, Error> {
     let mut weights = vec![0; plugins.len()];
     let mut total: i64 = 0;
@@ -355,7 +355,7 @@ fn weights(plugins: &[AnyPlugin], config: &Plugins, point: ExtensionPoints) -> R
             weight => i64::from(weight),
         };
         let most = weights[at].saturating_mul(MAX_NODE_SCORE);
-        // Upstream's subtraction wraps: after a negative weight nothing fits any more.
+        // Upstream's subtraction wraps: after a negative weight every further weight overflows.
         if most > i64::MAX.wrapping_sub(total) {
             return Err(Error::Overflow(if point == ExtensionPoints::SCORE { "score" } else { "placement score" }));
         }
@@ -381,8 +381,8 @@ fn registrations(plugins: &[AnyPlugin]) -> BTreeMap<PluginName, (usize, Vec<Even
     all
 }
 
-/// What anybody wants to hear of, each once.
-fn registered(registrations: &BTreeMap<PluginName, (usize, Vec<EventRegistration>)>) -> Vec<ClusterEvent> {
+/// All events for which any plugin registered, each once.
+fn registered_events(registrations: &BTreeMap<PluginName, (usize, Vec<EventRegistration>)>) -> Vec<ClusterEvent> {
     let mut registered: Vec<ClusterEvent> = Vec::new();
     for registration in registrations.values().flat_map(|(_, list)| list) {
         if !registered.contains(&registration.event) {
@@ -392,8 +392,8 @@ fn registered(registrations: &BTreeMap<PluginName, (usize, Vec<EventRegistration
     registered
 }
 
-/// Upstream tells plugins that want to hear of new nodes of every change of taints too: a node may only become
-/// visible to them (through NodeUnschedulable and TaintToleration) when its taints go.
+/// Upstream registers plugins that register for new nodes for changed taints, too: NodeUnschedulable and
+/// TaintToleration may hide a node until its taints are removed.
 fn with_taints(mut list: Vec<EventRegistration>) -> Vec<EventRegistration> {
     use crate::framework::{EventResource, action};
     let on_nodes = |bit: u32| list.iter().any(|r| r.event.resource == EventResource::Node && r.event.action & bit != 0);

@@ -10,12 +10,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::tie_break::TieBreak;
-use bayplan_scheduler::framework::Registry;
-use bayplan_scheduler::queue::QueueStage;
-use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bayplan_scheduler::inspect::QueueStage;
+use bayplan_scheduler::{Input, Object, Registry, Scheduler, TieBreak};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -31,7 +28,7 @@ fn now() -> Timestamp {
 
 fn upsert(scheduler: &mut Scheduler, json: Value) {
     let object = Object::decode(&json).unwrap().unwrap();
-    scheduler.handle(Input::Upsert(object), now());
+    scheduler.handle(Input::upsert(object), now());
 }
 
 fn node(name: &str, cpu: &str) -> Value {
@@ -83,7 +80,7 @@ fn plain_pods_through_the_queue() {
     let started = Instant::now();
     let count = pods.len();
     for pod in pods {
-        scheduler.handle(Input::Upsert(pod), now());
+        scheduler.handle(Input::upsert(pod), now());
     }
     report("a pod comes (PodInfo, queue)", count, started);
 }
@@ -113,7 +110,7 @@ fn events_while_10000_pods_wait() {
         .collect();
     let started = Instant::now();
     for pod in &placed {
-        scheduler.handle(Input::Upsert(pod.clone()), now());
+        scheduler.handle(Input::upsert(pod.clone()), now());
     }
     report("a pod is seen on a node while 10,000 wait", placed.len(), started);
     let nodes: Vec<Object> = (0..1_000)
@@ -125,14 +122,14 @@ fn events_while_10000_pods_wait() {
         .collect();
     let started = Instant::now();
     for node in &nodes {
-        scheduler.handle(Input::Upsert(node.clone()), now());
+        scheduler.handle(Input::upsert(node.clone()), now());
     }
     report("a node's annotation changes while 10,000 wait", nodes.len(), started);
     let small: Vec<Object> =
         (0..1_000).map(|i| Object::decode(&node(&format!("small{i}"), "1")).unwrap().unwrap()).collect();
     let started = Instant::now();
     for node in &small {
-        scheduler.handle(Input::Upsert(node.clone()), now());
+        scheduler.handle(Input::upsert(node.clone()), now());
     }
     report("a node comes that is too small for the 10,000 that wait", small.len(), started);
 }
@@ -279,7 +276,7 @@ fn heartbeats() {
     let started = Instant::now();
     let count = beats.len();
     for beat in beats {
-        scheduler.handle(Input::Upsert(beat), now());
+        scheduler.handle(Input::upsert(beat), now());
     }
     report("a node's heartbeat, 50 images", count, started);
 }

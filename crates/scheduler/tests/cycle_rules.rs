@@ -4,16 +4,9 @@
 
 use std::sync::Arc;
 
-use bayplan_scheduler::cluster::{Cluster, Object, PodInfo};
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::Attempt;
-use bayplan_scheduler::cycle::filter::Search;
-use bayplan_scheduler::cycle::tie_break::TieBreak;
-use bayplan_scheduler::effect::Effect;
-use bayplan_scheduler::framework::{Nomination, Registry};
-use bayplan_scheduler::profile::Profile;
-use bayplan_scheduler::queue::Nominator;
-use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bayplan_scheduler::inspect::{Attempt, Nominator, Profile, Search};
+use bayplan_scheduler::{Cluster, Effect, Input, Nomination, Object, PodInfo, Registry, Scheduler, TieBreak};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -109,7 +102,7 @@ fn a_pod_on_a_node_that_is_not_there_makes_no_node() {
         let object = json!({
             "apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "d", "uid": name}, "spec": spec,
         });
-        scheduler.handle(Input::Upsert(Object::decode(&object).unwrap().unwrap()), Timestamp::UNIX_EPOCH);
+        scheduler.handle(Input::upsert(Object::decode(&object).unwrap().unwrap()), Timestamp::UNIX_EPOCH);
         scheduler.schedule_one(Timestamp::UNIX_EPOCH);
         scheduler.take_effects().into_iter().find_map(|effect| match effect {
             Effect::Bind(binding) => Some(binding.node().to_owned()),

@@ -8,15 +8,9 @@ mod random_objects;
 use std::sync::Arc;
 
 use bayplan_model::pod::Pod;
-use bayplan_scheduler::cluster::{Object, PodInfo};
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::Attempt;
-use bayplan_scheduler::cycle::filter::Search;
-use bayplan_scheduler::cycle::tie_break::{self, TieBreak};
-use bayplan_scheduler::effect::Effect;
-use bayplan_scheduler::engine::{DecisionInput, Engine};
-use bayplan_scheduler::framework::{PostFilter, Registry};
-use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bayplan_scheduler::inspect::{Attempt, DecisionInput, Engine, Search};
+use bayplan_scheduler::{Effect, Input, Object, PodInfo, PostFilter, Registry, Scheduler, TieBreak};
 use bayplan_testkit::Rng;
 use jiff::{SignedDuration, Timestamp};
 use random_objects::pods::template;
@@ -52,7 +46,7 @@ impl History {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let configuration = configuration(&mut rng);
-        let ties = TieBreak::Random(tie_break::Rng::new(seed));
+        let ties = TieBreak::Random(bayplan_scheduler::Rng::new(seed));
         let scheduler = Scheduler::new(&configuration, &Registry::default(), ties).expect("a valid configuration");
         let templates = (0..6).map(|_| template(&mut rng)).collect();
         let mut history = History {
@@ -89,11 +83,11 @@ impl History {
     }
 
     fn upsert(&mut self, json: Value) {
-        self.scheduler.handle(Input::Upsert(Self::decode(&json)), self.now);
+        self.scheduler.handle(Input::upsert(Self::decode(&json)), self.now);
     }
 
     fn delete(&mut self, json: &Value) {
-        self.scheduler.handle(Input::Delete(Self::decode(json)), self.now);
+        self.scheduler.handle(Input::delete(Self::decode(json)), self.now);
     }
 
     fn version(&mut self) -> String {
@@ -301,12 +295,12 @@ impl History {
                     let mut bound = Pod::clone(&known);
                     bound.spec.node_name = node;
                     bound.metadata.resource_version = self.version();
-                    self.scheduler.handle(Input::Upsert(Object::Pod(Arc::new(bound))), self.now);
+                    self.scheduler.handle(Input::upsert(Object::Pod(Arc::new(bound))), self.now);
                 }
                 Effect::Preempt(preemption) => {
                     for victim in &preemption.victims {
                         if !self.rng.one_in(4) {
-                            let input = Input::Delete(Object::Pod(victim.pod.clone()));
+                            let input = Input::delete(Object::Pod(victim.pod.clone()));
                             self.scheduler.handle(input, self.now);
                         }
                     }

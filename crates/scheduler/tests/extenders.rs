@@ -5,15 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use bayplan_scheduler::cluster::{NodeInfo, Object, PodInfo};
 use bayplan_scheduler::config::{Configuration, ExtenderConfig};
-use bayplan_scheduler::cycle::preempt::Candidate;
-use bayplan_scheduler::cycle::tie_break::TieBreak;
-use bayplan_scheduler::effect::{Effect, Shell};
 use bayplan_scheduler::extender::{Error, Extender, ExtenderFilterResult, HostPriority, MetaVictims, PassedNodes};
-use bayplan_scheduler::framework::Registry;
-use bayplan_scheduler::queue::QueueStage;
-use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bayplan_scheduler::inspect::QueueStage;
+use bayplan_scheduler::{Candidate, Effect, Input, NodeInfo, Object, PodInfo, Registry, Scheduler, Shell, TieBreak};
 use bayplan_testkit::{FakeApi, VirtualClock};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
@@ -97,7 +92,7 @@ fn scheduler(extenders: Vec<&Arc<Fake>>) -> Scheduler {
     for name in ["a", "b", "c"] {
         let node = json!({"metadata": {"name": name}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}});
         let node = Object::Node(Arc::new(serde_json::from_value(node).unwrap()));
-        scheduler.handle(Input::Upsert(node), NOW);
+        scheduler.handle(Input::upsert(node), NOW);
     }
     scheduler
 }
@@ -134,7 +129,7 @@ fn outcome(scheduler: &mut Scheduler) -> String {
 }
 
 fn place(scheduler: &mut Scheduler, name: &str, more: Value) -> String {
-    scheduler.handle(Input::Upsert(pod(name, more)), NOW);
+    scheduler.handle(Input::upsert(pod(name, more)), NOW);
     outcome(scheduler)
 }
 
@@ -188,7 +183,7 @@ fn a_rejection_by_an_extender_is_reported_and_any_event_wakes_the_pod() {
     // The claim does not concern the pod, but the scheduler cannot know what the extender reads.
     let claim =
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "x", "namespace": "d"}});
-    scheduler.handle(Input::Upsert(Object::decode(&claim).unwrap().unwrap()), NOW);
+    scheduler.handle(Input::upsert(Object::decode(&claim).unwrap().unwrap()), NOW);
     assert_eq!(scheduler.queue().stage("p"), Some(QueueStage::Backoff));
 }
 
@@ -223,7 +218,7 @@ fn nodes_an_extender_answers_with_are_scored_as_answered_and_without_their_pods(
     for (extender, expected) in [(same, "-> b"), (whole, "-> a")] {
         let mut scheduler = scheduler(vec![&extender]);
         let more = json!({"nodeName": "a", "containers": requests("cpu", "2")});
-        scheduler.handle(Input::Upsert(pod("heavy", more)), NOW);
+        scheduler.handle(Input::upsert(pod("heavy", more)), NOW);
         assert_eq!(place(&mut scheduler, "p", json!({})), expected);
     }
 }
@@ -262,7 +257,7 @@ fn a_pod_whose_nominated_node_an_extender_rejects_may_go_elsewhere() {
     let mut scheduler = scheduler(vec![&extender]);
     let Object::Pod(mut nominated) = pod("p", json!({})) else { unreachable!() };
     Arc::make_mut(&mut nominated).status.nominated_node_name = "b".into();
-    scheduler.handle(Input::Upsert(Object::Pod(nominated)), NOW);
+    scheduler.handle(Input::upsert(Object::Pod(nominated)), NOW);
     assert_eq!(outcome(&mut scheduler), "-> a");
     assert_eq!(extender.asked(), ["filter b", "filter a b c"]);
 }
@@ -315,7 +310,7 @@ fn extenders_may_change_the_victims_of_a_preemption() {
         for (node, name) in [("a", "a1"), ("b", "b1"), ("b", "b2"), ("c", "c1")] {
             let cpu = if node == "b" { "2" } else { "4" };
             let more = json!({"nodeName": node, "containers": requests("cpu", cpu)});
-            scheduler.handle(Input::Upsert(pod(name, more)), NOW);
+            scheduler.handle(Input::upsert(pod(name, more)), NOW);
         }
         let note = place(&mut scheduler, "p", json!({"priority": 5, "containers": requests("cpu", "4")}));
         assert!(note.ends_with(&expected), "{note}\nshould end with\n{expected}");
@@ -338,7 +333,7 @@ fn an_extender_binds_instead_of_plugins_unless_it_is_ignorable_and_fails() {
         (binder(json!({"managedResources": [{"name": "x.io/y"}]}), Ok(())), vec![], vec!["POST d/pods/p/binding"], ""),
     ] {
         let mut scheduler = scheduler(vec![&extender]);
-        scheduler.handle(Input::Upsert(pod("p", json!({}))), NOW);
+        scheduler.handle(Input::upsert(pod("p", json!({}))), NOW);
         assert!(scheduler.schedule_one(NOW));
         let (api, clock) = (FakeApi::default(), VirtualClock::default());
         let shell = Shell { api: &api, recorder: &api, timer: &clock };
@@ -402,7 +397,7 @@ fn a_pod_rejected_by_an_extender_comes_back_after_its_backoff() {
     let mut scheduler = scheduler(vec![&extender]);
     assert!(place(&mut scheduler, "p", json!({})).starts_with("0/3 nodes are available:"));
     let node = json!({"metadata": {"name": "d"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}});
-    scheduler.handle(Input::Upsert(Object::Node(Arc::new(serde_json::from_value(node).unwrap()))), NOW);
+    scheduler.handle(Input::upsert(Object::Node(Arc::new(serde_json::from_value(node).unwrap()))), NOW);
     let later = NOW + SignedDuration::from_secs(2);
     scheduler.tick(later);
     assert!(scheduler.schedule_one(later));

@@ -11,11 +11,9 @@ mod world;
 use std::time::Duration;
 
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::tie_break::{self, TieBreak};
-use bayplan_scheduler::framework::{
-    AnyPlugin, Code, Cycle, ExtensionPoints, Permit, Plugin, PluginName, Registry, Status,
+use bayplan_scheduler::{
+    AnyPlugin, Code, Cycle, ExtensionPoints, Permit, Plugin, PluginName, Registry, Scheduler, Status, TieBreak,
 };
-use bayplan_scheduler::scheduler::Scheduler;
 use jiff::SignedDuration;
 use serde_json::json;
 use world::World;
@@ -61,7 +59,7 @@ fn world(seed: u64) -> World {
     let mut registry = Registry::default();
     registry.register("Hold", |_| Ok(AnyPlugin::new(Hold)));
     let configuration = Configuration::from_yaml(CONFIG).unwrap();
-    let ties = TieBreak::Random(tie_break::Rng::new(seed));
+    let ties = TieBreak::Random(bayplan_scheduler::Rng::new(seed));
     World::new(seed, Scheduler::new(&configuration, &registry, ties).unwrap())
 }
 

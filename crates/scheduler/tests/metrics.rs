@@ -4,12 +4,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::tie_break::TieBreak;
-use bayplan_scheduler::effect::Shell;
-use bayplan_scheduler::framework::Registry;
-use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bayplan_scheduler::{Input, Object, Registry, Scheduler, Shell, TieBreak};
 use bayplan_testkit::{FakeApi, VirtualClock};
 use futures::executor::block_on;
 use jiff::{SignedDuration, Timestamp};
@@ -46,7 +42,7 @@ fn attempts_queues_and_plugins_are_counted_in_upstreams_metrics() {
     let mut gated = pod("gated", "1");
     gated["spec"]["schedulingGates"] = json!([{"name": "later"}]);
     for object in [&node, &pod("fits", "1"), &pod("too-big", "64"), &gated] {
-        scheduler.handle(Input::Upsert(Object::decode(object).unwrap().unwrap()), start);
+        scheduler.handle(Input::upsert(Object::decode(object).unwrap().unwrap()), start);
     }
     while scheduler.schedule_one(start) {}
     let later = start + SignedDuration::from_secs(3);

@@ -5,15 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_scheduler::cluster::{NodeInfo, Object};
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::tie_break::TieBreak;
-use bayplan_scheduler::effect::Effect;
-use bayplan_scheduler::framework::{
-    AnyPlugin, Code, Cycle, ExtensionPoints, Permit, Plugin, PluginName, PreFilter, Registry, Status,
+use bayplan_scheduler::inspect::QueueStage;
+use bayplan_scheduler::{
+    AnyPlugin, Code, Cycle, Effect, ExtensionPoints, Input, NodeInfo, Object, Permit, Plugin, PluginName, PreFilter,
+    Registry, Scheduler, Status, TieBreak,
 };
-use bayplan_scheduler::queue::QueueStage;
-use bayplan_scheduler::scheduler::{Input, Scheduler};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -74,7 +71,7 @@ fn scheduler() -> Scheduler {
             "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
         });
         let node = Object::Node(Arc::new(serde_json::from_value(node).unwrap()));
-        scheduler.handle(Input::Upsert(node), Timestamp::UNIX_EPOCH);
+        scheduler.handle(Input::upsert(node), Timestamp::UNIX_EPOCH);
     }
     scheduler
 }
@@ -85,7 +82,7 @@ fn add(scheduler: &mut Scheduler, name: &str, colour: &str) {
         "spec": {"schedulerName": "colourful", "containers": [{"name": "c"}]},
     });
     let pod = Object::Pod(Arc::new(serde_json::from_value(pod).unwrap()));
-    scheduler.handle(Input::Upsert(pod), Timestamp::UNIX_EPOCH);
+    scheduler.handle(Input::upsert(pod), Timestamp::UNIX_EPOCH);
     assert!(scheduler.schedule_one(Timestamp::UNIX_EPOCH));
 }
 

@@ -8,9 +8,7 @@
 mod world;
 
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::tie_break::TieBreak;
-use bayplan_scheduler::framework::Registry;
-use bayplan_scheduler::scheduler::Scheduler;
+use bayplan_scheduler::{Registry, Scheduler, TieBreak};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -4,13 +4,12 @@
 
 use std::sync::Arc;
 
-use bayplan_scheduler::cluster::Object;
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::cycle::tie_break::TieBreak;
-use bayplan_scheduler::effect::{Effect, Shell};
-use bayplan_scheduler::framework::{AnyPlugin, BindContext, ExtensionPoints, Plugin, PluginName, Registry, Status};
-use bayplan_scheduler::queue::QueueStage;
-use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bayplan_scheduler::inspect::QueueStage;
+use bayplan_scheduler::{
+    AnyPlugin, BindContext, Effect, ExtensionPoints, Input, Object, Plugin, PluginName, Registry, Scheduler, Shell,
+    Status, TieBreak,
+};
 use bayplan_testkit::{FakeApi, VirtualClock};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
@@ -56,7 +55,7 @@ fn add(scheduler: &mut Scheduler, name: &str, priority: i32) -> Vec<Effect> {
         },
     });
     let pod = Object::Pod(Arc::new(serde_json::from_value(pod).unwrap()));
-    scheduler.handle(Input::Upsert(pod), Timestamp::UNIX_EPOCH);
+    scheduler.handle(Input::upsert(pod), Timestamp::UNIX_EPOCH);
     assert!(scheduler.schedule_one(Timestamp::UNIX_EPOCH));
     scheduler.take_effects()
 }
@@ -70,7 +69,7 @@ fn a_victim_in_pre_bind_is_turned_away_in_memory() {
     let node =
         json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}}});
     let node = Object::Node(Arc::new(serde_json::from_value(node).unwrap()));
-    scheduler.handle(Input::Upsert(node), Timestamp::UNIX_EPOCH);
+    scheduler.handle(Input::upsert(node), Timestamp::UNIX_EPOCH);
 
     let (api, clock) = (FakeApi::default(), VirtualClock::default());
     let shell = Shell { api: &api, recorder: &api, timer: &clock };

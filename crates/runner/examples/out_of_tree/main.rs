@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 use bayplan_client::Client;
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
+use bayplan_scheduler::Registry;
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::framework::Registry;
 
 async fn run(kubeconfig: &str, config: &str) -> Result<(), Box<dyn std::error::Error>> {
     let configuration = Configuration::from_yaml(&std::fs::read_to_string(config)?)?;

@@ -3,11 +3,10 @@
 //! A pod asks with the label `example.dev/quiet: "true"`. A node with more than `podsMax` pods (an argument of the
 //! plugin) is rejected; among the others the emptiest is best.
 
-use bayplan_scheduler::cluster::NodeInfo;
-use bayplan_scheduler::framework::{
-    AnyPlugin, ClusterEvent, Cycle, Dependencies, EventRegistration, EventResource, ExtensionPoints, NodeScore,
-    Normalization, ObjectChange, Plugin, PluginName, PreFilter, QueueingHint, Reads, Registry, Status, action,
-    default_normalize,
+use bayplan_scheduler::{
+    AnyPlugin, ClusterEvent, Cycle, Dependencies, EventRegistration, EventResource, ExtensionPoints, NodeInfo,
+    NodeScore, Normalization, ObjectChange, Plugin, PluginName, PreFilter, QueueingHint, Reads, Registry, Status,
+    action, default_normalize,
 };
 use serde::Deserialize;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
-use bayplan_scheduler::cluster::Object;
+use bayplan_scheduler::Object;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};

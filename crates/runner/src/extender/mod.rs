@@ -11,10 +11,9 @@ mod wire;
 use std::collections::BTreeMap;
 
 use bayplan_client::HttpClient;
-use bayplan_scheduler::cluster::{NodeInfo, PodInfo};
 use bayplan_scheduler::config::ExtenderConfig;
-use bayplan_scheduler::cycle::preempt::Candidate;
 use bayplan_scheduler::extender::{Error as Failure, Extender, ExtenderFilterResult, HostPriority, MetaVictims};
+use bayplan_scheduler::{Candidate, NodeInfo, PodInfo};
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;

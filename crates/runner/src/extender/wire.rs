@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
-use bayplan_scheduler::cluster::{NodeInfo, PodInfo};
-use bayplan_scheduler::cycle::preempt::Candidate;
 use bayplan_scheduler::extender::{ExtenderFilterResult, HostPriority, MetaVictims, PassedNodes};
+use bayplan_scheduler::{Candidate, NodeInfo, PodInfo};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;

@@ -1,7 +1,7 @@
-//! Volumes and claims as the scheduler has assumed them to pods, before the API server knows.
+//! Assumed volumes and claims: versions that the scheduler will write in PreBind. Upstream's `assumecache`.
 //!
-//! A promise is an overlay: it is seen instead of the stored object for as long as that has the version the promise was
-//! made on. Any newer version, from whomever it comes, ends the promise.
+//! An assumed version replaces the stored object as long as the stored version is the one it was made from. Any newer
+//! version ends the assumption.
 
 use std::sync::Arc;
 
@@ -11,40 +11,40 @@ use rustc_hash::FxHashMap;
 
 use super::{Cluster, Objects};
 
-/// Promised versions of volumes by name, and of claims by `namespace/name`.
+/// Assumed versions of volumes by name, and of claims by `namespace/name`.
 #[derive(Clone, Debug, Default)]
-pub struct AssumedVolumes {
+pub(super) struct AssumedVolumes {
     volumes: FxHashMap<String, Arc<PersistentVolume>>,
     claims: FxHashMap<String, Arc<PersistentVolumeClaim>>,
-    /// Promises that ended are swept when there are twice as many entries as were left by the last sweep.
+    /// Outdated versions are removed when there are twice as many entries as the last sweep left.
     left_by_sweep: usize,
 }
 
-/// Why a promise cannot be made.
+/// Why a version cannot be assumed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum AssumeError {
     /// The object is gone.
     #[error("could not find {kind} {name:?}")]
     Missing {
-        /// Its kind.
+        /// The object's kind.
         kind: &'static str,
-        /// Its key.
+        /// The object's `namespace/name`.
         name: String,
     },
-    /// The object has changed since it was looked at.
+    /// The object has changed since it was read.
     #[error("{name:?} is out of sync (stored: {stored}, assume: {assumed})")]
     OutOfSync {
-        /// Its key.
+        /// The object's `namespace/name`.
         name: String,
-        /// The version there is.
+        /// The stored `resourceVersion`.
         stored: String,
-        /// The version the promise was based on.
+        /// The `resourceVersion` of the assumed version.
         assumed: String,
     },
 }
 
 impl AssumedVolumes {
-    /// A stored volume as assumed, if it is.
+    /// The assumed version of a stored volume, or the stored one.
     pub(super) fn as_assumed<'a>(&'a self, stored: &'a Arc<PersistentVolume>) -> &'a Arc<PersistentVolume> {
         let assumed = self.volumes.get(&stored.metadata.name);
         assumed.filter(|assumed| is_current(&stored.metadata, &assumed.metadata)).unwrap_or(stored)
@@ -92,17 +92,17 @@ fn check(kind: &'static str, stored: Option<&ObjectMeta>, assumed: &ObjectMeta) 
 }
 
 impl Cluster {
-    /// A volume by name, as assumed if it is.
+    /// A volume by name; the assumed version if there is one.
     pub fn persistent_volume(&self, name: &str) -> Option<&Arc<PersistentVolume>> {
         self.objects.storage.volume(name).map(|known| &known.volume)
     }
 
-    /// All volumes, as assumed if they are.
+    /// All volumes; the assumed versions where there are any.
     pub fn persistent_volumes(&self) -> impl Iterator<Item = &Arc<PersistentVolume>> {
         self.objects.persistent_volumes.iter().map(|stored| self.objects.assumed_volumes.as_assumed(stored))
     }
 
-    /// A claim by name, as assumed if it is.
+    /// A claim by name; the assumed version if there is one.
     pub fn persistent_volume_claim(&self, namespace: &str, name: &str) -> Option<&Arc<PersistentVolumeClaim>> {
         let stored = self.objects.persistent_volume_claims.get(namespace, name)?;
         let claims = &self.objects.assumed_volumes.claims;
@@ -113,7 +113,7 @@ impl Cluster {
         Some(assumed.filter(|assumed| is_current(&stored.metadata, &assumed.metadata)).unwrap_or(stored))
     }
 
-    /// Promises a volume: `volume` is what it will be, on top of the version it was read at.
+    /// Assumes a volume: `volume` is what it will be, with the `resourceVersion` it was read at.
     pub fn assume_volume(&mut self, volume: Arc<PersistentVolume>) -> Result<(), AssumeError> {
         let stored = self.objects.persistent_volumes.get("", &volume.metadata.name);
         check("v1.PersistentVolume", stored.map(|s| &s.metadata), &volume.metadata)?;
@@ -124,7 +124,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Promises a claim: `claim` is what it will be, on top of the version it was read at.
+    /// Assumes a claim: `claim` is what it will be, with the `resourceVersion` it was read at.
     pub fn assume_claim(&mut self, claim: Arc<PersistentVolumeClaim>) -> Result<(), AssumeError> {
         let stored = self.objects.persistent_volume_claims.get(&claim.metadata.namespace, &claim.metadata.name);
         check("v1.PersistentVolumeClaim", stored.map(|s| &s.metadata), &claim.metadata)?;
@@ -133,7 +133,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes a promise back, unless another one has taken its place.
+    /// Takes back an assumed version, unless another one has replaced it.
     pub fn restore_volume(&mut self, assumed: &Arc<PersistentVolume>) {
         let volumes = &mut self.objects.assumed_volumes.volumes;
         if volumes.get(&assumed.metadata.name).is_some_and(|known| Arc::ptr_eq(known, assumed)) {
@@ -142,7 +142,7 @@ impl Cluster {
         }
     }
 
-    /// Takes a promise back, unless another one has taken its place.
+    /// Takes back an assumed version, unless another one has replaced it.
     pub fn restore_claim(&mut self, assumed: &Arc<PersistentVolumeClaim>) {
         let claims = &mut self.objects.assumed_volumes.claims;
         let key = assumed.metadata.key();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_seen_until_the_stored_version_changes_or_it_is_taken_back() {
+    fn an_assumed_version_is_seen_until_the_stored_version_changes_or_it_is_taken_back() {
         let mut cluster = Cluster::new();
         let seen = |cluster: &Cluster| cluster.persistent_volume("v").map(|v| v.spec.storage_class_name.clone());
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Devices that are taken: by claims the API server knows to be allocated, and by allocations on their way to it.
+//! ResourceClaims: allocations that the API server knows, and allocations in flight to it.
 //!
-//! An allocation in flight is an overlay: it counts until the claim it is for is seen with an allocation of its own,
-//! or is gone, or until it is taken back.
+//! An allocation in flight counts until its claim arrives with an allocation, is deleted, or the allocation is taken
+//! back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use rustc_hash::FxHashMap;
 
 use super::Cluster;
 
-/// The annotation of a claim that stands for the extended resources of its pod.
-pub const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
-/// Every class can be asked for as an extended resource of this prefix and its name.
-pub const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+/// The annotation of a claim for the extended resources of its pod.
+pub(crate) const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
+/// The prefix of the implicit extended resource of every DeviceClass.
+pub(crate) const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
-/// Whose allocation it is.
+/// The claim of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ClaimKey {
     /// A claim, by namespace, name and UID.
@@ -27,29 +27,29 @@ pub enum ClaimKey {
 }
 
 impl ClaimKey {
-    /// The key of a claim the API server knows.
+    /// The key of an existing claim.
     pub fn of(claim: &ResourceClaim) -> Self {
         let meta = &claim.metadata;
         ClaimKey::Claim(meta.namespace.clone(), meta.name.clone(), meta.uid.clone())
     }
 }
 
-/// Claims on devices: allocations on their way to the API server, and what claims and classes are looked up by.
+/// ResourceClaims and DeviceClasses, indexed; and allocations in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceClaims {
-    /// Only allocations that the API server does not know.
+    /// Allocations that the API server does not know yet.
     in_flight: FxHashMap<ClaimKey, Arc<AllocationResult>>,
-    /// Claims that stand for extended resources, by the pod's UID, then by namespace and name.
+    /// Claims for extended resources, by the pod's UID, then by namespace and name.
     extended: FxHashMap<String, BTreeMap<(String, String), Arc<ResourceClaim>>>,
-    /// Classes by the extended resource they stand behind, then by name.
+    /// Classes by their extended resource, then by name.
     classes: FxHashMap<String, BTreeMap<String, Arc<DeviceClass>>>,
 }
 
-/// The pod whose extended resources a claim stands for.
+/// The UID of the pod whose extended resources a claim is for.
 fn extended_owner(claim: &ResourceClaim) -> Option<&str> {
     let meta = &claim.metadata;
-    let stands = meta.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION).is_some_and(|value| value == "true");
-    meta.controller().filter(|_| stands).map(|owner| owner.uid.as_str())
+    let is_extended = meta.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION).is_some_and(|value| value == "true");
+    meta.controller().filter(|_| is_extended).map(|owner| owner.uid.as_str())
 }
 
 fn is_allocated(claim: &ResourceClaim) -> bool {
@@ -76,7 +76,7 @@ impl DeviceClaims {
         }
     }
 
-    /// Notes a change of a claim; allocations in flight that it ends are returned.
+    /// Updates the indexes; allocations in flight that the change ends are returned.
     pub(super) fn claim_changed(
         &mut self,
         old: Option<&ResourceClaim>,
@@ -112,7 +112,7 @@ impl DeviceClaims {
 }
 
 impl Cluster {
-    /// Counts devices as taken for a claim, unless the API server knows of an allocation or the claim is gone.
+    /// Counts the devices of an allocation in flight as in use, unless the claim is allocated or gone.
     pub fn allocate_claim(&mut self, key: ClaimKey, allocation: Arc<AllocationResult>) {
         self.deallocate_claim(&key);
         if self.is_pending(&key) {
@@ -121,27 +121,27 @@ impl Cluster {
         }
     }
 
-    /// Takes an allocation in flight back.
+    /// Takes back an allocation in flight.
     pub fn deallocate_claim(&mut self, key: &ClaimKey) {
         if let Some(allocation) = self.objects.claims.in_flight.remove(key) {
             self.objects.devices.count(&allocation.devices.results, false);
         }
     }
 
-    /// True while an allocation for the claim is on its way to the API server.
+    /// True while an allocation for the claim is in flight.
     pub fn is_in_flight(&self, claim: &ResourceClaim) -> bool {
         let in_flight = &self.objects.claims.in_flight;
         !in_flight.is_empty() && in_flight.contains_key(&ClaimKey::of(claim))
     }
 
-    /// Every device that a claim has, in flight or known.
+    /// Every device in use, by allocations in flight and known ones.
     pub fn taken_devices(&self) -> impl Iterator<Item = &DeviceResult> {
         let known = self.objects.resource_claims.iter().filter_map(|claim| claim.status.allocation.as_ref());
         let in_flight = self.objects.claims.in_flight.values().map(|allocation| &**allocation);
         known.chain(in_flight).flat_map(|allocation| &allocation.devices.results)
     }
 
-    /// False once the API server knows of the allocation, or the claim is gone.
+    /// True for a claim that exists and is not allocated.
     fn is_pending(&self, key: &ClaimKey) -> bool {
         match key {
             ClaimKey::Claim(namespace, name, uid) => {
@@ -154,17 +154,17 @@ impl Cluster {
         }
     }
 
-    /// The claim that stands for the extended resources of a pod.
+    /// The claim for the extended resources of a pod.
     pub fn extended_resource_claim(&self, namespace: &str, pod_uid: &str) -> Option<&Arc<ResourceClaim>> {
         self.objects.claims.of_pod(namespace, pod_uid)
     }
 
-    /// The class whose devices stand behind an extended resource; the newest when several say so.
+    /// The DeviceClass of an extended resource; the newest when there are several.
     pub fn class_of_extended_resource(&self, resource: &str) -> Option<&Arc<DeviceClass>> {
         if let Some(class) = resource.strip_prefix(DEVICE_CLASS_PREFIX) {
             return self.objects.device_classes.get("", class);
         }
-        // Classes come by name, so the first of equally old ones has the smallest name.
+        // Classes are sorted by name, so of equally old ones the smallest name wins.
         self.objects.claims.classes.get(resource)?.values().reduce(|best, class| {
             if class.metadata.creation_timestamp > best.metadata.creation_timestamp { class } else { best }
         })
@@ -179,7 +179,7 @@ mod tests {
     use crate::cluster::Object;
 
     #[test]
-    fn an_allocation_that_was_seen_and_taken_back_leaves_its_devices_free() {
+    fn devices_are_free_again_after_an_allocation_is_seen_and_removed() {
         let claim = |allocation: serde_json::Value| -> Arc<ResourceClaim> {
             let metadata = json!({"name": "c", "namespace": "ns", "uid": "u"});
             Arc::new(

@@ -1,7 +1,7 @@
-//! Devices: who publishes them and who has them, kept up to date as slices and claims come and go.
+//! Devices by node and pool, and which of them claims have; kept up to date as slices and claims change.
 //!
 //! ```text
-//!   slices by node ──▶ what a node can reach        pools ──▶ all slices of a pool, and the devices claims have of it
+//!   slices by node ──▶ the devices of a node        pools ──▶ all slices of a pool, and its devices in use
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,43 +16,44 @@ use rustc_hash::FxHashMap;
 
 /// Counters by set and name.
 pub(crate) type Counters = BTreeMap<(String, String), Quantity>;
-/// Amounts by name of the capacity.
+/// Amounts by the name of the capacity.
 pub(crate) type DeviceAmounts = BTreeMap<String, Quantity>;
 
-/// Expressions whose answers are kept for a slice; a cluster has a handful, and the answers of one are a byte a device.
+/// The most CEL expressions whose results are cached for a slice. A cluster has a handful, and the results of one take
+/// a byte for each device.
 const EXPRESSIONS_MAX: usize = 64;
 
-/// Slices and devices in use.
+/// The published slices, and the devices in use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices {
     by_node: FxHashMap<String, Vec<Arc<PublishedSlice>>>,
-    /// Slices that several nodes may need.
+    /// Slices for more than one node.
     shared: Vec<Arc<PublishedSlice>>,
     /// By driver and name.
     pools: FxHashMap<String, FxHashMap<String, DevicePool>>,
 }
 
-/// All that is known of a pool.
+/// A pool of devices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DevicePool {
     slices: Vec<Arc<PublishedSlice>>,
-    /// Made when it is first asked for after a change.
+    /// Computed on first use after a change.
     generations: OnceLock<BTreeMap<i64, PoolGeneration>>,
     in_use: FxHashMap<String, DeviceUse>,
 }
 
-/// The slices of a pool that belong together.
+/// The slices of one generation of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolGeneration {
     /// By name.
     pub(crate) slices: Vec<Arc<PublishedSlice>>,
-    /// What partitions of devices share.
+    /// The counters that partitions of devices share.
     pub(crate) counters: Counters,
-    /// Device names are not unique, or devices consume counters that are not there.
+    /// True when device names are not unique, or devices consume counters that do not exist.
     pub(crate) is_invalid: bool,
 }
 
-/// What claims have of a device.
+/// What claims have allocated of a device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceUse {
     exclusive: u32,
@@ -61,12 +62,12 @@ pub(crate) struct DeviceUse {
 }
 
 impl DeviceUse {
-    /// Whether a claim has the device for itself.
+    /// True when a claim has the whole device.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.exclusive > 0
     }
 
-    /// What claims have of it, if they share it.
+    /// The amounts that claims have allocated, if they share the device.
     pub(crate) fn shared(&self) -> Option<&DeviceAmounts> {
         (self.shares > 0).then_some(&self.amounts)
     }
@@ -84,18 +85,18 @@ impl DeviceUse {
     }
 }
 
-/// A slice with what is computed from it once.
+/// A ResourceSlice with what is computed from it once.
 #[derive(Debug)]
 pub(crate) struct PublishedSlice {
     pub(crate) slice: Arc<ResourceSlice>,
     nodes: NodeSelection,
-    /// Of each device, where devices say for themselves.
+    /// The nodes of each device, with `perDeviceNodeSelection`.
     devices: Vec<NodeSelection>,
-    /// By expression, for each device: what it answered.
+    /// The results of CEL expressions, by device.
     selector_results: Mutex<FxHashMap<Box<str>, Vec<Option<bool>>>>,
 }
 
-/// From where something can be reached.
+/// The nodes that can access a slice or a device.
 #[derive(Debug)]
 enum NodeSelection {
     Node(String),
@@ -144,7 +145,7 @@ impl PublishedSlice {
         }
     }
 
-    /// Whether a node may need the slice.
+    /// True when the slice may matter for a node.
     pub(crate) fn is_relevant(&self, node: &Node) -> Result<bool, String> {
         let spec = &self.slice.spec;
         if !spec.shared_counters.is_empty() {
@@ -170,12 +171,12 @@ impl PublishedSlice {
         Ok(false)
     }
 
-    /// Whether a node can reach a device of a slice that it can reach.
+    /// True when a node that can access the slice can access a device of it.
     pub(crate) fn device_is_accessible(&self, device: usize, node: &Node) -> Result<bool, String> {
         self.devices.get(device).map_or(Ok(true), |nodes| nodes.includes(node))
     }
 
-    /// What an expression answers for a device, asked once; errors are not kept.
+    /// The result of a CEL expression for a device, evaluated once; errors are not cached.
     pub(crate) fn selector_result<E>(
         &self,
         expression: &str,
@@ -183,7 +184,7 @@ impl PublishedSlice {
         evaluate: impl FnOnce(&Device) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let devices = &self.slice.spec.devices;
-        // A poisoned lock still guards whole answers: each is written at once.
+        // After a panic the map is still valid: each result is written at once.
         let lock = || self.selector_results.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(expression).and_then(|selector_results| selector_results[device]) {
             return Ok(known);
@@ -220,7 +221,7 @@ impl PoolGeneration {
     }
 }
 
-/// What the partitions of a pool share; none when a set is there twice.
+/// The shared counters of a pool; none when a set is defined twice.
 fn counters(slices: &[Arc<PublishedSlice>]) -> Option<Counters> {
     let mut sets = BTreeSet::new();
     let mut counters = Counters::new();
@@ -233,7 +234,7 @@ fn counters(slices: &[Arc<PublishedSlice>]) -> Option<Counters> {
     Some(counters)
 }
 
-/// Device names are unique, and devices consume counters that are there.
+/// True when device names are unique, and devices consume only counters that exist.
 fn is_valid(slices: &[Arc<PublishedSlice>], counters: &Counters) -> bool {
     let mut names = BTreeSet::new();
     let mut devices = slices.iter().flat_map(|known| &known.slice.spec.devices);
@@ -242,7 +243,7 @@ fn is_valid(slices: &[Arc<PublishedSlice>], counters: &Counters) -> bool {
     })
 }
 
-/// What a device takes of its pool's counters.
+/// What a device consumes of its pool's counters.
 pub(crate) fn consumed(device: &Device) -> impl Iterator<Item = ((String, String), &Quantity)> {
     device.consumes_counters.iter().flat_map(|consumption| {
         let set = &consumption.counter_set;
@@ -263,12 +264,12 @@ impl DevicePool {
         generations.get(&number)
     }
 
-    /// Whether slices of a later generation are there.
+    /// True when there are slices of a later generation.
     pub(crate) fn has_later(&self, generation: i64) -> bool {
         self.slices.iter().any(|known| known.slice.spec.pool.generation > generation)
     }
 
-    /// What claims have of a device, if they have something.
+    /// What claims have allocated of a device, if anything.
     pub(crate) fn in_use(&self, device: &str) -> Option<&DeviceUse> {
         self.in_use.get(device)
     }
@@ -279,7 +280,7 @@ impl DevicePool {
 }
 
 impl Devices {
-    /// The slices a node may need: its own, then those that others may need too; each by name.
+    /// The slices for a node: its own, then the shared ones; each group by name.
     pub(crate) fn slices_for(&self, node: &str) -> impl Iterator<Item = &Arc<PublishedSlice>> {
         self.by_node.get(node).into_iter().flatten().chain(&self.shared)
     }
@@ -289,7 +290,7 @@ impl Devices {
         self.pools.get(driver)?.get(name)
     }
 
-    /// Changes a pool; one without anything is dropped.
+    /// Changes a pool; an empty one is removed.
     fn change_pool(&mut self, driver: &str, name: &str, change: impl FnOnce(&mut DevicePool)) {
         if !self.pools.contains_key(driver) {
             self.pools.insert(driver.to_owned(), FxHashMap::default());
@@ -339,7 +340,7 @@ impl Devices {
         }
     }
 
-    /// Counts what a claim was given, or no longer has. Who only looks at devices does not take them.
+    /// Counts the devices of a claim's allocation, or takes them away. Admin access does not use devices.
     pub(super) fn count(&mut self, results: &[DeviceResult], added: bool) {
         for result in results.iter().filter(|result| result.admin_access != Some(true)) {
             self.change_pool(&result.driver, &result.pool, |pool| {
@@ -356,7 +357,7 @@ impl Devices {
     }
 }
 
-/// The only node that may need a slice.
+/// The only node of a slice.
 fn own_node(slice: &ResourceSlice) -> Option<&str> {
     let node = slice.spec.node_name.as_deref().filter(|name| !name.is_empty());
     node.filter(|_| slice.spec.shared_counters.is_empty())

@@ -1,52 +1,52 @@
-//! What is left of a node, in one cache line: what most pods are placed by.
+//! The free resources of a node, in one cache line: what most pods are placed by.
 
 use super::NodeInfo;
 
-/// How much of a resource a node has, and how much of it is taken.
+/// A resource of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceHeadroom {
-    /// What pods may use.
+    /// How much pods may use.
     pub allocatable: i64,
-    /// What the pods here request.
+    /// The sum of the pods' requests.
     pub requested: i64,
-    /// What the pods here count for in scoring.
+    /// The sum of the pods' requests for scoring, where an absent request counts as upstream's default.
     pub non_zero_requested: i64,
 }
 
 impl ResourceHeadroom {
-    /// The fraction that is requested with so much more of it, at most 1.
+    /// The requested fraction after a further request, at most 1.
     pub fn requested_fraction_with(&self, wanted: i64) -> f64 {
         requested_fraction(self.allocatable, self.requested.saturating_add(wanted))
     }
 }
 
-/// The fraction of a capacity, which is not 0, that is requested, at most 1.
-pub(crate) fn requested_fraction(capacity: i64, requested: i64) -> f64 {
-    (requested as f64 / capacity as f64).min(1.0)
+/// The requested fraction of an allocatable amount other than 0, at most 1.
+pub(crate) fn requested_fraction(allocatable: i64, requested: i64) -> f64 {
+    (requested as f64 / allocatable as f64).min(1.0)
 }
 
-/// How evenly two resources are used: 100 minus the standard deviation (in percent) of the used fractions.
+/// How evenly two resources are used: 100 minus the standard deviation, in percent, of the requested fractions.
 pub(crate) fn balance_of_two(a: f64, b: f64) -> i64 {
     ((1.0 - ((a - b) / 2.0).abs()) * 100.0) as i64
 }
 
-/// What is left of a node, as far as pods go that ask for no extended resources.
+/// The free resources of a node, without extended resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Headroom {
-    /// How many more pods may come; below 0 when there are too many.
+    /// The number of pods that the node can still take; below 0 when it has too many.
     pub pods_left: i32,
-    /// How evenly cpu and memory are used, in percent; 100 when there is nothing of one of them.
+    /// How evenly cpu and memory are used, in percent; 100 when the node has none of one of them.
     pub balance: i32,
-    /// Cpu, in thousandths.
+    /// Cpu, in millicores.
     pub cpu: ResourceHeadroom,
     /// Memory, in bytes.
     pub memory: ResourceHeadroom,
-    /// Node-local storage that nobody requests, in bytes.
+    /// Ephemeral storage that is not requested, in bytes.
     pub ephemeral_storage_left: i64,
 }
 
 impl Headroom {
-    /// Reads it of a node.
+    /// The headroom of a node.
     pub fn of(node: &NodeInfo) -> Self {
         let (total, used) = (&node.allocatable, &node.requested);
         let cpu = ResourceHeadroom {

@@ -1,7 +1,8 @@
-//! The cluster as the scheduler knows it: nodes with their pods (assumed ones included) and the objects plugins look up.
+//! The cluster state: nodes with their pods, assumed pods included, and the objects that plugins look up.
 //!
-//! One thread owns it and changes it in place; cycles borrow it, so there is no snapshot.
+//! One task owns it and changes it in place. Cycles borrow it, so there is no snapshot as upstream has one.
 
+mod affinity_class;
 mod assumed_volumes;
 mod device_claims;
 pub(crate) mod devices;
@@ -17,13 +18,14 @@ pub(crate) mod storage;
 
 use std::sync::{Arc, OnceLock};
 
-use bayplan_model::api::Request;
 use bayplan_model::meta::Map;
 use bayplan_model::node::Node;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub use assumed_volumes::{AssumeError, AssumedVolumes};
-pub use device_claims::{ClaimKey, DEVICE_CLASS_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION};
+pub(crate) use affinity_class::{AffinityClassId, AffinityClasses};
+pub use assumed_volumes::AssumeError;
+pub use device_claims::ClaimKey;
+pub(crate) use device_claims::{DEVICE_CLASS_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION};
 pub use headroom::{Headroom, ResourceHeadroom};
 pub(crate) use headroom::{balance_of_two, requested_fraction};
 pub(crate) use node_changes::{ChangeLog, NodeChange, NodeChanges};
@@ -32,97 +34,94 @@ use node_tree::NodeTree;
 pub use objects::{Object, Objects, Table};
 pub use pod_info::{AffinityTerm, PodInfo};
 pub(crate) use pod_info_cache::PodInfoCache;
-pub(crate) use signature::AffinityClasses;
-pub use signature::{AffinityClassId, SignatureHash};
+use signature::SignatureHash;
 
-/// Why the cluster refuses a change.
+/// Why a pod cannot be assumed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
-    /// The pod is known already.
+    /// The pod is on a node already.
     #[error("pod {uid}({key}) is in the cache, so can't be assumed")]
     AlreadyKnown {
-        /// Its UID.
+        /// The pod's UID.
         uid: String,
-        /// Its namespace and name.
+        /// The pod's `namespace/name`.
         key: String,
     },
 }
 
-/// What is known of a pod on a node.
+/// A pod on a node.
 #[derive(Clone, Debug)]
 struct PlacedPod {
     info: Arc<PodInfo>,
     node: NodeId,
-    /// Its place among the node's pods, of which there may be too many to search.
+    /// The pod's index among the node's pods, of which there may be too many to search.
     at: u32,
     affinity_class: AffinityClassId,
     assumed: bool,
 }
 
-/// Size and spread of an image. The size is that of the first node that reported it, as upstream keeps it.
+/// Size and spread of an image. The size is that of the first node that reported it, as upstream has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// Its size.
+    /// The image's size.
     pub size_bytes: i64,
-    /// How many nodes have it.
+    /// The number of nodes that have the image.
     pub nodes: usize,
 }
 
-/// The cluster as the scheduler knows it.
+/// The cluster state of the scheduler.
 #[derive(Clone, Default)]
 pub struct Cluster {
     slots: Vec<Option<NodeInfo>>,
-    /// By slot: apart from the nodes, so that looking at many of them waits for little memory.
+    /// The headroom of each node, by slot. Apart from the nodes, so that a scan over many nodes touches little memory.
     headrooms: Vec<Headroom>,
     free: Vec<NodeId>,
     by_name: FxHashMap<Arc<str>, NodeId>,
     tree: NodeTree,
     node_count: usize,
-    /// Made from the tree when it is asked for after nodes came or went.
+    /// Computed from the tree on first use after nodes were added or removed.
     order: OnceLock<Vec<NodeId>>,
     affinity_classes: AffinityClasses,
-    /// The nodes with pods that have affinity of any kind, and those with pods that have required anti-affinity.
+    /// The nodes with pods that have affinity of any kind; next, those with pods that have required anti-affinity.
     with_affinity: FxHashSet<NodeId>,
     with_required_anti_affinity: FxHashSet<NodeId>,
     changes: NodeChanges,
     /// By UID.
     placed: FxHashMap<String, PlacedPod>,
     images: FxHashMap<String, Image>,
-    /// The objects plugins look up.
+    /// The objects that plugins look up.
     pub objects: Objects,
     /// UIDs of pods whose victims are being evicted.
     pub preempting: FxHashSet<String>,
-    /// What Unreserve asks of the API server; the scheduler sends it.
-    pub calls: Vec<Request>,
 }
 
 impl Cluster {
-    /// A cluster without anything.
+    /// A cluster without objects.
     pub fn new() -> Self {
         Cluster::default()
     }
 
-    /// All nodes, zone by zone in turn.
+    /// All nodes, one of each zone in turn.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &NodeInfo> + Clone {
         self.order().iter().map(|id| self.node_in_slot(*id))
     }
 
-    /// All nodes, in the order of [`Cluster::nodes`].
+    /// The ids of all nodes, in the order of [`Cluster::nodes`].
     pub(crate) fn order(&self) -> &[NodeId] {
         self.order.get_or_init(|| self.tree.list())
     }
 
-    /// A node by its place, unless it is a placeholder or the place is empty.
+    /// A node by its id; none for a placeholder or an empty slot.
     pub(crate) fn node_by_id(&self, id: NodeId) -> Option<&NodeInfo> {
         self.slots.get(id.0 as usize)?.as_ref().filter(|node| !node.is_placeholder())
     }
 
-    /// What is left of the node at a place; of no meaning when there is no node.
+    /// The headroom of the node in a slot; meaningless for an empty slot.
     pub(crate) fn headroom(&self, id: NodeId) -> &Headroom {
         &self.headrooms[id.0 as usize]
     }
 
-    /// One more than the highest place of any node.
+    /// The number of slots: one more than the highest node id.
     pub(crate) fn slot_count(&self) -> usize {
         self.slots.len()
     }
@@ -137,27 +136,27 @@ impl Cluster {
         self.with_required_anti_affinity.iter().filter_map(|id| self.node_by_id(*id))
     }
 
-    /// What happened to nodes and pods lately.
+    /// The log of recent changes of nodes and of the pods on them.
     pub(crate) fn changes(&self) -> &NodeChanges {
         &self.changes
     }
 
-    /// Which affinity classes of pods are where.
+    /// The affinity classes of the placed pods.
     pub(crate) fn affinity_classes(&self) -> &AffinityClasses {
         &self.affinity_classes
     }
 
-    /// The node at a place in the order of [`Cluster::nodes`].
+    /// The node at an index in the order of [`Cluster::nodes`].
     pub(crate) fn node_at(&self, index: usize) -> &NodeInfo {
         self.node_in_slot(self.order()[index])
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn node_count(&self) -> usize {
         self.node_count
     }
 
-    /// A node by name; placeholders are not found.
+    /// A node by name; none for a placeholder.
     pub fn node(&self, name: &str) -> Option<&NodeInfo> {
         self.by_name.get(name).map(|id| self.node_in_slot(*id)).filter(|node| !node.is_placeholder())
     }
@@ -172,27 +171,27 @@ impl Cluster {
         self.objects.namespaces.get("", namespace).map(|n| n.metadata.labels.clone()).unwrap_or_default()
     }
 
-    /// The pod of this UID as it is on its node.
+    /// The pod of this UID, if it is on a node.
     pub fn placed(&self, uid: &str) -> Option<&Arc<PodInfo>> {
         self.placed.get(uid).map(|p| &p.info)
     }
 
-    /// True for a pod that was given a node which the API server has not confirmed.
+    /// True for an assumed pod: on a node, and not confirmed by the API server.
     pub fn is_assumed(&self, uid: &str) -> bool {
         self.placed.get(uid).is_some_and(|p| p.assumed)
     }
 
-    /// How many pods are on nodes, assumed ones included.
+    /// The number of pods on nodes, assumed ones included.
     pub fn placed_count(&self) -> usize {
         self.placed.len()
     }
 
-    /// How many pods were given a node which the API server has not confirmed.
+    /// The number of assumed pods.
     pub fn assumed_count(&self) -> usize {
         self.placed.values().filter(|pod| pod.assumed).count()
     }
 
-    /// A node by its place, which is that of a node or of a placeholder.
+    /// The node or placeholder in an occupied slot.
     pub(crate) fn node_in_slot(&self, id: NodeId) -> &NodeInfo {
         self.slots[id.0 as usize].as_ref().expect("names, order and pods refer to occupied slots only")
     }
@@ -207,7 +206,7 @@ impl Cluster {
         let old = self.node_in_slot(id).node_object().cloned();
         self.count_images(old.as_deref(), Some(&node));
         let zone = node.zone_key();
-        // Heartbeats are most of what is heard of nodes, and change nothing that anybody looks at.
+        // Most updates of nodes are heartbeats, which change nothing that plugins read.
         let unchanged = old.as_ref().is_some_and(|old| {
             let (a, b) = (&old.metadata, &node.metadata);
             a.labels == b.labels && a.annotations == b.annotations && old.spec == node.spec && old.status == node.status
@@ -224,7 +223,7 @@ impl Cluster {
                 self.node_count += 1;
                 self.order = OnceLock::new();
             }
-            // The order is only made anew when nodes come or go; upstream keeps it on a change of zone.
+            // The order changes only when nodes are added or removed; upstream keeps it on a change of zone.
             Some(former) if former != zone => {
                 self.tree.remove(&former, id);
                 self.tree.add(&zone, id);
@@ -234,7 +233,7 @@ impl Cluster {
         old
     }
 
-    /// Drops a node and returns its last version; its pods stay, on a placeholder, until they are gone too.
+    /// Removes a node and returns its last version. Its pods stay on a placeholder until they are gone, too.
     pub fn remove_node(&mut self, name: &str) -> Option<Arc<Node>> {
         let id = *self.by_name.get(name)?;
         let node = self.node_in_slot(id).node_object().cloned()?;
@@ -263,7 +262,7 @@ impl Cluster {
         id
     }
 
-    /// Frees the slot of a placeholder without pods.
+    /// Frees the slot if it holds a placeholder without pods.
     fn release_slot(&mut self, id: NodeId) {
         let info = self.node_in_slot(id);
         if info.is_placeholder() && info.pods().is_empty() {
@@ -300,7 +299,7 @@ impl Cluster {
         }
     }
 
-    /// Stores an object of any kind, without telling anybody; pods that have ended are left out.
+    /// Stores an object of any kind; terminal pods are left out.
     pub fn store(&mut self, object: Object) {
         match object {
             Object::Node(node) => drop(self.set_node(node)),
@@ -316,7 +315,7 @@ impl Cluster {
         }
     }
 
-    /// Puts a pod on a node before the API server knows.
+    /// Puts a pod on a node before the API server knows; upstream's `AssumePod`.
     pub fn assume(&mut self, pod: Arc<PodInfo>, node: &str) -> Result<(), Error> {
         if self.placed.contains_key(pod.uid()) {
             return Err(Error::AlreadyKnown { uid: pod.uid().to_owned(), key: pod.key() });
@@ -326,14 +325,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes an assumed pod off its node again; does nothing to others.
+    /// Takes an assumed pod off its node; does nothing for other pods. Upstream's `ForgetPod`.
     pub fn forget(&mut self, uid: &str) {
         if self.is_assumed(uid) {
             self.remove_pod(uid);
         }
     }
 
-    /// Stores a pod the API server knows to be on a node: confirms an assumed one, moves or updates a known one.
+    /// Stores a pod that the API server knows to be on a node: confirms an assumed one, moves or updates a known one.
     pub fn set_pod(&mut self, pod: Arc<PodInfo>) {
         let node = self.claim_slot(&pod.spec.node_name);
         if let Some(placed) = self.placed.get_mut(pod.uid())
@@ -347,7 +346,7 @@ impl Cluster {
             return;
         }
         self.remove_pod(pod.uid());
-        // The node may have been a placeholder that the pod's former version kept.
+        // The slot may have been freed: a placeholder goes with its last pod.
         let node = self.claim_slot(&pod.spec.node_name);
         self.add_pod(pod, node, false);
     }
@@ -375,7 +374,7 @@ impl Cluster {
         }
     }
 
-    /// Lists a node, or not, after a pod came or went.
+    /// Updates the lists of nodes with affinity after a pod was added or removed.
     fn update_affinity_lists(&mut self, pod: &PodInfo, id: NodeId) {
         if !pod.has_affinity() {
             return;

@@ -1,27 +1,27 @@
-//! What happened to nodes and their pods, in order, for those who keep something computed from them.
+//! A log of changes of nodes and their pods, for caches that are computed from them.
 
 use std::collections::VecDeque;
 
 use super::{AffinityClassId, NodeId};
 
-/// One change of the cluster.
+/// A change of a node or of the pods on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeChange {
-    /// A node came, changed or went.
+    /// A node was added, changed or removed.
     Object(NodeId),
-    /// A pod came to a node (`by` is 1) or left it (-1).
+    /// A pod was added to a node or removed from it.
     Pod {
         /// The node.
         node: NodeId,
         /// The pod's affinity class.
         affinity_class: AffinityClassId,
-        /// 1 or -1.
+        /// 1 for an added pod, -1 for a removed one.
         by: i64,
     },
 }
 
 impl NodeChange {
-    /// The node that it is about.
+    /// The changed node.
     pub(crate) fn node(self) -> NodeId {
         match self {
             NodeChange::Object(node) | NodeChange::Pod { node, .. } => node,
@@ -29,15 +29,15 @@ impl NodeChange {
     }
 }
 
-/// The latest of what happened. Whoever is further behind than it reaches must start anew.
+/// The most recent entries of a log. A reader that is further behind must start over.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeLog<T> {
-    /// The number of entries that were dropped.
+    /// The number of dropped entries.
     dropped: u64,
     entries: VecDeque<T>,
 }
 
-/// How many entries are kept at least; with fewer, a reader that pauses shortly would start anew.
+/// The least number of entries that are kept, so that a reader may pause for a while.
 const ENTRIES_MIN: usize = 1 << 12;
 
 impl<T> Default for ChangeLog<T> {
@@ -47,9 +47,10 @@ impl<T> Default for ChangeLog<T> {
 }
 
 impl<T> ChangeLog<T> {
-    /// Notes an entry. More of them than things they are about are not worth keeping: starting anew is then no dearer.
-    pub(crate) fn push(&mut self, entry: T, things: usize) {
-        if self.entries.len() >= things.max(ENTRIES_MIN) {
+    /// Appends an entry. `subjects` is the number of things that entries are about: more entries than that are not
+    /// worth keeping, because starting over costs no more.
+    pub(crate) fn push(&mut self, entry: T, subjects: usize) {
+        if self.entries.len() >= subjects.max(ENTRIES_MIN) {
             self.entries.pop_front();
             self.dropped += 1;
         }
@@ -61,23 +62,23 @@ impl<T> ChangeLog<T> {
         self.dropped + self.entries.len() as u64
     }
 
-    /// The entries since a position; none when some of them were dropped.
+    /// The entries since a position; none when some were dropped.
     pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = &T>> {
         let from = position.checked_sub(self.dropped)?;
         Some(self.entries.range(usize::try_from(from).ok()?..))
     }
 }
 
-/// The latest changes.
+/// The most recent changes of nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeChanges {
     log: ChangeLog<NodeChange>,
-    /// By node: the position of its latest change.
+    /// The position of each node's latest change.
     latest: Vec<u64>,
 }
 
 impl NodeChanges {
-    /// Notes a change.
+    /// Appends a change.
     pub(super) fn push(&mut self, change: NodeChange, nodes: usize) {
         let node = change.node().0 as usize;
         if self.latest.len() <= node {
@@ -92,7 +93,7 @@ impl NodeChanges {
         self.log.end()
     }
 
-    /// The changes since a position, and whether each is its node's latest; none when some of them were dropped.
+    /// The changes since a position, and whether each is its node's latest; none when some were dropped.
     pub(crate) fn since(&self, position: u64) -> Option<impl Iterator<Item = (NodeChange, bool)>> {
         let changes = self.log.since(position)?;
         Some(

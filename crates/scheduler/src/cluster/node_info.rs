@@ -1,4 +1,4 @@
-//! A node with the pods on it, and the sums that filters and scorers read.
+//! A node with the pods on it and the sums that plugins read. Upstream's `NodeInfo`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,41 +10,42 @@ use rustc_hash::FxHashSet;
 
 use super::PodInfo;
 
-/// A node's place in the cluster's columns; reused after the node is gone.
+/// A node's slot in the cluster state; reused after the node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
-/// A node and what is on it. Without a node object it is a placeholder: pods are bound to a node nobody knows (yet).
+/// A node and the pods on it. Without a node object it is a placeholder, for pods bound to a node that is not known
+/// (yet).
 #[derive(Clone, Debug)]
 pub struct NodeInfo {
-    /// The node's place.
+    /// The node's slot.
     pub id: NodeId,
     /// The node's name.
     pub name: Arc<str>,
     node: Option<Arc<Node>>,
     pods: Vec<Arc<PodInfo>>,
-    /// Pods here with any pod affinity or anti-affinity.
+    /// The number of pods with any pod affinity or anti-affinity.
     pub pods_with_affinity: u32,
-    /// Pods here with required pod anti-affinity.
+    /// The number of pods with required pod anti-affinity.
     pub pods_with_required_anti_affinity: u32,
     /// Host ports in use.
     pub used_ports: HostPorts,
-    /// What the pods here request.
+    /// The sum of the pods' requests.
     pub requested: Amounts,
-    /// Cpu the pods here count for in scoring.
+    /// The sum of the pods' cpu requests for scoring, where an absent request counts as upstream's default.
     pub non_zero_milli_cpu: i64,
-    /// Memory the pods here count for in scoring.
+    /// The sum of the pods' memory requests for scoring, likewise.
     pub non_zero_memory: i64,
-    /// What pods may use.
+    /// The resources that pods may use.
     pub allocatable: Amounts,
-    /// Claims used here, `namespace/name`, with the number of users.
+    /// The PersistentVolumeClaims in use, by `namespace/name`, with the number of pods.
     pub claims: BTreeMap<String, usize>,
 }
 
 static NO_NODE: std::sync::LazyLock<Node> = std::sync::LazyLock::new(Node::default);
 
 impl NodeInfo {
-    /// A place without node or pods.
+    /// A node without an object and pods.
     pub fn placeholder(id: NodeId, name: Arc<str>) -> Self {
         NodeInfo {
             id,
@@ -88,12 +89,12 @@ impl NodeInfo {
         self.node = node;
     }
 
-    /// Takes over a new version of the node that differs in nothing that is read.
+    /// Stores a new version of the node that differs in nothing that plugins read.
     pub(super) fn replace_node(&mut self, node: Arc<Node>) {
         self.node = Some(node);
     }
 
-    /// The pods here, assumed ones included.
+    /// The pods on the node, assumed ones included.
     pub fn pods(&self) -> &[Arc<PodInfo>] {
         &self.pods
     }
@@ -112,14 +113,14 @@ impl NodeInfo {
         self.pods.push(pod);
     }
 
-    /// Takes a pod off the node; false when it is not there.
+    /// Takes a pod off the node; false when it is not on it.
     pub fn remove_pod(&mut self, uid: &str) -> bool {
         let Some(at) = self.pods.iter().position(|p| p.uid() == uid) else { return false };
         self.remove_pod_at(at);
         true
     }
 
-    /// Takes the pod at a place in [`NodeInfo::pods`] off the node; another pod may stand there then.
+    /// Takes the pod at an index of [`NodeInfo::pods`] off the node; the pod that moved to this index is returned.
     pub(super) fn remove_pod_at(&mut self, at: usize) -> Option<&Arc<PodInfo>> {
         let pod = self.pods.swap_remove(at);
         self.account(&pod, false);
@@ -129,7 +130,7 @@ impl NodeInfo {
         self.pods.get(at)
     }
 
-    /// Takes over a new version of a pod that takes the same of the node.
+    /// Stores a new version of a pod that uses the same of the node.
     pub(super) fn replace_pod_at(&mut self, at: usize, pod: Arc<PodInfo>) {
         self.pods[at] = pod;
     }
@@ -165,7 +166,7 @@ impl NodeInfo {
     }
 }
 
-/// Host ports in use on a node: a set, not a count, as upstream keeps it.
+/// The host ports in use on a node: a set, not a count, as upstream has it.
 #[derive(Clone, Debug, Default)]
 pub struct HostPorts(FxHashSet<(String, String, i32)>);
 
@@ -192,7 +193,7 @@ impl HostPorts {
         self.0.remove(&(address(port).to_owned(), protocol(port).to_owned(), port.host_port));
     }
 
-    /// Whether a wanted port collides with a used one: same protocol and port, on the same or on any address.
+    /// True when a wanted port conflicts with a used one: same protocol and port, on the same or on any address.
     pub fn conflicts(&self, wanted: &ContainerPort) -> bool {
         if wanted.host_port <= 0 || self.0.is_empty() {
             return false;

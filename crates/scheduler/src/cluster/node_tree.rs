@@ -1,4 +1,4 @@
-//! The order in which nodes are looked at: one node of each zone in turn.
+//! The order of the nodes: one node of each zone in turn. Upstream's `nodeTree`.
 
 use super::NodeId;
 

@@ -1,4 +1,4 @@
-//! The latest known version of every object that plugins look up.
+//! The latest version of every object that plugins look up.
 
 use std::sync::Arc;
 
@@ -17,9 +17,8 @@ use super::assumed_volumes::AssumedVolumes;
 use super::device_claims::DeviceClaims;
 use super::devices::Devices;
 use super::storage::Storage;
-use crate::framework::EventResource;
 
-/// Objects of one kind by namespace and name: hashed, because they are looked up far more often than listed.
+/// The objects of one kind, by namespace and name. Hashed, because they are looked up far more often than listed.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
     objects: FxHashMap<String, FxHashMap<String, Arc<T>>>,
@@ -55,7 +54,7 @@ impl<T> Table<T> {
         sorted(&self.objects).flat_map(sorted)
     }
 
-    /// How often the table was changed.
+    /// A number that grows with every change of the table.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -84,7 +83,7 @@ impl<T> Table<T> {
 }
 
 macro_rules! objects {
-    ($($(#[$meta:meta])* $variant:ident($type:ty), $table:ident, $api:literal $kind:literal, $event:expr;)*) => {
+    ($($(#[$meta:meta])* $variant:ident($type:ty), $table:ident, $api:literal $kind:literal;)*) => {
         /// Any object the scheduler watches.
         #[derive(Clone, Debug)]
         pub enum Object {
@@ -117,26 +116,18 @@ macro_rules! objects {
                 }
             }
 
-            /// What plugins hear of it; some kinds are only looked up.
-            pub(crate) fn event_resource(&self) -> Option<EventResource> {
-                match self {
-                    Object::Pod(_) => Some(EventResource::Pod),
-                    Object::Node(_) => Some(EventResource::Node),
-                    $(Object::$variant(_) => $event,)*
-                }
-            }
         }
 
-        /// The tables of all kinds that are looked up; pods and nodes have their own structures.
+        /// The objects of all kinds but nodes.
         #[derive(Clone, Debug, Default)]
         pub struct Objects {
-            /// Pods, whether placed or not.
+            /// Pods, with and without a node.
             pub pods: Table<Pod>,
-            $($(#[$meta])* pub $table: Table<$type>,)*
-            /// What is derived from slices and claims.
+            $(#[doc = concat!("The objects of kind ", $kind, ".")] pub $table: Table<$type>,)*
+            /// The devices of slices and claims.
             pub(crate) devices: Devices,
             pub(super) claims: DeviceClaims,
-            /// What is derived from volumes, attachments and capacity.
+            /// Volumes, attachments and capacity, indexed.
             pub(crate) storage: Storage,
             pub(super) assumed_volumes: AssumedVolumes,
         }
@@ -153,7 +144,7 @@ macro_rules! objects {
                 old
             }
 
-            /// Drops an object and returns its last version.
+            /// Removes an object and returns its last version.
             pub(crate) fn remove(&mut self, object: &Object) -> Option<Object> {
                 let old = match object {
                     Object::Pod(o) => return self.pods.remove(&o.metadata).map(Object::Pod),
@@ -168,42 +159,42 @@ macro_rules! objects {
 }
 
 objects! {
-    /// Namespaces.
-    Namespace(Namespace), namespaces, "v1" "Namespace", None;
-    /// Services.
-    Service(Service), services, "v1" "Service", None;
-    /// Replication controllers.
-    ReplicationController(ReplicationController), replication_controllers, "v1" "ReplicationController", None;
-    /// Replica sets.
-    ReplicaSet(Controller), replica_sets, "apps/v1" "ReplicaSet", None;
-    /// Stateful sets.
-    StatefulSet(Controller), stateful_sets, "apps/v1" "StatefulSet", None;
-    /// Disruption budgets.
-    PodDisruptionBudget(PodDisruptionBudget), disruption_budgets, "policy/v1" "PodDisruptionBudget", None;
-    /// Volumes.
-    PersistentVolume(PersistentVolume), persistent_volumes, "v1" "PersistentVolume", Some(EventResource::PersistentVolume);
-    /// Claims on volumes.
-    PersistentVolumeClaim(PersistentVolumeClaim), persistent_volume_claims, "v1" "PersistentVolumeClaim", Some(EventResource::PersistentVolumeClaim);
-    /// Classes of volumes.
-    StorageClass(StorageClass), storage_classes, "storage.k8s.io/v1" "StorageClass", Some(EventResource::StorageClass);
-    /// CSI drivers by node.
-    CsiNode(CsiNode), csi_nodes, "storage.k8s.io/v1" "CSINode", Some(EventResource::CsiNode);
-    /// CSI drivers.
-    CsiDriver(CsiDriver), csi_drivers, "storage.k8s.io/v1" "CSIDriver", Some(EventResource::CsiDriver);
-    /// Free capacity by class and place.
-    CsiStorageCapacity(CsiStorageCapacity), csi_storage_capacities, "storage.k8s.io/v1" "CSIStorageCapacity", Some(EventResource::CsiStorageCapacity);
-    /// Attachments.
-    VolumeAttachment(VolumeAttachment), volume_attachments, "storage.k8s.io/v1" "VolumeAttachment", Some(EventResource::VolumeAttachment);
-    /// Claims on devices.
-    ResourceClaim(ResourceClaim), resource_claims, "resource.k8s.io/v1" "ResourceClaim", Some(EventResource::ResourceClaim);
-    /// Lists of devices.
-    ResourceSlice(ResourceSlice), resource_slices, "resource.k8s.io/v1" "ResourceSlice", Some(EventResource::ResourceSlice);
-    /// Classes of devices.
-    DeviceClass(DeviceClass), device_classes, "resource.k8s.io/v1" "DeviceClass", Some(EventResource::DeviceClass);
+    /// A Namespace.
+    Namespace(Namespace), namespaces, "v1" "Namespace";
+    /// A Service.
+    Service(Service), services, "v1" "Service";
+    /// A ReplicationController.
+    ReplicationController(ReplicationController), replication_controllers, "v1" "ReplicationController";
+    /// A ReplicaSet.
+    ReplicaSet(Controller), replica_sets, "apps/v1" "ReplicaSet";
+    /// A StatefulSet.
+    StatefulSet(Controller), stateful_sets, "apps/v1" "StatefulSet";
+    /// A PodDisruptionBudget.
+    PodDisruptionBudget(PodDisruptionBudget), disruption_budgets, "policy/v1" "PodDisruptionBudget";
+    /// A PersistentVolume.
+    PersistentVolume(PersistentVolume), persistent_volumes, "v1" "PersistentVolume";
+    /// A PersistentVolumeClaim.
+    PersistentVolumeClaim(PersistentVolumeClaim), persistent_volume_claims, "v1" "PersistentVolumeClaim";
+    /// A StorageClass.
+    StorageClass(StorageClass), storage_classes, "storage.k8s.io/v1" "StorageClass";
+    /// A CSINode.
+    CsiNode(CsiNode), csi_nodes, "storage.k8s.io/v1" "CSINode";
+    /// A CSIDriver.
+    CsiDriver(CsiDriver), csi_drivers, "storage.k8s.io/v1" "CSIDriver";
+    /// A CSIStorageCapacity.
+    CsiStorageCapacity(CsiStorageCapacity), csi_storage_capacities, "storage.k8s.io/v1" "CSIStorageCapacity";
+    /// A VolumeAttachment.
+    VolumeAttachment(VolumeAttachment), volume_attachments, "storage.k8s.io/v1" "VolumeAttachment";
+    /// A ResourceClaim.
+    ResourceClaim(ResourceClaim), resource_claims, "resource.k8s.io/v1" "ResourceClaim";
+    /// A ResourceSlice.
+    ResourceSlice(ResourceSlice), resource_slices, "resource.k8s.io/v1" "ResourceSlice";
+    /// A DeviceClass.
+    DeviceClass(DeviceClass), device_classes, "resource.k8s.io/v1" "DeviceClass";
 }
 
-/// Both sides of a change as objects of one kind.
-macro_rules! sides {
+/// Both versions of a changed object, as one kind.
+macro_rules! versions {
     ($variant:ident, $old:expr, $new:expr) => {{
         let of = |object: Option<&Object>| match object {
             Some(Object::$variant(object)) => Some(object.clone()),
@@ -214,15 +205,15 @@ macro_rules! sides {
 }
 
 impl Objects {
-    /// Brings what is derived from objects up to date after a change.
+    /// Updates the indexes after a change.
     fn update_indexes(&mut self, old: Option<&Object>, new: Option<&Object>) {
         match new.or(old) {
             Some(Object::ResourceSlice(_)) => {
-                let (old, new) = sides!(ResourceSlice, old, new);
+                let (old, new) = versions!(ResourceSlice, old, new);
                 self.devices.slice_changed(old.as_deref(), new.as_ref());
             }
             Some(Object::ResourceClaim(_)) => {
-                let (old, new) = sides!(ResourceClaim, old, new);
+                let (old, new) = versions!(ResourceClaim, old, new);
                 for (claim, added) in [(&old, false), (&new, true)] {
                     let allocation = claim.as_ref().and_then(|claim| claim.status.allocation.as_ref());
                     self.devices.count(allocation.map_or(&[][..], |given| &given.devices.results), added);
@@ -232,23 +223,23 @@ impl Objects {
                 }
             }
             Some(Object::DeviceClass(_)) => {
-                let (old, new) = sides!(DeviceClass, old, new);
+                let (old, new) = versions!(DeviceClass, old, new);
                 self.claims.class_changed(old.as_deref(), new.as_ref());
             }
             Some(Object::PersistentVolume(volume)) => self.index_volume(&volume.metadata.name),
             Some(Object::VolumeAttachment(_)) => {
-                let (old, new) = sides!(VolumeAttachment, old, new);
+                let (old, new) = versions!(VolumeAttachment, old, new);
                 self.storage.attachment_changed(old.as_deref(), new.as_ref());
             }
             Some(Object::CsiStorageCapacity(_)) => {
-                let (old, new) = sides!(CsiStorageCapacity, old, new);
+                let (old, new) = versions!(CsiStorageCapacity, old, new);
                 self.storage.capacity_changed(old.as_deref(), new.as_deref());
             }
             _ => {}
         }
     }
 
-    /// Takes over a volume as it is now: as assumed, as long as that holds.
+    /// Indexes a volume as it is now: the assumed version, while that is current.
     pub(super) fn index_volume(&mut self, name: &str) {
         let stored = self.persistent_volumes.get("", name);
         let seen = stored.map(|stored| self.assumed_volumes.as_assumed(stored));

@@ -1,4 +1,4 @@
-//! A pod with everything that is computed from it once: usage, host ports, parsed affinity terms.
+//! A pod with what is computed from it once: usage, affinity terms and signature. Upstream's `PodInfo`.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -10,12 +10,12 @@ use bayplan_model::meta::Map;
 use bayplan_model::pod::Pod;
 use bayplan_model::resources::PodUsage;
 
-/// A pod ready for plugins; shared between the queue, the nodes and cycles.
+/// A pod with what plugins read of it; shared between the queue, the nodes and the cycles.
 #[derive(Clone, Debug)]
 pub struct PodInfo {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// What it takes of a node. Pods share one only if they are of one template.
+    /// The resources that the pod uses. Pods share one value only if they are of one template.
     pub usage: Arc<PodUsage>,
     /// Required pod affinity.
     pub required_affinity: Arc<[AffinityTerm]>,
@@ -25,11 +25,11 @@ pub struct PodInfo {
     pub preferred_affinity: Arc<[(i32, AffinityTerm)]>,
     /// Preferred pod anti-affinity, with weights.
     pub preferred_anti_affinity: Arc<[(i32, AffinityTerm)]>,
-    /// What is wrong with the affinity terms; terms with an error are left out.
+    /// The errors in affinity terms; a list of terms with an error is left out.
     pub affinity_errors: Arc<[String]>,
-    /// Finds pods of the same signature; see [`PodInfo::same_signature`].
-    pub signature_hash: super::SignatureHash,
-    /// Finds pods of the same affinity class.
+    /// The hash of the pod's signature; see [`PodInfo::same_signature`].
+    pub(crate) signature_hash: super::SignatureHash,
+    /// The hash of the pod's affinity class.
     pub(super) affinity_hash: u64,
 }
 
@@ -41,7 +41,7 @@ impl Deref for PodInfo {
 }
 
 impl PodInfo {
-    /// Computes what plugins need of a pod.
+    /// Computes what plugins read of a pod.
     pub fn new(pod: Arc<Pod>) -> Self {
         let mut errors = Vec::new();
         let affinity = pod.spec.affinity.as_ref();
@@ -55,12 +55,12 @@ impl PodInfo {
             preferred_anti_affinity: preferred(&pod, repel, "preferredAntiAffinityTerms", &mut errors).into(),
             affinity_errors: errors.into(),
             signature_hash: super::SignatureHash::of(&pod),
-            affinity_hash: super::signature::affinity_hash(&pod),
+            affinity_hash: super::affinity_class::affinity_hash(&pod),
             pod,
         }
     }
 
-    /// The same for a pod of the same template as `cached`, whose results it shares; none for another pod.
+    /// Shares what was computed for `cached`, if the pod is of the same template.
     pub fn like(pod: Arc<Pod>, cached: &PodInfo) -> Option<Self> {
         super::signature::same_except_node(&pod, &cached.pod).then(|| {
             let signature_hash = super::SignatureHash::of(&pod);
@@ -68,14 +68,14 @@ impl PodInfo {
         })
     }
 
-    /// The pod object as it would be on a node.
+    /// The pod object as it will be on a node.
     pub fn pod_on(&self, node: &str) -> Arc<Pod> {
         let mut pod = (*self.pod).clone();
         pod.spec.node_name = node.to_owned();
         Arc::new(pod)
     }
 
-    /// The pod's UID, the key of queue and cluster.
+    /// The pod's UID, by which queue and cluster know it.
     pub fn uid(&self) -> &str {
         &self.pod.metadata.uid
     }
@@ -91,16 +91,16 @@ impl PodInfo {
     }
 }
 
-/// A pod affinity term ready to be matched.
+/// A parsed pod affinity term.
 #[derive(Clone, Debug)]
 pub struct AffinityTerm {
-    /// Which pods.
+    /// Selects pods by labels.
     pub selector: Selector,
-    /// The node label whose value makes a domain.
+    /// The node label whose values are the topology domains.
     pub topology_key: String,
-    /// In which namespaces.
+    /// The namespaces of the pods.
     pub namespaces: BTreeSet<String>,
-    /// And in namespaces with which labels.
+    /// Further namespaces, by labels.
     pub namespace_selector: Selector,
 }
 
@@ -118,7 +118,7 @@ impl AffinityTerm {
         })
     }
 
-    /// Whether the term selects a pod whose namespace has these labels.
+    /// True when the term selects a pod whose namespace has these labels.
     pub fn matches(&self, pod: &Pod, namespace_labels: &Map) -> bool {
         (self.namespaces.contains(&pod.metadata.namespace) || self.namespace_selector.matches(namespace_labels))
             && self.selector.matches(&pod.metadata.labels)
@@ -140,7 +140,7 @@ fn preferred(
     parse(pod, terms.iter().map(|term| (term.weight, &term.pod_affinity_term)), list, errors)
 }
 
-/// Parses a list of terms; one with an error makes the whole list empty.
+/// Parses a list of terms; one error makes the whole list empty.
 fn parse<'t, W>(
     pod: &Pod,
     terms: impl Iterator<Item = (W, &'t PodAffinityTerm)>,

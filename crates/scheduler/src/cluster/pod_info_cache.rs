@@ -1,4 +1,4 @@
-//! What was computed from one pod of a template, shared with the others.
+//! Shares what is computed from a pod between all pods of one template.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use rustc_hash::FxHashMap;
 use super::PodInfo;
 use super::signature::same_except_node;
 
-/// Templates that are remembered; beyond that all are forgotten and learnt anew.
+/// The most templates that are cached; beyond it the cache is cleared.
 const TEMPLATES_MAX: usize = 1 << 12;
 
-/// One pod of each template that was seen lately.
+/// One recent pod of each template.
 #[derive(Default)]
 pub(crate) struct PodInfoCache {
     by_hash: FxHashMap<u64, Arc<PodInfo>>,
 }
 
 impl PodInfoCache {
-    /// Computes what plugins need of a pod, or takes it from another pod of the same template.
+    /// Computes what plugins read of a pod, or takes it from another pod of the same template.
     pub(crate) fn info(&mut self, pod: Arc<Pod>) -> Arc<PodInfo> {
         let signature_hash = super::SignatureHash::of(&pod);
         let hash = signature_hash.base;

@@ -1,5 +1,5 @@
-//! Volumes as they are looked for: free ones by class and reach, kept ones by claim; attachments by node and free
-//! capacity by class. Kept up to date as objects and promises come and go.
+//! Volumes indexed for binding: available ones by class and node label, reserved ones by claim; attachments by node,
+//! and capacity by class. Kept up to date as objects and assumptions change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use bayplan_model::node::Node;
 use bayplan_model::storage::{CsiStorageCapacity, PersistentVolume, VolumeAttachment};
 use rustc_hash::FxHashMap;
 
-/// The label that tells nodes apart; a volume that names it is on one node.
+/// The hostname label; a volume that requires a value of it is on one node.
 const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Volumes, attachments and capacity.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Storage {
-    /// By name, as assumed if they are.
+    /// By name; the assumed version where there is one.
     volumes: FxHashMap<String, Arc<IndexedVolume>>,
-    /// Volumes that are kept for nobody, by class.
+    /// Volumes without a claim, by class.
     available: FxHashMap<String, AvailableVolumes>,
-    /// Names of volumes that are kept for a claim, by the claim's namespace and name.
+    /// Names of volumes reserved for a claim, by the claim's namespace and name.
     reserved: FxHashMap<String, FxHashMap<String, BTreeSet<String>>>,
     /// By node, then by name.
     attachments: FxHashMap<String, BTreeMap<String, Arc<VolumeAttachment>>>,
@@ -29,14 +29,14 @@ pub(crate) struct Storage {
     capacities: FxHashMap<String, BTreeMap<(String, String), IndexedCapacity>>,
 }
 
-/// A volume with what is computed from it once.
+/// A PersistentVolume with what is computed from it once.
 #[derive(Debug)]
 pub(crate) struct IndexedVolume {
     pub(crate) volume: Arc<PersistentVolume>,
     pub(crate) capacity: i64,
-    /// Where it can be reached; anywhere when absent.
+    /// The nodes that can access the volume; all when absent.
     affinity: Option<NodeMatcher>,
-    /// A label and the one value of it that all nodes have which can reach it.
+    /// A label and the only value of it that a node may have to access the volume.
     required_label: Option<(String, String)>,
 }
 
@@ -45,25 +45,25 @@ type VolumesBySize = BTreeMap<(i64, String), Arc<IndexedVolume>>;
 
 #[derive(Clone, Debug, Default)]
 struct AvailableVolumes {
-    /// By the label and the value they are pinned to.
+    /// By the required label and its value.
     by_label: BTreeMap<String, FxHashMap<String, VolumesBySize>>,
     others: VolumesBySize,
 }
 
-/// Free capacity with what is computed from it once.
+/// A CSIStorageCapacity with what is computed from it once.
 #[derive(Clone, Debug)]
 struct IndexedCapacity {
     largest: Option<i64>,
-    /// None when no node can be told to reach it.
+    /// None when the topology is absent or invalid: no node can use it.
     nodes: Option<Selector>,
 }
 
-/// The largest volume that can be made out of this capacity, in bytes.
+/// The largest volume that can be provisioned from this capacity, in bytes.
 pub(crate) fn largest_volume(capacity: &CsiStorageCapacity) -> Option<i64> {
     capacity.maximum_volume_size.as_ref().or(capacity.capacity.as_ref()).map(|size| size.value())
 }
 
-/// What every node has in common that matches a selector, as far as it is one value of one label.
+/// A label and value that every node matching the selector has; the hostname if it is among them.
 fn required_label(selector: &NodeSelector) -> Option<(String, String)> {
     let mut terms = selector.node_selector_terms.iter().filter(|term| !term.is_empty());
     let (Some(term), None) = (terms.next(), terms.next()) else { return None };
@@ -84,7 +84,7 @@ impl IndexedVolume {
         }
     }
 
-    /// Whether the volume can be reached from a node. Volumes see labels only, not names.
+    /// True when the volume can be accessed from a node. Volumes read only labels of nodes, not names.
     pub(crate) fn is_reachable_from(&self, node: &Node) -> bool {
         self.affinity.as_ref().is_none_or(|matcher| matcher.matches_labels(&node.metadata.labels, ""))
     }
@@ -126,19 +126,19 @@ impl AvailableVolumes {
 }
 
 impl Storage {
-    /// A volume by name, as assumed if it is.
+    /// A volume by name; the assumed version if there is one.
     pub(crate) fn volume(&self, name: &str) -> Option<&Arc<IndexedVolume>> {
         self.volumes.get(name)
     }
 
-    /// The volumes that are kept for a claim, by name.
+    /// The volumes reserved for a claim, by name.
     pub(crate) fn reserved_for(&self, namespace: &str, name: &str) -> impl Iterator<Item = &Arc<IndexedVolume>> {
         let names = self.reserved.get(namespace).and_then(|claims| claims.get(name));
         names.into_iter().flatten().filter_map(|name| self.volumes.get(name))
     }
 
-    /// The smallest free volume of a class that has at least this many bytes, is not pinned elsewhere than to a node
-    /// with these labels, and suits; of equally small ones the first by name.
+    /// The smallest available volume of a class that has at least this many bytes, can be accessed from a node with
+    /// these labels, and suits; of equally small ones the first by name.
     pub(crate) fn smallest_available(
         &self,
         class: &str,
@@ -156,12 +156,12 @@ impl Storage {
         self.volumes.get(&best.1)
     }
 
-    /// What is attached to a node.
+    /// The volumes attached to a node.
     pub(crate) fn attachments(&self, node: &str) -> Option<&BTreeMap<String, Arc<VolumeAttachment>>> {
         self.attachments.get(node)
     }
 
-    /// Whether a volume of this many bytes can be made for a class near a node with these labels.
+    /// True when a volume of this many bytes can be provisioned for a class and a node with these labels.
     pub(crate) fn has_capacity(&self, class: &str, bytes: i64, labels: &Map) -> bool {
         let mut capacities = self.capacities.get(class).into_iter().flat_map(BTreeMap::values);
         capacities.any(|known| {
@@ -170,7 +170,7 @@ impl Storage {
         })
     }
 
-    /// Takes over a volume as it is seen now.
+    /// Indexes a volume as it is now.
     pub(super) fn volume_changed(&mut self, name: &str, seen: Option<&Arc<PersistentVolume>>) {
         if let Some(known) = self.volumes.remove(name) {
             self.forget(&known);

@@ -1,4 +1,4 @@
-//! Extenders in the cycle: after Filter, beside Score, and before a candidate for preemption is chosen.
+//! Extenders in the scheduling cycle: after Filter, beside Score, and before preemption chooses a candidate.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use crate::cluster::{NodeInfo, PodInfo};
 use crate::extender::{
     Error, Extender, ExtenderFilterResult, Extenders, HostPriority, MAX_EXTENDER_PRIORITY, MetaVictims, PassedNodes,
 };
+use crate::framework::preemption::Candidate;
 use crate::framework::{Cycle, MAX_NODE_SCORE, NodeStatuses, Status};
 
-use super::preempt::Candidate;
-
-/// What is left of the nodes; one that an extender answered with is its own and without pods, as upstream has it.
+/// The nodes that are left. A node that an extender answered with is used as answered and without pods, as upstream
+/// does.
 type Nodes<'a> = Vec<Cow<'a, NodeInfo>>;
 
-/// Asks one extender after the other which of the nodes may stay.
+/// Lets one extender after the other filter the nodes.
 pub(super) fn filter<'a>(
     extenders: &Extenders,
     pod: &PodInfo,
@@ -57,7 +57,7 @@ fn pass<'a>(extender: &dyn Extender, asked: &Nodes<'a>, answer: &ExtenderFilterR
     }
 }
 
-/// Notes why nodes do not pass; the harder verdict counts for a node that is in both lists.
+/// Notes why nodes do not pass; for a node in both lists the unresolvable status counts.
 fn note(statuses: &mut NodeStatuses, answer: ExtenderFilterResult) {
     for (node, message) in answer.failed {
         statuses.nodes.insert(node.into(), Status::unschedulable(message));
@@ -67,7 +67,7 @@ fn note(statuses: &mut NodeStatuses, answer: ExtenderFilterResult) {
     }
 }
 
-/// Adds the extenders' scores to the totals, all asked at once. One that fails has no say.
+/// Calls all extenders at once and adds their scores to the totals. One that fails is ignored.
 pub(super) fn prioritize(extenders: &Extenders, pod: &PodInfo, nodes: &[&NodeInfo], totals: &mut [i64]) {
     let asked: Vec<&dyn Extender> = extenders
         .iter()
@@ -79,7 +79,7 @@ pub(super) fn prioritize(extenders: &Extenders, pod: &PodInfo, nodes: &[&NodeInf
         [only] => vec![only.prioritize(pod, nodes).ok()],
         many => std::thread::scope(|scope| {
             let calls: Vec<_> = many.iter().map(|e| scope.spawn(|| e.prioritize(pod, nodes).ok())).collect();
-            // One that panicked has failed.
+            // A panic counts as a failure.
             calls.into_iter().map(|call| call.join().ok().flatten()).collect()
         }),
     };
@@ -95,8 +95,8 @@ pub(super) fn prioritize(extenders: &Extenders, pod: &PodInfo, nodes: &[&NodeInf
     }
 }
 
-/// Lets one extender after the other change where whom to evict.
-pub(crate) fn process_preemption(
+/// Lets one extender after the other change the candidates.
+pub(super) fn process_preemption(
     extenders: &Extenders,
     cycle: &Cycle<'_>,
     mut candidates: Vec<Candidate>,
@@ -135,7 +135,7 @@ fn candidate(extender: &dyn Extender, cycle: &Cycle<'_>, node: &str, victims: Me
     })
 }
 
-/// Nodes nobody would leave are an error, or left out when the extender does not matter that much.
+/// A candidate without victims is an error, or left out when the extender is ignorable.
 fn with_victims(mut candidates: Vec<Candidate>, ignorable: bool) -> Result<Vec<Candidate>, Error> {
     if ignorable {
         candidates.retain(|candidate| !candidate.victims.is_empty());

@@ -1,4 +1,4 @@
-//! PreFilter and Filter: which nodes a pod may go to.
+//! PreFilter and Filter: which nodes fit a pod. Upstream's `findNodesThatFitPod`.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -7,47 +7,49 @@ use std::sync::Arc;
 
 use crate::cluster::{NodeInfo, PodInfo};
 use crate::extender::EXTENDER;
-use crate::framework::{Code, Cycle, CycleStates, ExtensionPoints, PluginName, Status};
+use crate::framework::preemption::{Candidate, RankedCandidate};
+use crate::framework::{
+    Code, Cycle, CycleStates, Diagnosis, ExtensionPoints, FilterRunner, PluginName, PluginWithState, Status,
+};
 use crate::metrics::{Evaluated, FILTER_SAMPLE_EVERY, TimedPoint};
+use crate::nominator::Nominator;
 use crate::profile::Profile;
-use crate::queue::Nominator;
 
 use super::extenders;
-use super::fit_error::Diagnosis;
 
-/// Runs the filters of a profile for one pod, with nominated pods taken into account.
-pub struct Filters<'a> {
+/// Runs the filters of a profile for one pod, and accounts for nominated pods.
+pub(crate) struct Filters<'a> {
     pub(crate) profile: &'a Profile,
     pub(crate) cycle: Cycle<'a>,
     pub(crate) nominator: &'a Nominator,
-    /// Kept when somebody asks.
+    /// Counted when there are metrics.
     counts: Option<FilterRunCounts>,
 }
 
-/// How far the filters got on the nodes of one cycle.
+/// How many nodes each filter saw in one cycle.
 struct FilterRunCounts {
-    /// By the place of the last filter that was run.
+    /// The number of nodes for which a filter was the last to run, by the filter's position.
     last: Box<[Cell<u32>]>,
     nodes: Cell<usize>,
 }
 
-/// Which nodes a pod may go to.
+/// The nodes that fit a pod.
 #[derive(Debug, Default)]
 pub struct FilterResult<'a> {
-    /// The nodes, in search order.
+    /// The feasible nodes, in the order of the search.
     pub feasible: Vec<&'a NodeInfo>,
-    /// Why the others are not among them.
+    /// Why the others do not fit.
     pub diagnosis: Diagnosis,
-    /// The pod's own nominated node still fits, so no other was looked at.
+    /// True when the pod's nominated node still fits, so that no other was filtered.
     pub nominated_node_used: bool,
-    /// How many nodes were looked at.
+    /// How many nodes were filtered.
     pub evaluated: usize,
-    /// What an extender made of the feasible nodes, in whose place it stands.
+    /// The nodes an extender answered with, which replace the feasible ones.
     pub replaced: Option<Vec<NodeInfo>>,
 }
 
 impl FilterResult<'_> {
-    /// The nodes the pod may go to, as Score sees them.
+    /// The feasible nodes as Score sees them.
     pub fn nodes(&self) -> Cow<'_, [&NodeInfo]> {
         match &self.replaced {
             None => Cow::Borrowed(&self.feasible),
@@ -56,23 +58,24 @@ impl FilterResult<'_> {
     }
 }
 
-/// Where the search begins and how many nodes suffice.
+/// Where the search for feasible nodes begins, and how many suffice.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
-    /// Index of the first node.
+    /// The index of the first node.
     pub start: usize,
-    /// Percentage of the nodes that suffices; none for all.
+    /// `percentageOfNodesToScore`; none for all nodes.
     pub percentage: Option<i32>,
 }
 
-/// Below this number all nodes are looked at whatever the percentage, and never fewer are searched for.
+/// Upstream's `minFeasibleNodesToFind`: with fewer nodes the percentage does not matter, and never fewer are searched
+/// for.
 const MIN_FEASIBLE_NODES: usize = 100;
 
 impl Search {
-    /// All nodes, from the first.
+    /// All nodes, beginning with the first.
     pub const ALL: Search = Search { start: 0, percentage: None };
 
-    /// True when all nodes are looked at, however many there are.
+    /// True when all nodes are filtered, however many there are.
     pub(crate) fn is_exhaustive(&self) -> bool {
         !matches!(self.percentage, Some(1..100))
     }
@@ -96,7 +99,7 @@ impl<'a> Filters<'a> {
         Filters { profile, cycle, nominator, counts }
     }
 
-    /// Tells how often each filter was run.
+    /// Reports how often each filter ran.
     pub(crate) fn report_metrics(&self, states: &CycleStates) {
         let (Some(counts), Some(metrics)) = (&self.counts, &self.profile.metrics) else { return };
         let mut reached = 0;
@@ -108,7 +111,7 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// Finds the nodes a pod may go to. An error ends the cycle.
+    /// Finds the nodes that fit the pod. An error ends the cycle.
     pub(crate) fn find(&self, states: &mut CycleStates, search: Search) -> Result<FilterResult<'a>, Status> {
         let cluster = self.cycle.cluster;
         let mut found = FilterResult {
@@ -134,7 +137,7 @@ impl<'a> Filters<'a> {
         }
         match self.nominated_node(states) {
             Some(Ok(nominated)) => return Ok(FilterResult { diagnosis: found.diagnosis, ..nominated }),
-            // Why it does not do is remembered, also when PreFilter leaves the node out of the search.
+            // The rejection is kept even when PreFilter leaves the node out of the search.
             Some(Err((node, status))) if status.is_rejected() => {
                 if !narrowed_by.is_empty() {
                     found.diagnosis.add_plugin_status(&status);
@@ -166,7 +169,7 @@ impl<'a> Filters<'a> {
         Ok(found)
     }
 
-    /// Looks at nodes until enough are found. An error ends the cycle.
+    /// Filters nodes until enough are found. An error ends the cycle.
     fn search(
         &self,
         states: &CycleStates,
@@ -191,7 +194,7 @@ impl<'a> Filters<'a> {
         Ok(())
     }
 
-    /// Lets extenders take nodes away.
+    /// Lets extenders filter the feasible nodes.
     fn ask_extenders(&self, found: &mut FilterResult<'a>) -> Result<(), Status> {
         let extenders = self.profile.extenders();
         if extenders.is_empty() || found.feasible.is_empty() {
@@ -212,7 +215,7 @@ impl<'a> Filters<'a> {
         Ok(())
     }
 
-    /// Runs PreFilter; a rejection is the inner value.
+    /// Runs PreFilter. A rejection is the value, an error ends the cycle.
     fn pre_filter(
         &self,
         states: &mut CycleStates,
@@ -259,7 +262,7 @@ impl<'a> Filters<'a> {
         Ok(rejection)
     }
 
-    /// The pod's own nominated node if it still fits, or why it does not.
+    /// The pod's nominated node if it still fits, or why it does not.
     fn nominated_node(&self, states: &CycleStates) -> Option<Result<FilterResult<'a>, (&'a NodeInfo, Status)>> {
         let name = &self.cycle.pod.status.nominated_node_name;
         let node = self.cycle.cluster.node(name)?;
@@ -268,14 +271,14 @@ impl<'a> Filters<'a> {
             return Some(Err((node, status)));
         }
         let mut found = FilterResult { feasible: vec![node], nominated_node_used: true, ..FilterResult::default() };
-        // An extender that fails here is asked again about all nodes.
+        // An extender that fails here is called again with all nodes.
         self.ask_extenders(&mut found).ok()?;
         (!found.nodes().is_empty()).then_some(Ok(found))
     }
 
-    /// Judges a node twice when pods of equal or higher priority are nominated to it: with them and without them.
-    ///
-    /// With them, because they will be there; without them, because they may not be, and affinity may count on them.
+    /// Filters a node twice when pods of equal or higher priority are nominated to it (upstream's
+    /// `RunFilterPluginsWithNominatedPods`): with them, because they will be there; and without them, because they may
+    /// not be, and the pod's affinity must not depend on them.
     pub(crate) fn run_with_nominated(&self, states: &CycleStates, node: &NodeInfo) -> Status {
         let mut nominated = self.nominator.ahead_of(self.cycle.pod, &node.name).peekable();
         if nominated.peek().is_some() {
@@ -295,7 +298,7 @@ impl<'a> Filters<'a> {
         self.run(states, node)
     }
 
-    /// Judges a node as it is.
+    /// Filters a node as it is.
     pub(crate) fn run(&self, states: &CycleStates, node: &NodeInfo) -> Status {
         let order = self.profile.at(ExtensionPoints::FILTER);
         let timed = states.sampled && self.is_timed();
@@ -331,13 +334,13 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// Puts a pod on a copy of a node and tells the prepared plugins.
+    /// Puts a pod on a copy of a node and updates the plugins' states.
     pub(crate) fn add_pod(&self, states: &mut CycleStates, node: &mut NodeInfo, pod: &Arc<PodInfo>) -> Status {
         node.add_pod(pod.clone());
         self.each_prepared(states, "AddPod", |state, cycle| state.add_pod(cycle, pod, node))
     }
 
-    /// Takes a pod off a copy of a node and tells the prepared plugins.
+    /// Takes a pod off a copy of a node and updates the plugins' states.
     pub(crate) fn remove_pod(&self, states: &mut CycleStates, node: &mut NodeInfo, pod: &PodInfo) -> Status {
         node.remove_pod(pod.uid());
         self.each_prepared(states, "RemovePod", |state, cycle| state.remove_pod(cycle, pod, node))
@@ -347,19 +350,47 @@ impl<'a> Filters<'a> {
         &self,
         states: &mut CycleStates,
         what: &str,
-        tell: impl Fn(&mut dyn crate::framework::PluginWithState, &Cycle<'_>) -> Status,
+        update: impl Fn(&mut dyn PluginWithState, &Cycle<'_>) -> Status,
     ) -> Status {
         for &plugin in self.profile.at(ExtensionPoints::PRE_FILTER) {
             if states.skip_filter[plugin] {
                 continue;
             }
-            let status = tell(states.get_mut(plugin), &self.cycle);
+            let status = update(states.get_mut(plugin), &self.cycle);
             if !status.is_success() {
                 let name = status.plugin;
                 return Status::error(format!("running {what} on PreFilter plugin {name:?}: {status}")).by(name);
             }
         }
         Status::SUCCESS
+    }
+}
+
+impl FilterRunner for Filters<'_> {
+    fn run_with_nominated(&self, states: &CycleStates, node: &NodeInfo) -> Status {
+        Filters::run_with_nominated(self, states, node)
+    }
+
+    fn add_pod(&self, states: &mut CycleStates, node: &mut NodeInfo, pod: &Arc<PodInfo>) -> Status {
+        Filters::add_pod(self, states, node, pod)
+    }
+
+    fn remove_pod(&self, states: &mut CycleStates, node: &mut NodeInfo, pod: &PodInfo) -> Status {
+        Filters::remove_pod(self, states, node, pod)
+    }
+
+    fn nominated_to(&self, node: &str) -> &[Arc<PodInfo>] {
+        self.nominator.on_node(node)
+    }
+
+    fn process_preemption(&self, candidates: &[&RankedCandidate]) -> Option<Result<Vec<Candidate>, String>> {
+        let extenders = self.profile.extenders();
+        if extenders.is_empty() {
+            return None;
+        }
+        let candidates = candidates.iter().map(|candidate| Candidate::clone(candidate)).collect();
+        let answer = extenders::process_preemption(extenders, &self.cycle, candidates);
+        Some(answer.map_err(|error| error.to_string()))
     }
 }
 

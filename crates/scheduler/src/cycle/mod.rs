@@ -1,61 +1,58 @@
-//! One pod, one decision: PreFilter → Filter → (PostFilter | PreScore → Score → select).
+//! The plain scheduling cycle of one pod: PreFilter → Filter → (PostFilter | PreScore → Score → choose a node).
 //!
-//! Everything here borrows the cluster and changes nothing but the pod's own plugin states.
+//! It runs every plugin on every node. It borrows the cluster and changes only the pod's own plugin states.
 
 mod extenders;
-pub mod filter;
-pub mod fit_error;
-pub mod preempt;
-pub mod score;
-pub mod tie_break;
+pub(crate) mod filter;
+pub(crate) mod score;
+pub(crate) mod tie_break;
 
 use bayplan_model::api::Request;
 use jiff::Timestamp;
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
-use crate::engine::CandidateCache;
+use crate::framework::preemption::{CandidateCache, Preemption};
 use crate::framework::{
-    Code, Cycle, CycleStates, ExtensionPoints, Nomination, PluginName, PostFilter, PostFilterContext, Status,
+    Code, Cycle, CycleStates, Diagnosis, ExtensionPoints, Nomination, PluginName, PostFilter, PostFilterContext, Status,
 };
 use crate::metrics::TimedPoint;
+use crate::nominator::Nominator;
 use crate::profile::Profile;
-use crate::queue::Nominator;
-pub(crate) use extenders::process_preemption;
 use filter::{FilterResult, Filters, Search};
-use fit_error::Diagnosis;
-use preempt::Preemption;
 use score::Scores;
 use tie_break::TieBreak;
 
-/// What is decided about a pod, before anything is done about it.
+/// An attempt to place a pod: what the cycle decides, before anything is done about it.
 pub struct Attempt<'a> {
     filters: Filters<'a>,
     pub(crate) states: CycleStates,
+    /// The scores that the decision was made from, when several nodes fit.
+    pub(crate) scores: Option<Scores>,
 }
 
 /// The outcome of an attempt.
 pub enum Decision {
     /// The pod goes to this node.
     Node(String),
-    /// The pod fits nowhere.
+    /// No node fits the pod.
     Unschedulable(Box<Unschedulable>),
     /// There are no nodes at all.
     NoNodes,
-    /// Something broke.
+    /// A plugin or an extender failed.
     Failed(Status),
 }
 
-/// A pod that fits nowhere, and what PostFilter did about it.
+/// A pod that no node fits, and the answer of PostFilter.
 pub struct Unschedulable {
-    /// Why.
+    /// Why no node fits.
     pub diagnosis: Diagnosis,
-    /// What becomes of its nomination.
+    /// What becomes of the pod's nomination.
     pub nomination: Nomination,
-    /// Whom to evict.
+    /// The pods to evict.
     pub preemption: Option<Preemption>,
-    /// What else to ask of the API server, one after the other.
+    /// Further calls to the API server, sent one after the other.
     pub calls: Vec<Request>,
-    /// What PostFilter answered.
+    /// The status that PostFilter answered.
     pub post_filter: Status,
 }
 
@@ -69,27 +66,28 @@ impl<'a> Attempt<'a> {
         now: Timestamp,
     ) -> Self {
         let cycle = Cycle { pod, cluster, now };
-        Attempt { states: CycleStates::new(profile.plugins()), filters: Filters::new(profile, cycle, nominator) }
+        let filters = Filters::new(profile, cycle, nominator);
+        Attempt { states: CycleStates::new(profile.plugins()), filters, scores: None }
     }
 
-    /// Asks PreEnqueue, in order; the first rejection counts.
+    /// Runs PreEnqueue in order; the first rejection counts.
     pub fn pre_enqueue(&self) -> Status {
         let plugins = self.filters.profile.at(ExtensionPoints::PRE_ENQUEUE).iter();
         let mut answers = plugins.map(|&at| self.filters.profile.plugin(at).pre_enqueue(&self.filters.cycle));
         answers.find(|status| !status.is_success()).unwrap_or(Status::SUCCESS)
     }
 
-    /// Finds the nodes the pod may go to. An error ends the cycle.
+    /// Runs PreFilter and Filter. An error ends the cycle.
     pub fn find(&mut self, search: Search) -> Result<FilterResult<'a>, Status> {
         self.filters.find(&mut self.states, search)
     }
 
-    /// Scores nodes the pod may go to. An error ends the cycle.
+    /// Runs PreScore and Score on feasible nodes. An error ends the cycle.
     pub fn score(&mut self, nodes: &[&NodeInfo]) -> Result<Scores, Status> {
         score::score(self.filters.profile, &self.filters.cycle, &mut self.states, nodes)
     }
 
-    /// Plugins that had nothing to say in Filter, and in Score.
+    /// The plugins that were skipped in Filter, and in Score.
     pub fn skipped(&self) -> (Vec<PluginName>, Vec<PluginName>) {
         let names = |skipped: &[bool]| {
             let plugins = self.filters.profile.plugins().iter().zip(skipped);
@@ -98,12 +96,12 @@ impl<'a> Attempt<'a> {
         (names(&self.states.skip_filter), names(&self.states.skip_score))
     }
 
-    /// What Reserve needs of the attempt, without the borrow of the cluster.
+    /// The part of the attempt that Reserve needs, without the borrow of the cluster.
     pub fn into_reserve(self) -> Reserve {
         Reserve { states: self.states }
     }
 
-    /// What PostFilter plugins are shown.
+    /// Calls `run` with what PostFilter plugins see.
     pub fn with_post_filter_context<T>(
         &self,
         diagnosis: &Diagnosis,
@@ -116,27 +114,27 @@ impl<'a> Attempt<'a> {
             filters: &self.filters,
             states: &self.states,
             random,
-            known: None,
+            candidates: None,
         })
     }
 
-    /// Has the cycle timed plugin by plugin.
+    /// Times the cycle plugin by plugin.
     pub(crate) fn sampled(mut self, sampled: bool) -> Self {
         self.states.sampled = sampled;
         self
     }
 
-    /// Tells what was counted on the way.
+    /// Reports what was counted in the cycle.
     pub(crate) fn report_metrics(&self) {
         self.filters.report_metrics(&self.states);
     }
 
-    /// Runs PostFilter: the first success, dead end or error ends it, rejections add up.
+    /// Runs PostFilter: the first Success, UnschedulableAndUnresolvable or error ends it, rejections add up.
     pub fn post_filter(&mut self, diagnosis: &mut Diagnosis, random: u64) -> PostFilter {
         post_filter(&self.filters, &self.states, diagnosis, None, random)
     }
 
-    /// Decides where the pod goes.
+    /// Decides where the pod goes; the number is that of the filtered nodes.
     pub fn decide(&mut self, search: Search, ties: &mut TieBreak) -> (Decision, usize) {
         if self.filters.cycle.cluster.node_count() == 0 {
             return (Decision::NoNodes, 0);
@@ -163,6 +161,7 @@ impl<'a> Attempt<'a> {
                 Err(status) => Decision::Failed(status),
                 Ok(scores) => {
                     let chosen = ties.choose(&scores).expect("several nodes were scored");
+                    self.scores = Some(scores);
                     Decision::Node(many[chosen].name.to_string())
                 }
             },
@@ -185,16 +184,16 @@ impl Reserve {
     }
 }
 
-/// Runs PostFilter: the first success, dead end or error ends it, rejections add up.
+/// Runs PostFilter: the first Success, UnschedulableAndUnresolvable or error ends it, rejections add up.
 pub(crate) fn post_filter(
     filters: &Filters<'_>,
     states: &CycleStates,
     diagnosis: &mut Diagnosis,
-    known: Option<&CandidateCache>,
+    candidates: Option<&CandidateCache>,
     random: u64,
 ) -> PostFilter {
     let watch = filters.profile.stopwatch();
-    let answer = ask_post_filter(filters, states, diagnosis, known, random);
+    let answer = ask_post_filter(filters, states, diagnosis, candidates, random);
     watch.point(TimedPoint::PostFilter, answer.status.code);
     answer
 }
@@ -203,18 +202,18 @@ fn ask_post_filter(
     filters: &Filters<'_>,
     states: &CycleStates,
     diagnosis: &mut Diagnosis,
-    known: Option<&CandidateCache>,
+    candidates: Option<&CandidateCache>,
     random: u64,
 ) -> PostFilter {
     let mut collected = PostFilter::from(Status { code: Code::Unschedulable, ..Status::default() });
     if filters.profile.at(ExtensionPoints::POST_FILTER).is_empty() {
-        // Nobody is left to make a nomination come true.
+        // Without PostFilter no preemption keeps a nomination valid.
         collected.nomination = Nomination::Override(String::new());
     }
     for &plugin in filters.profile.at(ExtensionPoints::POST_FILTER) {
         let mut own = states.get(plugin).copy();
         let statuses = &diagnosis.statuses;
-        let cx = PostFilterContext { cycle: filters.cycle, statuses, filters, states, random, known };
+        let cx = PostFilterContext { cycle: filters.cycle, statuses, filters, states, random, candidates };
         let watch = filters.profile.stopwatch_if(states.sampled);
         let answer = own.post_filter(&cx);
         watch.plugin(plugin, TimedPoint::PostFilter, answer.status.code);

@@ -1,4 +1,4 @@
-//! PreScore, Score and normalisation: how good each feasible node is.
+//! PreScore, Score and normalisation of the feasible nodes. Upstream's `prioritizeNodes`.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use crate::profile::Profile;
 
 use super::extenders;
 
-/// How good each feasible node is.
+/// The scores of the feasible nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
-    /// The nodes, in the order of all the score lists.
+    /// The names of the nodes, in the order of all lists of scores.
     pub nodes: Vec<Arc<str>>,
-    /// What each plugin thinks.
+    /// The scores of each plugin.
     pub plugins: Vec<PluginScores>,
-    /// The sums.
+    /// The sum of the weighted scores of each node.
     pub totals: Vec<i64>,
 }
 
-/// What one plugin thinks of the nodes.
+/// The scores of one plugin.
 #[derive(Clone, Debug)]
 pub struct PluginScores {
-    /// The plugin.
+    /// The plugin's name.
     pub plugin: PluginName,
-    /// Before normalisation.
+    /// The scores before normalisation.
     pub raw: Vec<i64>,
-    /// After normalisation, times the plugin's weight.
+    /// The scores after normalisation, times the plugin's weight.
     pub weighted: Vec<i64>,
 }
 
 impl Scores {
-    /// Indices of the nodes with the highest sum.
+    /// The indexes of the nodes with the highest sum.
     pub fn best(&self) -> Vec<usize> {
         let highest = self.totals.iter().max();
         self.totals.iter().enumerate().filter(|(_, total)| Some(*total) == highest).map(|(i, _)| i).collect()

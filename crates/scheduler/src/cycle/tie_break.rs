@@ -1,13 +1,13 @@
-//! Which of the best nodes it shall be.
+//! Which of several equally good nodes is chosen; upstream's `selectHost`.
 
 use super::score::Scores;
 
 /// How ties between equally good nodes are broken.
 #[derive(Clone, Debug)]
 pub enum TieBreak {
-    /// By seeded randomness.
+    /// At random, with a seeded generator.
     Random(Rng),
-    /// By name, for tests that compare decisions.
+    /// By the smallest name, for tests that compare decisions.
     SmallestName,
 }
 
@@ -24,7 +24,7 @@ impl TieBreak {
         }
     }
 
-    /// A number to begin a search with; 0 in tests.
+    /// A random number; 0 with [`TieBreak::SmallestName`].
     pub(crate) fn random(&mut self) -> u64 {
         match self {
             TieBreak::SmallestName => 0,
@@ -33,12 +33,12 @@ impl TieBreak {
     }
 }
 
-/// A small seeded generator (splitmix64): the core owns no randomness, it is given a seed.
+/// A small seeded generator (splitmix64): the core has no randomness of its own.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator that always rolls the same for the same seed.
+    /// A generator that gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Rng(seed)
     }

@@ -1,56 +1,56 @@
-//! Feasible nodes, sorted so that the best is found without looking at all of them.
+//! Feasible nodes, sorted so that the best one is found without looking at all of them.
 //!
-//! What Score says of a node is a sum. One part depends on the node alone; the rest is the same for all nodes that agree
-//! in a few values (the bucket's key), however it is normalised. So nodes lie in buckets by key, and within a bucket on
-//! levels by the first part: the best node of a bucket is on its top level, and a decision compares buckets.
+//! A node's score is a sum. One part depends on the node alone; the other part is the same for all nodes with equal
+//! values before normalisation (the bucket's key). So nodes are in buckets by key, and within a bucket on levels by the
+//! first part: the best nodes of a bucket are on its top level, and a decision compares buckets.
 //!
-//! Every pod that any signature places moves a node in the buckets of every other signature, while of a thousand moves one node is
-//! drawn. So a move touches as little memory as it can: of a node it is only known on which level it is, and of a level only
-//! how many nodes it has in each block of nodes. Who they are, a look at one block tells.
+//! Every placed pod moves one node in the buckets of every signature, and only one move in a thousand is followed by a
+//! decision there. So a move touches little memory: a node stores only its level, and a level only how many nodes it
+//! has in each block of nodes. A search through one block finds the nodes themselves.
 
 use rustc_hash::FxHashMap;
 
 use crate::cluster::NodeId;
 
-/// Names a bucket; reused once the bucket is empty.
+/// A bucket; reused once it is empty.
 pub(super) type BucketId = u32;
 
-/// Names a level among those of all buckets; reused once the level is empty.
+/// A level among those of all buckets; reused once it is empty.
 type LevelId = u32;
 
-/// The level of a node that lies nowhere: one that is never used.
+/// The level of a node that is in no bucket.
 const NO_LEVEL: LevelId = 0;
 
-/// The level of a node that is out of the question.
+/// The level of a node that fails a filter on the node object, or does not exist.
 const EXCLUDED: LevelId = LevelId::MAX;
 
-/// The nodes of a bucket with the same score of their own.
+/// The nodes of a bucket with the same score.
 #[derive(Clone, Debug, Default)]
 struct Level {
     bucket: BucketId,
     score: i32,
-    /// How many nodes are here.
+    /// The number of nodes.
     nodes: usize,
 }
 
 /// The feasible nodes of one key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bucket {
-    /// What the nodes here have in common.
+    /// The values that the nodes have in common.
     pub(super) key: Box<[i64]>,
-    /// How many nodes are here.
+    /// The number of nodes.
     pub(super) nodes: usize,
-    /// The scores that nodes here have, ascending, with their levels.
+    /// The scores of the nodes, ascending, with their levels.
     levels: Vec<(i32, LevelId)>,
 }
 
-/// Blocks have at least 2 to the power of this many nodes: fewer are not looked at faster.
+/// A block has at least 2 to the power of this many nodes: smaller ones are not searched faster.
 const BLOCK_BITS_MIN: u32 = 10;
 
-/// How many levels are remembered that were asked for lately: scores of nodes are rarely further apart.
+/// The number of recently used levels that are found without a search.
 const RECENT: usize = 64;
 
-/// There are no more blocks than this: a draw goes over the blocks of a level, and then over the nodes of one block.
+/// The most blocks: choosing a node goes over the blocks of a level, and then over the nodes of one block.
 const BLOCKS_MAX: usize = 256;
 
 /// All feasible nodes.
@@ -63,9 +63,9 @@ pub(super) struct Buckets {
     by_key: FxHashMap<Box<[i64]>, BucketId>,
     levels: Vec<Level>,
     free_levels: Vec<LevelId>,
-    /// Levels that were asked for lately, by a part of their bucket and score: nearly always it is one of them.
+    /// Recently used levels, by a hash of bucket and score.
     recent: [LevelId; RECENT],
-    /// By level and block: how many nodes there are.
+    /// The number of nodes, by level and block.
     in_block: Vec<u32>,
     blocks: usize,
     block_bits: u32,
@@ -89,7 +89,7 @@ impl Default for Buckets {
 }
 
 impl Buckets {
-    /// Makes room for nodes.
+    /// Makes space for nodes.
     pub(super) fn reserve(&mut self, nodes: usize) {
         if nodes <= self.level_of.len() {
             return;
@@ -114,7 +114,7 @@ impl Buckets {
         &mut self.in_block[level as usize * self.blocks + (node >> self.block_bits)]
     }
 
-    /// The buckets with any nodes.
+    /// The buckets that have nodes.
     pub(super) fn iter(&self) -> impl Iterator<Item = (BucketId, &Bucket)> {
         self.buckets.iter().enumerate().filter(|(_, bucket)| bucket.nodes > 0).map(|(at, bucket)| (at as u32, bucket))
     }
@@ -129,20 +129,20 @@ impl Buckets {
         all.filter_map(|node| self.level(node).map(|level| (node, level.bucket, level.score)))
     }
 
-    /// The highest score of the nodes of a bucket, and how many have it; none when the bucket is empty.
+    /// The highest score in a bucket, and how many nodes have it; none when the bucket is empty.
     pub(super) fn highest(&self, bucket: BucketId) -> Option<(i64, usize)> {
         let (score, level) = *self.get(bucket).levels.last()?;
         Some((score.into(), self.levels[level as usize].nodes))
     }
 
-    /// The nodes of a bucket with the highest score.
+    /// The nodes with the highest score in a bucket.
     pub(super) fn best(&self, bucket: BucketId) -> impl Iterator<Item = NodeId> {
         let top = self.get(bucket).levels.last().map(|(_, level)| *level);
         let all = self.level_of.iter().enumerate();
         all.filter(move |(_, level)| Some(**level) == top).map(|(node, _)| NodeId(node as u32))
     }
 
-    /// One of the nodes of a bucket with the highest score, of which there are more than `nth`.
+    /// The `nth` of the nodes with the highest score in a bucket.
     pub(super) fn nth_best(&self, bucket: BucketId, mut nth: usize) -> Option<NodeId> {
         let (_, level) = *self.get(bucket).levels.last()?;
         let blocks = &self.in_block[level as usize * self.blocks..][..self.blocks];
@@ -152,7 +152,7 @@ impl Buckets {
             is_here
         })?;
         let first = block << self.block_bits;
-        // Counting many is faster than looking for the one among them.
+        // Counting 64 nodes at once is faster than looking at each of them.
         for (at, some) in self.level_of[first..].chunks(64).enumerate() {
             let here = some.iter().map(|other| u32::from(*other == level)).sum::<u32>() as usize;
             if nth < here {
@@ -172,28 +172,28 @@ impl Buckets {
         }
     }
 
-    /// The bucket a node lies in.
+    /// The bucket of a node.
     pub(super) fn bucket_of(&self, node: NodeId) -> Option<BucketId> {
         self.level(node).map(|level| level.bucket)
     }
 
-    /// The score of a node that lies anywhere.
+    /// The score of a node that is in a bucket.
     pub(super) fn score(&self, node: NodeId) -> Option<i32> {
         self.level(node).map(|level| level.score)
     }
 
-    /// Whether a node is out of the question.
+    /// True when a node is excluded.
     pub(super) fn is_excluded(&self, node: NodeId) -> bool {
         self.level_of[node.0 as usize] == EXCLUDED
     }
 
-    /// Takes a node out of the question, or back in; where it lay is forgotten.
+    /// Excludes a node, or ends its exclusion; either way it leaves its bucket.
     pub(super) fn exclude(&mut self, node: NodeId, excluded: bool) {
         self.remove(node);
         self.level_of[node.0 as usize] = if excluded { EXCLUDED } else { NO_LEVEL };
     }
 
-    /// Puts a node where it belongs, or moves it there.
+    /// Puts a node into a bucket, or moves it there.
     pub(super) fn put(&mut self, node: NodeId, key: &[i64], score: i32) {
         if self.bucket_of(node).is_some_and(|bucket| *self.get(bucket).key == *key) {
             self.rescore(node, score);
@@ -217,7 +217,7 @@ impl Buckets {
         self.add_to_level(node, level);
     }
 
-    /// Gives a node another score in the bucket where it lies; false when it lies nowhere.
+    /// Changes the score of a node in its bucket; false when it is in none.
     pub(super) fn rescore(&mut self, node: NodeId, score: i32) -> bool {
         let from = self.level_of[node.0 as usize];
         let Some(&Level { bucket, score: former, .. }) = self.level(node) else { return false };
@@ -229,7 +229,7 @@ impl Buckets {
         true
     }
 
-    /// Takes a node out, if it lies anywhere.
+    /// Takes a node out of its bucket, if it is in one.
     pub(super) fn remove(&mut self, node: NodeId) {
         if self.level(node).is_some() {
             let level = std::mem::replace(&mut self.level_of[node.0 as usize], NO_LEVEL);

@@ -1,9 +1,8 @@
-//! Why pods of one signature fit nowhere, and who would have to go where: kept node by node, for the next pod of the signature.
+//! Why no node fits pods of one signature, and which preemptions would help: cached by node for the next such pod.
 //!
-//! The verdicts are those of the plain filters, first failing plugin and all, and the candidates those of the plain dry
-//! run. Only nodes that changed, or to which other pods are nominated now, are asked again.
+//! The statuses are those of the plain cycle's filters and the candidates those of its dry runs. Only nodes that
+//! changed, or to which other pods are nominated, are filtered again.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,75 +10,37 @@ use rustc_hash::FxHashMap;
 
 use super::DecisionInput;
 use super::change_reader::{ChangeReader, ChangedNodes};
-use super::scoreboard::{NotCacheable, Scoreboard};
-use crate::cluster::{Cluster, NodeId};
+use super::evaluate::NotCacheable;
+use super::scoreboard::Scoreboard;
+use crate::cluster::NodeId;
 use crate::cycle::filter::Filters;
-use crate::cycle::fit_error::Diagnosis;
-use crate::cycle::preempt::{Candidate, RankedCandidate};
-use crate::framework::{Code, PluginName, PostFilter, Status};
+use crate::framework::preemption::CandidateCache;
+use crate::framework::{Code, Diagnosis, PluginName, PostFilter, Status};
 
-/// What is known of pods of one signature that fit nowhere.
+/// The diagnosis of pods of one signature that no node fits.
 #[derive(Default)]
 pub(crate) struct CachedDiagnosis {
     reader: ChangeReader,
-    /// The version of the disruption budgets that the candidates are for.
-    budgets: u64,
-    /// What the filters said.
+    /// The version of the PodDisruptionBudgets that the candidates were computed with.
+    budgets_version: u64,
+    /// What the filters answered.
     pub(crate) diagnosis: Diagnosis,
-    /// How many nodes each plugin rejected, and for how many it waits.
+    /// How many nodes each plugin rejected: as Unschedulable, and as Pending.
     rejections: BTreeMap<PluginName, [usize; 2]>,
     names: FxHashMap<NodeId, Arc<str>>,
-    pub(crate) known: CandidateCache,
-    /// What PostFilter said when it could do nothing and nothing has changed since.
-    pub(crate) preemption_cannot_help: Option<PostFilter>,
-}
-
-/// What PostFilter need not find out again.
-#[derive(Clone, Default)]
-pub(crate) struct CandidateCache {
-    codes: Vec<Option<Code>>,
-    /// The nodes whose rejection preemption may resolve, in the cluster's order.
-    potential: OnceCell<Vec<NodeId>>,
-    /// Who would have to leave which node, as far as it was asked for.
-    tried: Vec<OnceCell<Result<Box<RankedCandidate>, Box<Status>>>>,
-}
-
-impl CandidateCache {
-    /// Nothing but where preemption may help, of so many places.
-    pub(crate) fn only(slot_count: usize, potential: Vec<NodeId>) -> Self {
-        CandidateCache { codes: Vec::new(), potential: potential.into(), tried: vec![OnceCell::new(); slot_count] }
-    }
-
-    /// The code of the rejection of a node.
-    pub(crate) fn code(&self, node: NodeId) -> Code {
-        self.codes.get(node.0 as usize).copied().flatten().unwrap_or(Code::UnschedulableAndUnresolvable)
-    }
-
-    /// The nodes whose rejection preemption may resolve.
-    pub(crate) fn potential(&self, cluster: &Cluster) -> &[NodeId] {
-        let resolvable = |node: &NodeId| self.code(*node) == Code::Unschedulable;
-        self.potential.get_or_init(|| cluster.order().iter().copied().filter(resolvable).collect())
-    }
-
-    /// What the dry run says of a node, which is made unless it is known.
-    pub(crate) fn tried(
-        &self,
-        node: NodeId,
-        dry_run: impl FnOnce() -> Result<Candidate, Status>,
-    ) -> &Result<Box<RankedCandidate>, Box<Status>> {
-        self.tried[node.0 as usize].get_or_init(|| dry_run().map(|made| Box::new(made.into())).map_err(Box::new))
-    }
+    pub(super) candidates: CandidateCache,
+    /// PostFilter's answer, when it could not help and nothing has changed since.
+    pub(super) preemption_cannot_help: Option<PostFilter>,
 }
 
 impl CachedDiagnosis {
-    /// Takes in what happened since it was last looked at.
+    /// Filters the nodes again that changed since the last call.
     pub(super) fn catch_up(&mut self, scoreboard: &Scoreboard, input: &DecisionInput<'_>) -> Result<(), NotCacheable> {
         let cluster = input.cluster;
-        let budgets = cluster.objects.disruption_budgets.version();
-        let stale = match self.reader.read(cluster, input.nominator) {
-            ChangedNodes::Known { nodes, objects } => {
-                if objects {
-                    self.known.potential.take();
+        let changed = match self.reader.read(cluster, input.nominator) {
+            ChangedNodes::Known { nodes, objects_changed } => {
+                if objects_changed {
+                    self.candidates.forget_potential();
                 }
                 nodes
             }
@@ -88,35 +49,45 @@ impl CachedDiagnosis {
                 (0..cluster.slot_count()).map(|slot| NodeId(slot as u32)).collect()
             }
         };
-        self.known.codes.resize(cluster.slot_count(), None);
-        self.known.tried.resize_with(cluster.slot_count(), OnceCell::new);
-        if budgets != self.budgets {
-            self.budgets = budgets;
-            self.known.tried.fill_with(OnceCell::new);
+        self.candidates.resize(cluster.slot_count());
+        let budgets_version = cluster.objects.disruption_budgets.version();
+        if budgets_version != self.budgets_version {
+            self.budgets_version = budgets_version;
+            self.candidates.forget_dry_runs();
             self.preemption_cannot_help = None;
         }
-        if !stale.is_empty() {
+        if !changed.is_empty() {
             self.preemption_cannot_help = None;
-            // A place may have passed from one node to another, and a name from one place to another.
-            let before: Vec<Code> = stale.iter().map(|node| self.known.code(*node)).collect();
-            stale.iter().for_each(|node| self.forget(*node));
-            for node in &stale {
-                self.filter_node(scoreboard, input, *node)?;
-            }
-            if stale.iter().zip(before).any(|(node, before)| self.known.code(*node) != before) {
-                self.known.potential.take();
-            }
-            self.update_plugin_sets();
+            self.filter_again(&changed, scoreboard, input)?;
         }
         self.diagnosis.node_count = cluster.node_count();
         self.diagnosis.post_filter_message.clear();
         Ok(())
     }
 
+    fn filter_again(
+        &mut self,
+        changed: &[NodeId],
+        scoreboard: &Scoreboard,
+        input: &DecisionInput<'_>,
+    ) -> Result<(), NotCacheable> {
+        // First forget all: a slot may have passed from one node to another, and a name from one slot to another.
+        let before: Vec<Code> = changed.iter().map(|node| self.candidates.code(*node)).collect();
+        changed.iter().for_each(|node| self.forget_node(*node));
+        for node in changed {
+            self.filter_node(scoreboard, input, *node)?;
+        }
+        if changed.iter().zip(before).any(|(node, before)| self.candidates.code(*node) != before) {
+            self.candidates.forget_potential();
+        }
+        self.update_plugin_sets();
+        Ok(())
+    }
+
     fn update_plugin_sets(&mut self) {
-        let rejections = |at: usize| self.rejections.iter().filter(move |(_, n)| n[at] > 0).map(|(plugin, _)| *plugin);
-        self.diagnosis.unschedulable_plugins = rejections(0).collect();
-        self.diagnosis.pending_plugins = rejections(1).collect();
+        let plugins = |at: usize| self.rejections.iter().filter(move |(_, n)| n[at] > 0).map(|(plugin, _)| *plugin);
+        self.diagnosis.unschedulable_plugins = plugins(0).collect();
+        self.diagnosis.pending_plugins = plugins(1).collect();
     }
 
     fn filter_node(
@@ -131,17 +102,15 @@ impl CachedDiagnosis {
         if !status.is_rejected() {
             return Err(NotCacheable);
         }
-        self.known.codes[id.0 as usize] = Some(status.code);
+        self.candidates.set_code(id, status.code);
         self.count(&status, 1);
         self.names.insert(id, node.name.clone());
         self.diagnosis.statuses.nodes.insert(node.name.clone(), status);
         Ok(())
     }
 
-    fn forget(&mut self, id: NodeId) {
-        let at = id.0 as usize;
-        self.known.codes[at] = None;
-        self.known.tried[at].take();
+    fn forget_node(&mut self, id: NodeId) {
+        self.candidates.forget_node(id);
         let Some(name) = self.names.remove(&id) else { return };
         if let Some(status) = self.diagnosis.statuses.nodes.remove(&name) {
             self.count(&status, -1);
@@ -159,8 +128,8 @@ impl CachedDiagnosis {
         }
         if !status.plugin.is_empty() {
             let pending = usize::from(status.code == Code::Pending);
-            let rejections = &mut self.rejections.entry(status.plugin).or_default()[pending];
-            *rejections = rejections.saturating_add_signed(by);
+            let nodes = &mut self.rejections.entry(status.plugin).or_default()[pending];
+            *nodes = nodes.saturating_add_signed(by);
         }
     }
 }

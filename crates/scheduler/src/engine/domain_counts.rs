@@ -1,27 +1,27 @@
-//! One count of pods by topology domain, kept up to date as pods and nodes come and go.
+//! A count of pods by topology domain, kept up to date as pods and nodes come and go.
 
 use super::topology::{DomainId, Topologies, Topology};
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::{CountScope, DomainSummary};
 
-/// Stands for a domain or count that a node does not have.
+/// In a bucket's key: the node lacks the topology label.
 pub(super) const ABSENT: i64 = i64::MIN;
 const NO_DOMAIN: DomainId = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct DomainCount {
     count: i64,
-    /// Nodes whose pods count.
+    /// The number of nodes whose pods count.
     nodes: u32,
 }
 
-/// What of a node is accounted for.
+/// A node's membership in a domain.
 #[derive(Clone, Copy, Debug)]
 struct DomainMembership {
     domain: DomainId,
-    /// Whether its pods count.
+    /// True when the node's pods count.
     included: bool,
-    /// What its pods amount to, counted or not.
+    /// What the node's pods add up to, whether they count or not.
     load: i64,
 }
 
@@ -31,32 +31,33 @@ impl Default for DomainMembership {
     }
 }
 
-/// Pods by domain.
+/// The pods of each domain of one topology key.
 #[derive(Clone, Debug)]
 pub(super) struct DomainCounts {
     scope: CountScope,
-    /// The place of its label's domains.
+    /// The index of the topology key in [`Topologies`].
     topology: usize,
-    /// Nodes are told apart by their domain's count, not by their domain: right for many small domains.
+    /// True when bucket keys contain the domain's count, false when they contain the domain. The count is better for
+    /// many small domains.
     keyed_by_count: bool,
     memberships: Vec<DomainMembership>,
-    /// By the domain's id, or by node where every node is a domain.
+    /// By domain id, or by node when every node is a domain.
     domains: Vec<DomainCount>,
-    /// Domains with nodes whose pods count.
+    /// The number of domains that have nodes whose pods count.
     domains_with_nodes: usize,
-    /// Domains whose count is not 0.
+    /// The number of domains whose count is not 0.
     nonzero: usize,
     lowest: i64,
-    /// How many inhabited domains have the lowest count; 0 when it must be looked for.
+    /// How many domains with nodes have the lowest count; 0 when the lowest must be searched again.
     at_lowest: usize,
 }
 
-/// Domains are large when they have at least this many nodes on average: a decision then looks at each domain, and a
-/// placed pod moves no nodes.
+/// Domains of at least this many nodes on average are keyed by domain: a decision then looks at each domain, and a
+/// placed pod moves no nodes between buckets.
 const LARGE_DOMAIN: usize = 8;
 
 impl DomainCounts {
-    /// Counts of nothing.
+    /// Counts without any pod or node.
     pub(super) fn new(scope: &CountScope, cluster: &Cluster, topologies: &mut Topologies) -> Self {
         let topology = topologies.index_of(cluster, scope.label());
         let keyed_by_count = match scope {
@@ -77,7 +78,7 @@ impl DomainCounts {
         }
     }
 
-    /// Makes room for nodes and domains that came.
+    /// Makes space for nodes and domains that were added.
     pub(super) fn reserve(&mut self, slot_count: usize, topologies: &Topologies) {
         let domains = match self.scope {
             CountScope::Node { .. } => slot_count,
@@ -91,7 +92,7 @@ impl DomainCounts {
         }
     }
 
-    /// A node came, changed or went. Tells nodes whose keys may have changed.
+    /// Updates a node's membership; calls `stale` with the nodes whose keys may have changed.
     pub(super) fn set_node(
         &mut self,
         node: NodeId,
@@ -121,7 +122,7 @@ impl DomainCounts {
         }
     }
 
-    /// Pods came to a node or left it.
+    /// Adds pods of a node, or takes them away; calls `stale` with the nodes whose keys may have changed.
     pub(super) fn add(&mut self, node: NodeId, by: i64, topologies: &Topologies, stale: &mut impl FnMut(NodeId)) {
         let membership = &mut self.memberships[node.0 as usize];
         membership.load += by;
@@ -185,7 +186,7 @@ impl DomainCounts {
         }
     }
 
-    /// What is known over all domains.
+    /// The values that filters read over all domains.
     pub(super) fn summary(&mut self) -> DomainSummary {
         if self.at_lowest == 0 && self.domains_with_nodes > 0 {
             let domains_with_nodes = self.domains.iter().filter(|domain| domain.nodes > 0).map(|domain| domain.count);
@@ -196,7 +197,7 @@ impl DomainCounts {
         DomainSummary { domains: self.domains_with_nodes, lowest, any: self.nonzero > 0 }
     }
 
-    /// What tells a node apart from others in a bucket's key.
+    /// The part of a bucket's key that this count contributes for a node.
     pub(super) fn key_component(&self, node: NodeId) -> i64 {
         match self.memberships.get(node.0 as usize) {
             None => ABSENT,
@@ -206,7 +207,7 @@ impl DomainCounts {
         }
     }
 
-    /// The count that a component of a key stands for.
+    /// The count of a domain, from its part of a bucket's key.
     pub(super) fn count_for(&self, key_component: i64) -> Option<i64> {
         match key_component {
             ABSENT => None,
@@ -215,7 +216,7 @@ impl DomainCounts {
         }
     }
 
-    /// Whether components of keys name domains that are to be told apart in number.
+    /// True when the number of different domains among the feasible nodes matters.
     pub(super) fn is_distinct(&self) -> bool {
         matches!(self.scope, CountScope::Domain { distinct: true, .. })
     }

@@ -1,26 +1,29 @@
-//! The decision engine: the same answers as the plain cycle, by recomputing only what changed.
+//! The decision engine: the answers of the plain cycle, without running every plugin on every node for every pod.
 //!
 //! ```text
-//!   pod ─▶ survey: what does each plugin read of this pod? ─ anything ─▶ plain cycle
-//!            │ nodes, usage, domains
+//!   pod ─▶ what does each plugin read for this pod? ─ Score reads anything ─▶ plain cycle
+//!            │ nodes, usage, topology domains
 //!            ▼
-//!          scoreboard of the pod's signature ◀─ changes of nodes and pods since it was last used
+//!          scoreboard of the pod's signature ◀─ nodes and pods that changed since it was last used
 //!            │ buckets of feasible nodes
 //!            ▼
-//!          filters that read anything (volumes, devices), best node first
+//!          uncached filters (volumes, devices), best node first
 //! ```
 //!
-//! A [`Scoreboard`] keeps verdicts and scores for pods of one signature. Whatever a scoreboard cannot answer exactly, it leaves to the
-//! plain cycle, which stays the truth for tests and explanations.
+//! A [`Scoreboard`] caches filter results and scores of all nodes for pods of one signature, as upstream's batching
+//! (KEP-5598) does for pods in a row. What a scoreboard cannot answer exactly is left to the plain cycle, which stays
+//! the reference for tests.
 
 mod buckets;
 mod cached_diagnosis;
 mod change_reader;
 mod domain_counts;
+mod evaluate;
 mod nominated_nodes;
 mod plan;
 mod scoreboard;
 mod topology;
+mod uncached_filters;
 mod usage_plugins;
 
 use std::sync::Arc;
@@ -28,27 +31,30 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 
-use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
+use crate::cluster::{Cluster, NodeId, PodInfo};
 use crate::cycle::filter::Filters;
 use crate::cycle::post_filter;
 use crate::cycle::tie_break::TieBreak;
-use crate::framework::{Code, Cycle, CycleStates, ExtensionPoints, PluginWithState, PostFilter};
+use crate::framework::{Cycle, CycleStates, ExtensionPoints, PostFilter};
+use crate::nominator::Nominator;
 use crate::profile::Profile;
-use crate::queue::Nominator;
-pub(crate) use cached_diagnosis::{CachedDiagnosis, CandidateCache};
+pub(crate) use cached_diagnosis::CachedDiagnosis;
+pub(crate) use evaluate::NotCacheable;
 use plan::{PluginPlan, PodDependencies};
 use scoreboard::{Scoreboard, Shared};
+use uncached_filters::UncachedFilters;
 
-/// Most cells (nodes times signatures) that are kept: with 8 to 40 bytes each, by how much is counted, a gigabyte or less as a rule.
+/// The most cells (nodes times signatures) that are kept. A cell takes 8 to 40 bytes, depending on how many topology
+/// domains are counted: as a rule less than a gigabyte in all.
 const CELLS_MAX: usize = 1 << 25;
 
-/// A signature that no scoreboard suits is left to the plain cycle until this many changes later.
+/// For how many changes of the cluster a signature without a scoreboard is left to the plain cycle.
 const NOT_CACHEABLE_FOR: u64 = 1000;
 
-/// Labels that may be kept in topologies. Nobody means as many; who tries out keys starts anew once in a while.
+/// The most topology keys that are indexed. More than any real cluster uses; beyond it the engine starts over.
 const LABELS_MAX: usize = 256;
 
-/// Scoreboards of one profile, by the hash of their signature.
+/// The scoreboards of one profile, by the hash of their signature.
 #[derive(Default)]
 pub struct Engine {
     signatures: FxHashMap<u64, Vec<CachedSignature>>,
@@ -57,39 +63,52 @@ pub struct Engine {
     count: usize,
 }
 
+/// What is cached for pods of one signature.
 struct CachedSignature {
+    /// One of the pods.
     pod: Arc<PodInfo>,
-    used: u64,
-    kept: CachedAnswer,
+    /// The engine's clock at the last use.
+    last_used: u64,
+    answer: CachedAnswer,
 }
 
 enum CachedAnswer {
     Scoreboard(Box<Scoreboard>),
-    /// Not before the cluster's changes reach this.
-    NotCacheable(u64),
+    /// The signature is left to the plain cycle until the cluster's change log reaches this position.
+    NotCacheableUntil(u64),
 }
 
-/// What is to be decided, and on which grounds.
+/// What a decision is made from.
 #[derive(Clone, Copy)]
 pub struct DecisionInput<'a> {
     /// The plugins.
     pub profile: &'a Profile,
-    /// The cluster.
+    /// The nodes and the pods on them.
     pub cluster: &'a Cluster,
-    /// Who is expected where.
+    /// The pods nominated to nodes.
     pub nominator: &'a Nominator,
-    /// The pod.
+    /// The pod to place.
     pub pod: &'a PodInfo,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// Where a pod goes.
-pub(crate) enum Verdict {
-    /// To this node, with the states that Reserve and the later points need.
+/// Where a pod goes, as far as the engine can tell.
+pub(crate) enum EngineDecision {
+    /// To this node; with the plugin states that Reserve and the later points need.
     Node(Arc<str>, CycleStates),
-    /// Nowhere; the plain cycle says why.
-    Nowhere,
+    /// No node fits.
+    NoNodeFits,
+    /// The engine has no exact answer: the plain cycle decides.
+    AskPlainCycle,
+}
+
+/// The score of the chosen node and the best of the others, for the log.
+pub(crate) struct Ranking {
+    /// The sum of the weighted scores of the chosen node.
+    pub(crate) score: i64,
+    /// The node that would have been chosen without it, and its score.
+    pub(crate) runner_up: Option<(Arc<str>, i64)>,
 }
 
 impl<'a> DecisionInput<'a> {
@@ -99,50 +118,54 @@ impl<'a> DecisionInput<'a> {
 }
 
 impl Engine {
-    /// Decides where a pod goes; none when only the plain cycle can tell.
-    pub(crate) fn decide(&mut self, input: DecisionInput<'_>, ties: &mut TieBreak) -> Option<Verdict> {
+    /// Decides where a pod goes.
+    pub(crate) fn decide(&mut self, input: DecisionInput<'_>, ties: &mut TieBreak) -> EngineDecision {
+        self.try_decide(input, ties).unwrap_or(EngineDecision::AskPlainCycle)
+    }
+
+    fn try_decide(&mut self, input: DecisionInput<'_>, ties: &mut TieBreak) -> Result<EngineDecision, NotCacheable> {
         let DecisionInput { profile, cluster, pod, .. } = input;
         let cx = input.cycle();
         let dependencies = PodDependencies::of(profile, &cx)?;
         let uncached = UncachedFilters::prepare(&input, &dependencies.uncached)?;
         let scoreboard = self.scoreboard(&input, dependencies)?;
         scoreboard.account_for_nominated(&input, &uncached)?;
-        let own = cluster.node(&pod.status.nominated_node_name).map(|node| node.id);
-        let chosen = match own.filter(|node| scoreboard.is_feasible(*node)) {
-            Some(own) if uncached.pass(&cx, cluster.node_by_id(own)?) == Some(true) => Some(Some(own)),
-            _ => choose(scoreboard, &cx, &uncached, ties),
+        let nominated = cluster.node(&pod.status.nominated_node_name);
+        let chosen = match nominated.filter(|node| scoreboard.is_feasible(node.id)) {
+            // An uncached filter that fails here with an error is asked again about all nodes.
+            Some(node) if matches!(uncached.pass(&cx, node), Ok(true)) => Some(node.id),
+            _ => choose(scoreboard, &cx, &uncached, ties)?,
         };
-        let states = |scoreboard: &Scoreboard| uncached.states_for_reserve(profile, scoreboard);
-        chosen.map(|chosen| match chosen.and_then(|node| cluster.node_by_id(node)) {
-            Some(node) => Verdict::Node(node.name.clone(), states(scoreboard)),
-            None => Verdict::Nowhere,
+        Ok(match chosen.and_then(|node| cluster.node_by_id(node)) {
+            Some(node) => EngineDecision::Node(node.name.clone(), uncached.states_for_reserve(profile, scoreboard)),
+            None => EngineDecision::NoNodeFits,
         })
     }
 
-    /// Why a pod that fits nowhere does not, and what PostFilter makes of it; none when only the plain cycle can tell.
+    /// Why no node fits a pod, and the answer of PostFilter.
     pub(crate) fn explain(
         &mut self,
         input: DecisionInput<'_>,
         ties: &mut TieBreak,
-    ) -> Option<(&CachedDiagnosis, PostFilter)> {
+    ) -> Result<(&CachedDiagnosis, PostFilter), NotCacheable> {
         let DecisionInput { profile, nominator, pod, .. } = input;
         let cycle = input.cycle();
         let dependencies = PodDependencies::of(profile, &cycle)?;
-        // A nominated pod is not in its own way, so it sees its node as no other pod of the signature does.
+        // A nominated pod takes no precedence over itself, so its nominated node differs from what other pods see.
         if !dependencies.uncached.is_empty() || nominator.node_of(pod.uid()).is_some() || pod.is_nominated() {
-            return None;
+            return Err(NotCacheable);
         }
-        let preemption_failure_is_shared = dependencies.preemption_failure_is_shared;
+        let failure_is_shared = dependencies.preemption_failure_is_shared;
         let scoreboard = self.scoreboard(&input, dependencies)?;
         if scoreboard.plan.counts_in_filters() {
-            return None;
+            return Err(NotCacheable);
         }
-        let mut diagnosis = scoreboard.diagnosis.take().unwrap_or_default();
-        diagnosis.catch_up(scoreboard, &input).ok()?;
-        let diagnosis = scoreboard.diagnosis.insert(diagnosis);
-        if let Some(known) = diagnosis.preemption_cannot_help.clone() {
-            diagnosis.diagnosis.post_filter_message = known.status.message();
-            return Some((diagnosis, known));
+        let mut cached = scoreboard.diagnosis.take().unwrap_or_default();
+        cached.catch_up(scoreboard, &input)?;
+        let cached = scoreboard.diagnosis.insert(cached);
+        if let Some(known) = cached.preemption_cannot_help.clone() {
+            cached.diagnosis.post_filter_message = known.status.message();
+            return Ok((cached, known));
         }
         let mut states = scoreboard.states.clone();
         for &at in profile.at(ExtensionPoints::POST_FILTER) {
@@ -151,25 +174,30 @@ impl Engine {
             }
         }
         let filters = Filters::new(profile, cycle, nominator);
-        let answer = post_filter(&filters, &states, &mut diagnosis.diagnosis, Some(&diagnosis.known), ties.random());
-        if preemption_failure_is_shared && answer.preemption.is_none() && answer.calls.is_empty() {
-            diagnosis.preemption_cannot_help = Some(answer.clone());
+        let answer = post_filter(&filters, &states, &mut cached.diagnosis, Some(&cached.candidates), ties.random());
+        if failure_is_shared && answer.preemption.is_none() && answer.calls.is_empty() {
+            cached.preemption_cannot_help = Some(answer.clone());
         }
-        Some((diagnosis, answer))
+        Ok((cached, answer))
     }
 
-    /// Why a pod fits nowhere, as the user is told, and what PostFilter answers when it begins at the first node; none when
-    /// the pod fits somewhere or only the plain cycle can tell.
+    /// Why no node fits a pod, as the FailedScheduling event says it, and the answer of PostFilter when it begins at
+    /// the first node; none when a node fits or only the plain cycle can tell. Tests compare it with the plain cycle.
     pub fn why_not(&mut self, input: DecisionInput<'_>) -> Option<(String, PostFilter)> {
         if !self.scores(input)?.is_empty() {
             return None;
         }
-        let (diagnosis, answer) = self.explain(input, &mut TieBreak::SmallestName)?;
-        Some((diagnosis.diagnosis.message(), answer))
+        let (cached, answer) = self.explain(input, &mut TieBreak::SmallestName).ok()?;
+        Some((cached.diagnosis.message(), answer))
     }
 
-    /// All nodes the pod may go to with the sums of their scores, by name; none when only the plain cycle can tell.
+    /// All feasible nodes with their scores, by name; none when only the plain cycle can tell. Tests compare it with
+    /// the plain cycle.
     pub fn scores(&mut self, input: DecisionInput<'_>) -> Option<Vec<(Arc<str>, i64)>> {
+        self.try_scores(input).ok()
+    }
+
+    fn try_scores(&mut self, input: DecisionInput<'_>) -> Result<Vec<(Arc<str>, i64)>, NotCacheable> {
         let cx = input.cycle();
         let dependencies = PodDependencies::of(input.profile, &cx)?;
         let uncached = UncachedFilters::prepare(&input, &dependencies.uncached)?;
@@ -180,11 +208,26 @@ impl Engine {
         let mut all: Vec<_> = scoreboard.all().into_iter().filter_map(|(id, score)| Some((name(id)?, score))).collect();
         hidden.into_iter().for_each(|node| scoreboard.unhide(node));
         all.sort();
-        Some(all)
+        Ok(all)
     }
 
-    /// The scoreboard of the pod's signature, up to date.
-    fn scoreboard(&mut self, input: &DecisionInput<'_>, dependencies: PodDependencies) -> Option<&mut Scoreboard> {
+    /// The score of a chosen node and of the next best by the scoreboard alone. Looks at all nodes: for the log only.
+    pub(crate) fn ranking(&mut self, input: DecisionInput<'_>, chosen: &str) -> Option<Ranking> {
+        let dependencies = PodDependencies::of(input.profile, &input.cycle()).ok()?;
+        let all = self.scoreboard(&input, dependencies).ok()?.all();
+        let chosen = input.cluster.node(chosen)?.id;
+        let score = all.iter().find(|(id, _)| *id == chosen)?.1;
+        let next = all.into_iter().filter(|(id, _)| *id != chosen).max_by_key(|(_, score)| *score);
+        let runner_up = next.and_then(|(id, score)| Some((input.cluster.node_by_id(id)?.name.clone(), score)));
+        Some(Ranking { score, runner_up })
+    }
+
+    /// The scoreboard of the pod's signature, brought up to date.
+    fn scoreboard(
+        &mut self,
+        input: &DecisionInput<'_>,
+        dependencies: PodDependencies,
+    ) -> Result<&mut Scoreboard, NotCacheable> {
         let DecisionInput { profile, cluster, pod, .. } = *input;
         let cx = input.cycle();
         self.clock += 1;
@@ -194,16 +237,16 @@ impl Engine {
         }
         let hash = pod.signature_hash.base;
         let signatures = self.signatures.entry(hash).or_default();
-        let mut at = signatures.iter().position(|signature| signature.pod.same_base_signature(pod));
+        let mut at = signatures.iter().position(|cached| cached.pod.same_base_signature(pod));
         let end = cluster.changes().end();
         if let Some(known) = at {
-            signatures[known].used = self.clock;
-            let usable = match &mut signatures[known].kept {
-                CachedAnswer::NotCacheable(until) if end < *until => return None,
-                CachedAnswer::NotCacheable(_) => false,
+            signatures[known].last_used = self.clock;
+            let usable = match &mut signatures[known].answer {
+                CachedAnswer::NotCacheableUntil(until) if end < *until => return Err(NotCacheable),
+                CachedAnswer::NotCacheableUntil(_) => false,
                 CachedAnswer::Scoreboard(scoreboard) => {
-                    dependencies.matches_plan(&mut scoreboard.plan, profile, &cx)
-                        && matches!(scoreboard.catch_up(&cx, &mut self.shared), Ok(true))
+                    dependencies.match_plan(&mut scoreboard.plan, profile, &cx)
+                        && scoreboard.catch_up(&cx, &mut self.shared).is_ok()
                 }
             };
             if !usable {
@@ -214,37 +257,41 @@ impl Engine {
         }
         let at = match at {
             Some(at) => at,
-            None => {
-                self.evict(cluster.slot_count());
-                let signature = Arc::new(pod.clone());
-                let kept = PluginPlan::new(profile, &cx, dependencies)
-                    .and_then(|plan| Scoreboard::build(profile, &cx, plan, signature.clone(), &mut self.shared))
-                    .map_or(CachedAnswer::NotCacheable(end + NOT_CACHEABLE_FOR), |scoreboard| {
-                        CachedAnswer::Scoreboard(Box::new(scoreboard))
-                    });
-                self.count += 1;
-                let signatures = self.signatures.entry(hash).or_default();
-                signatures.push(CachedSignature { pod: signature, used: self.clock, kept });
-                signatures.len() - 1
-            }
+            None => self.add_signature(input, dependencies),
         };
-        match &mut self.signatures.get_mut(&hash)?[at].kept {
-            CachedAnswer::Scoreboard(scoreboard) => Some(scoreboard),
-            CachedAnswer::NotCacheable(_) => None,
+        match self.signatures.get_mut(&hash).map(|signatures| &mut signatures[at].answer) {
+            Some(CachedAnswer::Scoreboard(scoreboard)) => Ok(scoreboard),
+            _ => Err(NotCacheable),
         }
     }
 
-    /// Makes room for one more scoreboard.
+    /// Builds the scoreboard of a pod's signature, or notes that there can be none; the answer is its index.
+    fn add_signature(&mut self, input: &DecisionInput<'_>, dependencies: PodDependencies) -> usize {
+        let DecisionInput { profile, cluster, pod, .. } = *input;
+        let cx = input.cycle();
+        self.evict(cluster.slot_count());
+        let template = Arc::new(pod.clone());
+        let until = cluster.changes().end() + NOT_CACHEABLE_FOR;
+        let answer = PluginPlan::new(profile, &cx, dependencies)
+            .and_then(|plan| Scoreboard::build(profile, &cx, plan, template.clone(), &mut self.shared))
+            .map_or(CachedAnswer::NotCacheableUntil(until), |scoreboard| {
+                CachedAnswer::Scoreboard(Box::new(scoreboard))
+            });
+        self.count += 1;
+        let signatures = self.signatures.entry(pod.signature_hash.base).or_default();
+        signatures.push(CachedSignature { pod: template, last_used: self.clock, answer });
+        signatures.len() - 1
+    }
+
+    /// Evicts the least recently used scoreboards until there is space for one more.
     fn evict(&mut self, slot_count: usize) {
         while self.count > 0 && (self.count + 1) * slot_count.max(1) > CELLS_MAX {
-            let all = self
-                .signatures
-                .iter()
-                .flat_map(|(hash, signatures)| signatures.iter().map(move |signature| (signature.used, *hash)));
-            let Some((used, hash)) = all.min() else { return };
+            let all = self.signatures.iter();
+            let all = all.flat_map(|(hash, cached)| cached.iter().map(move |cached| (cached.last_used, *hash)));
+            let Some((oldest, hash)) = all.min() else { return };
             let Some(signatures) = self.signatures.get_mut(&hash) else { return };
             self.count -= signatures.len();
-            signatures.retain(|signature| signature.used != used);
+            signatures.retain(|cached| cached.last_used != oldest);
             self.count += signatures.len();
             if signatures.is_empty() {
                 self.signatures.remove(&hash);
@@ -253,29 +300,19 @@ impl Engine {
     }
 }
 
-/// The best node that the late filters let pass; the outer none when only the plain cycle can tell.
+/// The best node that passes the uncached filters.
 fn choose(
     scoreboard: &mut Scoreboard,
     cx: &Cycle<'_>,
     uncached: &UncachedFilters,
     ties: &mut TieBreak,
-) -> Option<Option<NodeId>> {
+) -> Result<Option<NodeId>, NotCacheable> {
     if uncached.is_empty() {
-        return Some(scoreboard.best(cx.cluster, ties));
+        return Ok(scoreboard.best(cx.cluster, ties));
     }
     let mut hidden = Vec::new();
     let chosen = if scoreboard.is_order_fixed() {
-        loop {
-            let Some(best) = scoreboard.best(cx.cluster, ties) else { break Some(None) };
-            match cx.cluster.node_by_id(best).and_then(|node| uncached.pass(cx, node)) {
-                None => break None,
-                Some(true) => break Some(Some(best)),
-                Some(false) => {
-                    scoreboard.hide(best);
-                    hidden.push(best);
-                }
-            }
-        }
+        best_passing(scoreboard, cx, uncached, ties, &mut hidden)
     } else {
         hide_failing(scoreboard, cx, uncached).map(|failing| {
             hidden = failing;
@@ -286,72 +323,37 @@ fn choose(
     chosen
 }
 
-/// Hides all nodes that late filters turn down; none (and nothing hidden) when one of them fails.
-fn hide_failing(scoreboard: &mut Scoreboard, cx: &Cycle<'_>, uncached: &UncachedFilters) -> Option<Vec<NodeId>> {
+/// Asks the uncached filters about one node after the other, best first; those that fail are hidden.
+fn best_passing(
+    scoreboard: &mut Scoreboard,
+    cx: &Cycle<'_>,
+    uncached: &UncachedFilters,
+    ties: &mut TieBreak,
+    hidden: &mut Vec<NodeId>,
+) -> Result<Option<NodeId>, NotCacheable> {
+    while let Some(best) = scoreboard.best(cx.cluster, ties) {
+        let node = cx.cluster.node_by_id(best).ok_or(NotCacheable)?;
+        if uncached.pass(cx, node)? {
+            return Ok(Some(best));
+        }
+        scoreboard.hide(best);
+        hidden.push(best);
+    }
+    Ok(None)
+}
+
+/// Hides all nodes that fail the uncached filters; nothing is hidden when a filter ends with an error.
+fn hide_failing(
+    scoreboard: &mut Scoreboard,
+    cx: &Cycle<'_>,
+    uncached: &UncachedFilters,
+) -> Result<Vec<NodeId>, NotCacheable> {
     let mut failing = Vec::new();
     for node in scoreboard.feasible() {
-        if !uncached.pass(cx, cx.cluster.node_by_id(node)?)? {
+        if !uncached.pass(cx, cx.cluster.node_by_id(node).ok_or(NotCacheable)?)? {
             failing.push(node);
         }
     }
     failing.iter().for_each(|node| scoreboard.hide(*node));
-    Some(failing)
-}
-
-/// Plugins that read anything: prepared for this pod, and asked node by node.
-struct UncachedFilters {
-    /// With the plugin's place; those without a filter for this pod are only kept for Reserve.
-    plugins: Vec<(usize, bool, Box<dyn PluginWithState>)>,
-}
-
-impl UncachedFilters {
-    /// Runs their PreFilter; none when one of them rejects the pod or narrows the nodes.
-    fn prepare(input: &DecisionInput<'_>, uncached: &[usize]) -> Option<Self> {
-        let profile = input.profile;
-        let mut plugins = Vec::with_capacity(uncached.len());
-        for &at in uncached {
-            let mut state = profile.plugin(at).start();
-            let points = profile.points_of(at);
-            let mut asks = points.contains(ExtensionPoints::FILTER);
-            if points.contains(ExtensionPoints::PRE_FILTER) {
-                let answer = state.pre_filter(&input.cycle());
-                match answer.status.code {
-                    Code::Success if answer.nodes.is_none() => {}
-                    Code::Skip => asks = false,
-                    _ => return None,
-                }
-            }
-            plugins.push((at, asks, state));
-        }
-        // In the order in which filters run.
-        plugins.sort_by_key(|(at, ..)| profile.at(ExtensionPoints::FILTER).iter().position(|p| p == at));
-        Some(UncachedFilters { plugins })
-    }
-
-    fn is_empty(&self) -> bool {
-        !self.plugins.iter().any(|(_, asks, _)| *asks)
-    }
-
-    /// Whether all of them let a node pass; none when one fails.
-    fn pass(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Option<bool> {
-        for (_, _, state) in self.plugins.iter().filter(|(_, asks, _)| *asks) {
-            let status = state.filter(cx, node);
-            if status.is_rejected() {
-                return Some(false);
-            }
-            if !status.is_success() {
-                return None;
-            }
-        }
-        Some(true)
-    }
-
-    /// The states of the plugins that take part after the decision.
-    fn states_for_reserve(&self, profile: &Profile, scoreboard: &Scoreboard) -> CycleStates {
-        let later = profile.plugins_after_decision().iter().map(|&at| {
-            let own = self.plugins.iter().find(|(plugin, ..)| *plugin == at);
-            (at, own.map_or_else(|| scoreboard.states.get(at).copy(), |(.., state)| state.copy()))
-        });
-        CycleStates::of(profile.plugins().len(), later)
-    }
+    Ok(failing)
 }

@@ -1,38 +1,41 @@
-//! Nodes on which pods of one signature have no room because of others that are nominated to them.
+//! Nodes that do not fit pods of one signature because of the pods nominated to them.
+//!
+//! The engine's form of upstream's `RunFilterPluginsWithNominatedPods`: nodes with nominated pods of equal or higher
+//! priority are filtered with those pods on them, and hidden from the scoreboard where that fails.
 
 use rustc_hash::FxHashSet;
 
 use super::change_reader::{ChangeReader, ChangedNodes};
-use super::scoreboard::{NotCacheable, Scoreboard};
+use super::evaluate::NotCacheable;
+use super::scoreboard::Scoreboard;
 use super::{DecisionInput, UncachedFilters};
 use crate::cluster::{NodeId, NodeInfo};
 
-/// The nodes to which pods are nominated that pods of one signature have to leave room for.
+/// The nodes with nominated pods that take precedence over pods of one signature.
 #[derive(Default)]
 pub(super) struct NominatedNodes {
     reader: ChangeReader,
     nodes: FxHashSet<NodeId>,
-    /// The node that was judged for the last pod alone, which was nominated to it.
-    own: Option<NodeId>,
+    /// The node to which the last pod itself was nominated: filtered for that pod alone.
+    own_node: Option<NodeId>,
 }
 
 impl Scoreboard {
-    /// Judges the nodes to which others are nominated with them on it, and hides those that do not do then.
-    ///
-    /// None when only the plain cycle can tell.
+    /// Filters the nodes that have nominated pods with those pods on them, and hides the nodes that then fail.
     pub(super) fn account_for_nominated(
         &mut self,
         input: &DecisionInput<'_>,
         uncached: &UncachedFilters,
-    ) -> Option<()> {
+    ) -> Result<(), NotCacheable> {
         let mut nominated_nodes = std::mem::take(&mut self.nominated_nodes);
-        let judged = nominated_nodes.catch_up(self, input);
-        if judged.is_err() {
+        let result = nominated_nodes.catch_up(self, input);
+        if result.is_err() {
             nominated_nodes.reader.restart();
         }
         self.nominated_nodes = nominated_nodes;
-        let usage_tells = uncached.is_empty() && !self.plan.counts_in_filters();
-        judged.ok().filter(|()| usage_tells || self.nominated_nodes.nodes.is_empty())
+        result?;
+        let usage_suffices = uncached.is_empty() && !self.plan.counts_in_filters();
+        if usage_suffices || self.nominated_nodes.nodes.is_empty() { Ok(()) } else { Err(NotCacheable) }
     }
 }
 
@@ -43,18 +46,18 @@ impl NominatedNodes {
             self.reader.skip(cluster, nominator);
             return Ok(());
         }
-        let mut stale = match self.reader.read(cluster, nominator) {
+        let mut changed = match self.reader.read(cluster, nominator) {
             ChangedNodes::Known { nodes, .. } => nodes,
             ChangedNodes::Unknown => {
                 let nominated = nominator.nodes().filter_map(|name| cluster.node(name).map(|node| node.id));
                 nominated.chain(self.nodes.iter().copied()).collect()
             }
         };
-        stale.extend(self.own);
-        // A pod is not in its own way.
-        self.own = nominator.node_of(pod.uid()).and_then(|name| cluster.node(name)).map(|node| node.id);
-        stale.extend(self.own);
-        stale.into_iter().try_for_each(|node| self.evaluate(scoreboard, input, node))
+        changed.extend(self.own_node);
+        // A pod takes no precedence over itself.
+        self.own_node = nominator.node_of(pod.uid()).and_then(|name| cluster.node(name)).map(|node| node.id);
+        changed.extend(self.own_node);
+        changed.into_iter().try_for_each(|node| self.evaluate(scoreboard, input, node))
     }
 
     fn evaluate(
@@ -65,8 +68,8 @@ impl NominatedNodes {
     ) -> Result<(), NotCacheable> {
         let DecisionInput { cluster, nominator, pod, .. } = *input;
         let node = cluster.node_by_id(id);
-        let mut in_the_way = node.into_iter().flat_map(|node| nominator.ahead_of(pod, &node.name)).peekable();
-        let Some(node) = node.filter(|_| in_the_way.peek().is_some()) else {
+        let mut ahead = node.into_iter().flat_map(|node| nominator.ahead_of(pod, &node.name)).peekable();
+        let Some(node) = node.filter(|_| ahead.peek().is_some()) else {
             if self.nodes.remove(&id) {
                 scoreboard.unhide(id);
             }
@@ -74,7 +77,7 @@ impl NominatedNodes {
         };
         self.nodes.insert(id);
         let mut copy = NodeInfo::clone(node);
-        in_the_way.for_each(|other| copy.add_pod(other.clone()));
+        ahead.for_each(|other| copy.add_pod(other.clone()));
         match scoreboard.passes_usage(&input.cycle(), &copy)? {
             true => scoreboard.unhide(id),
             false => scoreboard.hide(id),

@@ -1,72 +1,72 @@
-//! Which plugin is asked how about pods of one signature, by what each says it reads.
+//! How each plugin is evaluated for pods of one signature, by what it reads.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::scoreboard::NotCacheable;
+use super::evaluate::NotCacheable;
 use crate::extender::Extender;
 use crate::framework::{Code, Cycle, CycleStates, Dependencies, DomainCounting, ExtensionPoints, Normalization, Reads};
 use crate::profile::Profile;
 
-/// A plugin that counts by domain.
+/// A plugin that counts pods by topology domain.
 pub(super) struct DomainPlugin {
     plugin: usize,
-    pub(super) form: Box<dyn DomainCounting>,
+    pub(super) counting: Box<dyn DomainCounting>,
     pub(super) filters: bool,
     pub(super) scores: bool,
     pub(super) weight: i64,
-    /// The first of its counts.
+    /// The index of its first count.
     pub(super) first: usize,
 }
 
 impl DomainPlugin {
-    /// Its counts.
+    /// The indexes of its counts.
     pub(super) fn range(&self) -> Range<usize> {
-        self.first..self.first + self.form.scopes().len()
+        self.first..self.first + self.counting.scopes().len()
     }
 }
 
-/// A plugin whose scores are normalised by the highest.
+/// A plugin whose scores are normalised by the highest one.
 pub(super) struct NormalizedScore {
     pub(super) plugin: usize,
     pub(super) weight: i64,
     pub(super) reverse: bool,
-    /// It reads usage.
+    /// True when Score reads usage.
     pub(super) usage: bool,
 }
 
-/// Which plugin is asked how.
+/// How each plugin is evaluated. Plugins are named by their index in the profile.
 #[derive(Default)]
 pub(super) struct PluginPlan {
-    /// What the plugins said they read; the plan holds as long as they say the same.
+    /// What the plugins read, by plugin; the plan holds as long as that stays the same.
     pub(super) dependencies: Vec<Dependencies>,
     pub(super) node_filters: Vec<usize>,
     pub(super) usage_filters: Vec<usize>,
-    /// With weights.
+    /// Plugins and their weights.
     pub(super) node_scores: Vec<(usize, i64)>,
     pub(super) usage_scores: Vec<(usize, i64)>,
     pub(super) normalized: Vec<NormalizedScore>,
-    /// Some of the normalised scores read usage.
+    /// True when a normalised score reads usage, so that keys of buckets change with usage.
     pub(super) usage_in_keys: bool,
     pub(super) domain_plugins: Vec<DomainPlugin>,
 }
 
-/// What the plugins say about a pod, with those that read anything set apart.
+/// What the plugins of a profile read for one pod.
 pub(super) struct PodDependencies {
-    /// By plugin.
+    /// By plugin; what uncached filters read is left out.
     dependencies: Vec<Dependencies>,
-    /// Plugins whose filters are asked for each pod and node anew.
+    /// Plugins whose Filter reads anything and runs for each pod and node.
     pub(super) uncached: Vec<usize>,
-    /// What PostFilter says when it can do nothing holds for all pods of the signature.
+    /// True when a PostFilter answer without preemption holds for all pods of the signature.
     pub(super) preemption_failure_is_shared: bool,
 }
 
 impl PodDependencies {
-    /// Asks all plugins; none when only the plain form will do.
-    pub(super) fn of(profile: &Profile, cx: &Cycle<'_>) -> Option<Self> {
-        let batch = |e: &&Arc<dyn Extender>| e.config().is_filter() || e.config().is_prioritizer();
-        if profile.extenders().iter().filter(batch).any(|e| e.config().is_interested(cx.pod)) {
-            return None;
+    /// Asks all plugins for their dependencies.
+    pub(super) fn of(profile: &Profile, cx: &Cycle<'_>) -> Result<Self, NotCacheable> {
+        let filters_or_scores = |e: &&Arc<dyn Extender>| e.config().is_filter() || e.config().is_prioritizer();
+        if profile.extenders().iter().filter(filters_or_scores).any(|e| e.config().is_interested(cx.pod)) {
+            return Err(NotCacheable);
         }
         let mut dependencies = Vec::with_capacity(profile.plugins().len());
         let mut uncached = Vec::new();
@@ -97,36 +97,37 @@ impl PodDependencies {
                 let unknown =
                     own.score != Reads::Pod && own.score != Reads::Domain && own.normalization == Normalization::Own;
                 if own.score == Reads::Cluster || unknown {
-                    return None;
+                    return Err(NotCacheable);
                 }
             } else {
                 own.score = Reads::Pod;
             }
             dependencies.push(own);
         }
-        Some(PodDependencies { dependencies, uncached, preemption_failure_is_shared })
+        Ok(PodDependencies { dependencies, uncached, preemption_failure_is_shared })
     }
 
-    /// Whether a plan made earlier still holds. The plan takes over what was said, if so.
-    pub(super) fn matches_plan(&self, plan: &mut PluginPlan, profile: &Profile, cx: &Cycle<'_>) -> bool {
+    /// True when a plan made earlier still holds; it then takes over these dependencies.
+    pub(super) fn match_plan(&self, plan: &mut PluginPlan, profile: &Profile, cx: &Cycle<'_>) -> bool {
         if self.dependencies == plan.dependencies {
             return true;
         }
-        // Replica sets and services change all the time; what pods of this signature make of them, hardly ever.
+        // ReplicaSets and Services change all the time; the selectors that pods of this signature get from them rarely
+        // do.
         let is_alike = |at: usize| {
             let Some(plugin) = plan.domain_plugins.iter().find(|plugin| plugin.plugin == at) else { return false };
             let now = profile.plugin(at).domain_counting(cx);
-            let now = now.as_ref().and_then(|form| form.selectors());
+            let now = now.as_ref().and_then(|counting| counting.selectors());
             self.dependencies[at].at(0) == plan.dependencies[at].at(0)
                 && now.is_some()
-                && now == plugin.form.selectors()
+                && now == plugin.counting.selectors()
         };
-        let matches_plan =
+        let holds =
             (0..self.dependencies.len()).all(|at| self.dependencies[at] == plan.dependencies[at] || is_alike(at));
-        if matches_plan {
+        if holds {
             plan.dependencies.clone_from(&self.dependencies);
         }
-        matches_plan
+        holds
     }
 }
 
@@ -138,16 +139,16 @@ impl PluginPlan {
             let points = profile.points_of(at);
             if dependencies.filter == Reads::Domain || dependencies.score == Reads::Domain {
                 let (filters, scores) = (dependencies.filter == Reads::Domain, dependencies.score == Reads::Domain);
-                // Half a plugin is left to the plain form.
+                // A plugin enabled at only one of two points that belong together is left to the plain cycle.
                 let whole = |on: bool, both: ExtensionPoints| !on || points.contains(both);
                 if !whole(filters, ExtensionPoints::PRE_FILTER.union(ExtensionPoints::FILTER))
                     || !whole(scores, ExtensionPoints::PRE_SCORE.union(ExtensionPoints::SCORE))
                 {
                     return Err(NotCacheable);
                 }
-                let form = profile.plugin(at).domain_counting(cx).ok_or(NotCacheable)?;
+                let counting = profile.plugin(at).domain_counting(cx).ok_or(NotCacheable)?;
                 let plugin =
-                    DomainPlugin { plugin: at, form, filters, scores, weight: profile.weight(at), first: counts };
+                    DomainPlugin { plugin: at, counting, filters, scores, weight: profile.weight(at), first: counts };
                 counts = plugin.range().end;
                 plan.domain_plugins.push(plugin);
             }
@@ -174,12 +175,12 @@ impl PluginPlan {
         Ok(plan)
     }
 
-    /// Whether filters ask for counts.
+    /// True when filters read counts.
     pub(super) fn counts_in_filters(&self) -> bool {
         self.domain_plugins.iter().any(|plugin| plugin.filters && !plugin.range().is_empty())
     }
 
-    /// Runs PreFilter and PreScore of the plugins that are asked per node.
+    /// Runs PreFilter and PreScore of the plugins that are evaluated per node.
     pub(super) fn prepare(
         &self,
         profile: &Profile,
@@ -207,7 +208,7 @@ impl PluginPlan {
         Ok(skipped)
     }
 
-    /// Leaves plugins out that have nothing to say.
+    /// Removes the plugins that PreFilter or PreScore skipped.
     pub(super) fn without(&mut self, skipped: &SkippedPlugins) {
         self.node_filters.retain(|at| !skipped.filters.contains(at));
         self.usage_filters.retain(|at| !skipped.filters.contains(at));
@@ -218,7 +219,7 @@ impl PluginPlan {
     }
 }
 
-/// Plugins that PreFilter or PreScore left out.
+/// Plugins whose PreFilter or PreScore answered Skip.
 #[derive(Default)]
 pub(super) struct SkippedPlugins {
     filters: Vec<usize>,

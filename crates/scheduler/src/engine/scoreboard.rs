@@ -1,7 +1,7 @@
-//! What is known about placing pods of one signature: verdicts and scores of all nodes, kept up to date.
+//! Filter results and scores of all nodes for pods of one signature, kept up to date.
 //!
-//! A scoreboard is built once with the plain per-node forms of the plugins, and from then on only what changed is asked again:
-//! a node that changed, or whose pods did, and the nodes of a domain whose count changed.
+//! A scoreboard is built once by running the plugins on every node. From then on it evaluates only what changed: a node
+//! whose object or pods changed, and the nodes of a topology domain whose count changed.
 
 use std::sync::Arc;
 
@@ -10,67 +10,72 @@ use rustc_hash::FxHashMap;
 use super::buckets::{BucketId, Buckets};
 use super::cached_diagnosis::CachedDiagnosis;
 use super::domain_counts::DomainCounts;
+use super::evaluate::{NotCacheable, passes_filters, raw_score, sum_scores, to_i32};
 use super::nominated_nodes::NominatedNodes;
 use super::plan::{DomainPlugin, PluginPlan};
 use super::topology::Topologies;
 use super::usage_plugins::{UsageBatch, UsagePlugins};
 use crate::cluster::{AffinityClassId, Cluster, NodeChange, NodeId, NodeInfo, PodInfo};
 use crate::cycle::tie_break::TieBreak;
-use crate::framework::{Cycle, CycleStates, DomainSummary, FeasibleNodes, MAX_NODE_SCORE, normalized_by_highest};
+use crate::framework::{Cycle, CycleStates, DomainSummary, FeasibleNodes, normalized_by_highest};
 use crate::profile::Profile;
 
-/// Why a scoreboard cannot be used for a pod; the plain form can.
-pub(super) struct NotCacheable;
-
-/// Verdicts and scores of all nodes for pods of one signature.
+/// Filter results and scores of all nodes for pods of one signature.
 pub(super) struct Scoreboard {
+    /// One of the pods; plugins are evaluated for it.
     pub(super) pod: Arc<PodInfo>,
     pub(super) plan: PluginPlan,
     pub(super) states: CycleStates,
     counts: Vec<DomainCounts>,
-    /// By affinity class, ascending: what one pod of it adds to which count. Most affinity classes add nothing to any, and are left out.
+    /// What one pod of an affinity class adds to which counts, by class, ascending. Most classes add nothing and are
+    /// left out.
     contributions: Vec<(AffinityClassId, Contributions)>,
-    /// The first affinity class that has not been weighed.
+    /// The first affinity class whose contributions are not known.
     affinity_classes_seen: AffinityClassId,
-    /// Scores that are normalised, before that: as many per node as the plan has.
+    /// Scores before normalisation, for the plugins in [`PluginPlan::normalized`]: as many per node as there are such
+    /// plugins.
     raw: Vec<i32>,
-    /// The parts of nodes' scores that only change with the nodes; empty when the plan has none.
+    /// The part of each node's score that changes only with the node object; empty when no plugin has such a score.
     base: Vec<i32>,
-    /// The nodes that pass all filters but those that count, by key and by the scores that are not normalised.
+    /// The nodes that pass all filters except those that read counts, by key and by the scores that are not normalised.
     buckets: Buckets,
-    seen: u64,
+    /// The position in the cluster's change log.
+    changes_seen: u64,
+    /// Scratch space for a bucket's key.
     key: Vec<i64>,
     usage: UsagePlugins,
-    /// Nodes whose keys may have changed.
+    /// Nodes that may have moved to another bucket.
     nodes_to_rekey: Vec<NodeId>,
-    /// The nodes there were when it was decided how domains are told apart.
-    built_for: usize,
-    /// Nodes that are out of the choice whether they fit or not, with the scores of those that do.
+    /// The number of nodes when it was decided how to key domains.
+    built_for_nodes: usize,
+    /// Nodes that must not be chosen for now, with the scores of those that are feasible.
     hidden: FxHashMap<NodeId, Option<i32>>,
-    /// Where nominated pods are in the way.
+    /// Nodes whose nominated pods take precedence.
     pub(super) nominated_nodes: NominatedNodes,
-    /// Why pods of this signature fit nowhere, if that was ever asked.
+    /// Why no node fits, once that was asked.
     pub(super) diagnosis: Option<Box<CachedDiagnosis>>,
 }
 
-/// What one pod adds to which count.
+/// What one pod adds to which counts.
 type Contributions = Box<[(usize, i64)]>;
 
-/// What all scoreboards share.
+/// What all scoreboards of an engine share.
 #[derive(Default)]
 pub(super) struct Shared {
-    /// Where nodes are.
+    /// Which nodes are in which topology domains.
     pub(super) topologies: Topologies,
+    /// Scratch space.
     batch: UsageBatch,
 }
 
-/// A scoreboard is built anew when there are this many times more nodes than it was built for.
+/// A scoreboard is rebuilt when the number of nodes has grown by this factor.
 const GROWTH: usize = 2;
 
-/// How many nodes are judged at once when a scoreboard is built: what is asked of them stays in the cache.
+/// The number of nodes evaluated together when a scoreboard is built, so that their headroom stays in the CPU's cache.
 const NODES_PER_BATCH: usize = 256;
 
-/// Weights of affinity classes that may be kept beyond need: every rollout brings a affinity class, and looking for old ones costs a walk over all.
+/// The number of stale contributions that are tolerated: every rollout adds an affinity class, and finding the stale
+/// ones takes a walk over all.
 const SPARE_CONTRIBUTIONS: usize = 64;
 
 impl Scoreboard {
@@ -85,7 +90,7 @@ impl Scoreboard {
         let mut states = CycleStates::new(profile.plugins());
         let skipped = plan.prepare(profile, cx, &mut states)?;
         plan.without(&skipped);
-        let scopes = plan.domain_plugins.iter().flat_map(|plugin| plugin.form.scopes());
+        let scopes = plan.domain_plugins.iter().flat_map(|plugin| plugin.counting.scopes());
         let counts = scopes.map(|scope| DomainCounts::new(scope, cluster, &mut shared.topologies));
         let mut scoreboard = Scoreboard {
             pod,
@@ -97,11 +102,11 @@ impl Scoreboard {
             raw: Vec::new(),
             base: Vec::new(),
             buckets: Buckets::default(),
-            seen: cluster.changes().end(),
+            changes_seen: cluster.changes().end(),
             key: Vec::new(),
             usage: UsagePlugins::default(),
             nodes_to_rekey: Vec::new(),
-            built_for: cluster.node_count(),
+            built_for_nodes: cluster.node_count(),
             hidden: FxHashMap::default(),
             nominated_nodes: NominatedNodes::default(),
             diagnosis: None,
@@ -117,23 +122,21 @@ impl Scoreboard {
     fn fill(&mut self, cx: &Cycle<'_>, shared: &mut Shared) -> Result<(), NotCacheable> {
         let cluster = cx.cluster;
         let Shared { topologies, batch } = shared;
-        // A scoreboard that gave up may have left some.
+        // An evaluation that ended with an error may have left nodes behind.
         batch.nodes.clear();
         self.resize(cluster.slot_count(), topologies);
-        if !self.read_new_affinity_classes(cluster) {
-            return Err(NotCacheable);
-        }
-        for (class, weights) in &self.contributions {
+        self.read_new_affinity_classes(cluster)?;
+        for (class, contributions) in &self.contributions {
             let nodes = cluster.affinity_classes().get(*class).into_iter().flat_map(|class| &class.nodes);
             for (node, pods) in nodes {
-                for (count, by) in weights {
+                for (count, by) in contributions {
                     self.counts[*count].add(*node, by * i64::from(*pods), topologies, &mut |_| {});
                 }
             }
         }
         for slot in 0..cluster.slot_count() {
             let node = NodeId(slot as u32);
-            self.membership(cluster, node, topologies);
+            self.update_memberships(cluster, node, topologies);
         }
         self.nodes_to_rekey.clear();
         for slot in 0..cluster.slot_count() {
@@ -160,32 +163,30 @@ impl Scoreboard {
         }
     }
 
-    /// Takes in what happened since the scoreboard was last looked at; false when it must be built anew.
-    pub(super) fn catch_up(&mut self, cx: &Cycle<'_>, shared: &mut Shared) -> Result<bool, NotCacheable> {
+    /// Evaluates what changed since the last call. After an error the scoreboard must be rebuilt.
+    pub(super) fn catch_up(&mut self, cx: &Cycle<'_>, shared: &mut Shared) -> Result<(), NotCacheable> {
         let cluster = cx.cluster;
-        if cluster.node_count() > self.built_for.max(1) * GROWTH && !self.counts.is_empty() {
-            return Ok(false);
+        if cluster.node_count() > self.built_for_nodes.max(1) * GROWTH && !self.counts.is_empty() {
+            return Err(NotCacheable);
         }
         let end = cluster.changes().end();
-        if end == self.seen {
-            return Ok(true);
+        if end == self.changes_seen {
+            return Ok(());
         }
-        let Some(changes) = cluster.changes().since(self.seen) else { return Ok(false) };
+        let changes = cluster.changes().since(self.changes_seen).ok_or(NotCacheable)?;
         let Shared { topologies, batch } = shared;
-        // A scoreboard that gave up may have left some.
+        // An evaluation that ended with an error may have left nodes behind.
         batch.nodes.clear();
         self.resize(cluster.slot_count(), topologies);
-        if !self.read_new_affinity_classes(cluster) {
-            return Ok(false);
-        }
+        self.read_new_affinity_classes(cluster)?;
         let mut changed = Vec::new();
-        // Most pods are of no affinity class of ours: a signature counts a affinity class or two.
+        // Most pods are of none of these classes: a signature counts one or two of them.
         let own = self.contributions.first().map_or(AffinityClassId::FIRST, |(class, _)| *class)
             ..=self.contributions.last().map_or(AffinityClassId::FIRST, |(class, _)| *class);
         changes.for_each(|(change, is_latest)| match change {
             NodeChange::Object(node) => {
                 changed.push(node);
-                self.membership(cluster, node, topologies);
+                self.update_memberships(cluster, node, topologies);
             }
             NodeChange::Pod { node, affinity_class: class, by } => {
                 if own.contains(&class) {
@@ -209,39 +210,39 @@ impl Scoreboard {
         let mut nodes_to_rekey = std::mem::take(&mut self.nodes_to_rekey);
         nodes_to_rekey.drain(..).for_each(|node| self.refresh_bucket(node));
         self.nodes_to_rekey = nodes_to_rekey;
-        self.seen = end;
+        self.changes_seen = end;
         self.drop_stale_contributions(cluster);
-        Ok(true)
+        Ok(())
     }
 
-    /// Finds out what pods of affinity classes add to the counts that came since; false when it is under a label nobody knew of.
+    /// Computes the contributions of affinity classes that are new. Fails when a class counts under a topology key that
+    /// has no count yet.
     ///
-    /// A affinity class that came and went unseen has come to nothing.
-    fn read_new_affinity_classes(&mut self, cluster: &Cluster) -> bool {
+    /// A class that came and went since the last call changes no count and may be missed.
+    fn read_new_affinity_classes(&mut self, cluster: &Cluster) -> Result<(), NotCacheable> {
         let (from, end) = (self.affinity_classes_seen, cluster.affinity_classes().end());
         self.affinity_classes_seen = end;
         if from == end || self.plan.domain_plugins.is_empty() {
-            return true;
+            return Ok(());
         }
         for class in cluster.affinity_classes().between(from, end) {
-            match contributions(&self.plan.domain_plugins, &class.pod) {
-                None => return false,
-                Some(weights) if weights.is_empty() => {}
-                Some(weights) => self.contributions.push((class.id, weights.into())),
+            let contributions = contributions(&self.plan.domain_plugins, &class.pod)?;
+            if !contributions.is_empty() {
+                self.contributions.push((class.id, contributions.into()));
             }
         }
         self.contributions.sort_unstable_by_key(|(class, _)| *class);
-        true
+        Ok(())
     }
 
-    /// Drops the weights of affinity classes that are placed nowhere any more; all of theirs has been taken back by now.
+    /// Drops the contributions of affinity classes without pods; the counts no longer include them.
     fn drop_stale_contributions(&mut self, cluster: &Cluster) {
         if self.contributions.len() > 2 * cluster.affinity_classes().len() + SPARE_CONTRIBUTIONS {
             self.contributions.retain(|(class, _)| cluster.affinity_classes().get(*class).is_some());
         }
     }
 
-    /// Accounts for a pod that came or went.
+    /// Counts a pod that came to a node (`by` is 1) or left it (-1).
     fn count(&mut self, node: NodeId, class: AffinityClassId, by: i64, topologies: &Topologies) {
         let Scoreboard { contributions, counts, nodes_to_rekey, .. } = self;
         let Ok(known) = contributions.binary_search_by_key(&class, |(class, _)| *class) else { return };
@@ -250,23 +251,23 @@ impl Scoreboard {
         }
     }
 
-    /// Takes over where a node stands in all counts.
-    fn membership(&mut self, cluster: &Cluster, node: NodeId, topologies: &Topologies) {
+    /// Updates which domains a node is a member of, in all counts.
+    fn update_memberships(&mut self, cluster: &Cluster, node: NodeId, topologies: &Topologies) {
         let Scoreboard { counts, nodes_to_rekey, plan, .. } = self;
         let object = cluster.node_by_id(node).map(NodeInfo::node);
         for plugin in &plan.domain_plugins {
-            for i in 0..plugin.form.scopes().len() {
-                let included = object.is_some_and(|object| plugin.form.includes(i, object));
+            for i in 0..plugin.counting.scopes().len() {
+                let included = object.is_some_and(|object| plugin.counting.includes(i, object));
                 counts[plugin.first + i].set_node(node, included, topologies, &mut |node| nodes_to_rekey.push(node));
             }
         }
     }
 
-    /// Asks the plugins that read the node object alone; false when the node is out of the question.
+    /// Evaluates the plugins that read only the node object; false when the node fails a filter.
     fn evaluate_object(&mut self, cx: &Cycle<'_>, id: NodeId) -> Result<bool, NotCacheable> {
-        let of_shape = &Cycle { pod: &self.pod, ..*cx };
+        let cx = &Cycle { pod: &self.pod, ..*cx };
         let passing = match cx.cluster.node_by_id(id) {
-            Some(node) if passes(&self.states, &self.plan.node_filters, of_shape, node)? => node,
+            Some(node) if passes_filters(&self.states, &self.plan.node_filters, cx, node)? => node,
             _ => {
                 self.buckets.exclude(id, true);
                 self.note_infeasible(id);
@@ -276,16 +277,16 @@ impl Scoreboard {
         self.buckets.exclude(id, false);
         let at = id.0 as usize;
         if let Some(base) = self.base.get_mut(at) {
-            *base = to_i32(sum(&self.states, &self.plan.node_scores, of_shape, passing)?)?;
+            *base = to_i32(sum_scores(&self.states, &self.plan.node_scores, cx, passing)?)?;
         }
         let width = self.plan.normalized.len();
         for (i, normalized) in self.plan.normalized.iter().enumerate().filter(|(_, n)| !n.usage) {
-            self.raw[at * width + i] = raw(&self.states, normalized.plugin, of_shape, passing)?;
+            self.raw[at * width + i] = raw_score(&self.states, normalized.plugin, cx, passing)?;
         }
         Ok(true)
     }
 
-    /// Asks the plugins that read what the pods on the nodes take, and puts the nodes where they belong.
+    /// Evaluates the plugins that read usage for a batch of nodes, and puts the nodes into their buckets.
     fn evaluate_usage(
         &mut self,
         cx: &Cycle<'_>,
@@ -306,36 +307,36 @@ impl Scoreboard {
                 self.evaluate_raw_usage(cx, node)?;
             }
             if are_keys_new || self.plan.usage_in_keys || !self.buckets.rescore(node, score) {
-                self.sort(node, score);
+                self.put_in_bucket(node, score);
             }
         }
         Ok(())
     }
 
-    /// Asks the plugins that read usage and whose scores are normalised.
+    /// Evaluates the plugins that read usage and whose scores are normalised.
     fn evaluate_raw_usage(&mut self, cx: &Cycle<'_>, id: NodeId) -> Result<(), NotCacheable> {
         let node = cx.cluster.node_by_id(id).ok_or(NotCacheable)?;
         let width = self.plan.normalized.len();
         for (i, normalized) in self.plan.normalized.iter().enumerate().filter(|(_, n)| n.usage) {
-            self.raw[id.0 as usize * width + i] = raw(&self.states, normalized.plugin, cx, node)?;
+            self.raw[id.0 as usize * width + i] = raw_score(&self.states, normalized.plugin, cx, node)?;
         }
         Ok(())
     }
 
-    /// Whether a changed copy of a node passes the filters that read usage.
+    /// True when a changed copy of a node passes the filters that read usage.
     pub(super) fn passes_usage(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Result<bool, NotCacheable> {
-        passes(&self.states, &self.plan.usage_filters, &Cycle { pod: &self.pod, ..*cx }, node)
+        passes_filters(&self.states, &self.plan.usage_filters, &Cycle { pod: &self.pod, ..*cx }, node)
     }
 
-    /// Notes that a node does not fit (any more), if it is hidden.
+    /// Notes that a hidden node is not feasible.
     fn note_infeasible(&mut self, node: NodeId) {
         if let Some(hidden) = self.hidden.get_mut(&node) {
             *hidden = None;
         }
     }
 
-    /// Puts a node into the bucket it belongs to.
-    fn sort(&mut self, node: NodeId, score: i32) {
+    /// Puts a feasible node into its bucket.
+    fn put_in_bucket(&mut self, node: NodeId, score: i32) {
         if let Some(hidden) = self.hidden.get_mut(&node) {
             *hidden = Some(score);
             return;
@@ -348,34 +349,34 @@ impl Scoreboard {
         self.buckets.put(node, &self.key, score);
     }
 
-    /// Takes a node out of the choice until [`Scoreboard::unhide`].
+    /// Keeps a node from being chosen until [`Scoreboard::unhide`].
     pub(super) fn hide(&mut self, node: NodeId) {
         let Scoreboard { hidden, buckets, .. } = self;
         hidden.entry(node).or_insert_with(|| buckets.score(node));
         buckets.remove(node);
     }
 
-    /// Takes a node into the choice again.
+    /// Lets a node be chosen again.
     pub(super) fn unhide(&mut self, node: NodeId) {
         if let Some(score) = self.hidden.remove(&node).flatten() {
-            self.sort(node, score);
+            self.put_in_bucket(node, score);
         }
     }
 
-    /// Puts a node where it belongs by now, if it fits.
+    /// Moves a feasible node to the bucket of its current key.
     fn refresh_bucket(&mut self, node: NodeId) {
         if let Some(score) = self.buckets.score(node) {
-            self.sort(node, score);
+            self.put_in_bucket(node, score);
         }
     }
 
-    /// The buckets whose nodes pass all filters, with what normalised scores add to their nodes' own.
+    /// The buckets whose nodes pass all filters, with the sum of their normalised scores.
     pub(super) fn feasible_buckets(&mut self) -> Vec<(BucketId, i64)> {
         let summaries: Vec<DomainSummary> = self.counts.iter_mut().map(DomainCounts::summary).collect();
         let Scoreboard { plan, counts, buckets, .. } = self;
         let width = plan.normalized.len();
         let mut feasible_buckets: Vec<(BucketId, i64)> = Vec::new();
-        // The counts of all live buckets, one after the other.
+        // The counts of all feasible buckets, one after the other.
         let mut counts_by_bucket: Vec<Option<i64>> = Vec::new();
         for (id, bucket) in buckets.iter() {
             let first = counts_by_bucket.len();
@@ -384,7 +385,7 @@ impl Scoreboard {
             );
             let here = &counts_by_bucket[first..];
             let mut domain_plugins = plan.domain_plugins.iter().filter(|plugin| plugin.filters);
-            if domain_plugins.all(|plugin| plugin.form.filter(&here[plugin.range()], &summaries[plugin.range()])) {
+            if domain_plugins.all(|plugin| plugin.counting.filter(&here[plugin.range()], &summaries[plugin.range()])) {
                 feasible_buckets.push((id, 0));
             } else {
                 counts_by_bucket.truncate(first);
@@ -397,13 +398,13 @@ impl Scoreboard {
                 *sum += normalized_by_highest(raw(*id), highest, normalized.reverse) * normalized.weight;
             }
         }
-        for plugin in plan.domain_plugins.iter().filter(|plugin| plugin.scores && plugin.form.scores()) {
-            score_part(plugin, counts, buckets, width, &mut feasible_buckets, &counts_by_bucket);
+        for plugin in plan.domain_plugins.iter().filter(|plugin| plugin.scores && plugin.counting.scores()) {
+            add_domain_scores(plugin, counts, buckets, width, &mut feasible_buckets, &counts_by_bucket);
         }
         feasible_buckets
     }
 
-    /// The best node; none when there is no feasible one.
+    /// The best node; none when no node is feasible.
     pub(super) fn best(&mut self, cluster: &Cluster, ties: &mut TieBreak) -> Option<NodeId> {
         let feasible_buckets = self.feasible_buckets();
         let total = |(id, sum): &(BucketId, i64)| self.buckets.highest(*id).map(|(score, _)| score + sum);
@@ -427,7 +428,7 @@ impl Scoreboard {
         }
     }
 
-    /// All feasible nodes with their scores: what tests compare with the plain form.
+    /// All feasible nodes with their scores.
     pub(super) fn all(&mut self) -> Vec<(NodeId, i64)> {
         let feasible_buckets: FxHashMap<BucketId, i64> = self.feasible_buckets().into_iter().collect();
         let nodes = self.buckets.nodes();
@@ -436,16 +437,17 @@ impl Scoreboard {
             .collect()
     }
 
-    /// Whether a node passes all filters as it is.
+    /// True when a node passes all cached filters.
     pub(super) fn is_feasible(&mut self, node: NodeId) -> bool {
         let Some(bucket) = self.buckets.bucket_of(node) else { return false };
         self.feasible_buckets().iter().any(|(id, _)| *id == bucket)
     }
 
-    /// Whether the order of the feasible nodes stays the same whichever of them are left out.
+    /// True when leaving out feasible nodes cannot change the order of the others: normalised scores are the same for
+    /// all.
     pub(super) fn is_order_fixed(&mut self) -> bool {
         if self.plan.normalized.is_empty()
-            && !self.plan.domain_plugins.iter().any(|plugin| plugin.scores && plugin.form.scores())
+            && !self.plan.domain_plugins.iter().any(|plugin| plugin.scores && plugin.counting.scores())
         {
             return true;
         }
@@ -461,14 +463,14 @@ impl Scoreboard {
         feasible_buckets.iter().all(|(id, _)| values(*id) == first)
     }
 
-    /// The nodes that pass the filters.
+    /// The nodes that pass all cached filters.
     pub(super) fn feasible(&mut self) -> Vec<NodeId> {
         self.all().into_iter().map(|(node, _)| node).collect()
     }
 }
 
-/// Adds what one plugin thinks of each bucket, normalised.
-fn score_part(
+/// Adds the normalised scores of a plugin that counts by domain to the buckets.
+fn add_domain_scores(
     plugin: &DomainPlugin,
     counts: &[DomainCounts],
     buckets: &Buckets,
@@ -477,7 +479,7 @@ fn score_part(
     counts_by_bucket: &[Option<i64>],
 ) {
     let here = |at: usize| &counts_by_bucket[at * counts.len()..][plugin.range()];
-    let ignored = |at: usize| plugin.form.ignores(here(at));
+    let ignored = |at: usize| plugin.counting.ignores(here(at));
     let mut feasible = FeasibleNodes { nodes: 0, domains: vec![0; plugin.range().len()] };
     let mut seen: Vec<i64> = Vec::new();
     for (i, count) in plugin.range().enumerate().filter(|(_, count)| counts[*count].is_distinct()) {
@@ -490,76 +492,31 @@ fn score_part(
     }
     let counted = feasible_buckets.iter().enumerate().filter(|(at, _)| !ignored(*at));
     feasible.nodes = counted.map(|(_, (id, _))| buckets.get(*id).nodes).sum();
-    let raw: Vec<Option<i64>> =
-        (0..feasible_buckets.len()).map(|at| (!ignored(at)).then(|| plugin.form.score(here(at), &feasible))).collect();
+    let raw: Vec<Option<i64>> = (0..feasible_buckets.len())
+        .map(|at| (!ignored(at)).then(|| plugin.counting.score(here(at), &feasible)))
+        .collect();
     let (lowest, highest) = (raw.iter().flatten().min().copied(), raw.iter().flatten().max().copied());
     for ((_, sum), raw) in feasible_buckets.iter_mut().zip(raw) {
         let Some(raw) = raw else { continue };
-        *sum += plugin.form.normalize(raw, lowest.unwrap_or(0), highest.unwrap_or(0)) * plugin.weight;
+        *sum += plugin.counting.normalize(raw, lowest.unwrap_or(0), highest.unwrap_or(0)) * plugin.weight;
     }
 }
 
-fn contributions(domain_plugins: &[DomainPlugin], other: &PodInfo) -> Option<Vec<(usize, i64)>> {
-    let mut weights: Vec<(usize, i64)> = Vec::new();
-    for plugin in domain_plugins {
-        let known = plugin.form.contributions(other, &mut |count, by| match weights
-            .iter_mut()
-            .find(|w| w.0 == plugin.first + count)
-        {
-            Some(weight) => weight.1 += by,
-            None => weights.push((plugin.first + count, by)),
+/// What a placed pod adds to which counts.
+fn contributions(plugins: &[DomainPlugin], placed: &PodInfo) -> Result<Vec<(usize, i64)>, NotCacheable> {
+    let mut all: Vec<(usize, i64)> = Vec::new();
+    for plugin in plugins {
+        let is_counted = plugin.counting.contributions(placed, &mut |count, by| {
+            let count = plugin.first + count;
+            match all.iter_mut().find(|(known, _)| *known == count) {
+                Some((_, sum)) => *sum += by,
+                None => all.push((count, by)),
+            }
         });
-        if !known {
-            return None;
-        }
-    }
-    weights.retain(|(_, by)| *by != 0);
-    Some(weights)
-}
-
-/// Whether all these filters let a node pass; an error is for the plain form to tell.
-pub(super) fn passes(
-    states: &CycleStates,
-    filters: &[usize],
-    cx: &Cycle<'_>,
-    node: &NodeInfo,
-) -> Result<bool, NotCacheable> {
-    for &plugin in filters {
-        let status = states.get(plugin).filter(cx, node);
-        if status.is_rejected() {
-            return Ok(false);
-        }
-        if !status.is_success() {
+        if !is_counted {
             return Err(NotCacheable);
         }
     }
-    Ok(true)
-}
-
-/// The sum of weighted scores; one that is out of bounds is an error that the plain form tells.
-pub(super) fn sum(
-    states: &CycleStates,
-    scores: &[(usize, i64)],
-    cx: &Cycle<'_>,
-    node: &NodeInfo,
-) -> Result<i64, NotCacheable> {
-    let mut sum = 0i64;
-    for &(plugin, weight) in scores {
-        let score = states.get(plugin).score(cx, node).map_err(|_| NotCacheable)?;
-        if !(0..=MAX_NODE_SCORE).contains(&score) {
-            return Err(NotCacheable);
-        }
-        sum = sum.saturating_add(score.saturating_mul(weight));
-    }
-    Ok(sum)
-}
-
-/// A score before normalisation; one below 0 is an error that the plain form tells.
-fn raw(states: &CycleStates, plugin: usize, cx: &Cycle<'_>, node: &NodeInfo) -> Result<i32, NotCacheable> {
-    to_i32(states.get(plugin).score(cx, node).map_err(|_| NotCacheable)?)
-}
-
-/// Scores are kept for every node of every signature, so half the bytes are worth leaving strange weights to the plain form.
-pub(super) fn to_i32(score: i64) -> Result<i32, NotCacheable> {
-    i32::try_from(score).ok().filter(|score| *score >= 0).ok_or(NotCacheable)
+    all.retain(|(_, by)| *by != 0);
+    Ok(all)
 }

@@ -1,4 +1,4 @@
-//! Which nodes are together in which domain, by label: read of the nodes once, however many signatures ask for it.
+//! Which nodes are in which topology domain, by topology key; all scoreboards share it.
 
 use std::sync::Arc;
 
@@ -6,15 +6,14 @@ use rustc_hash::FxHashMap;
 
 use crate::cluster::{Cluster, NodeChange, NodeId};
 
-/// Names a domain among those of its label; used again after the last of its nodes is gone.
+/// A domain of one topology key; reused after the domain's last node is gone.
 ///
-/// Whoever counts by domain adds and takes back node by node, so that a domain which got another name has come to nothing
-/// in between.
+/// Counts are added and taken away node by node, so the count of a domain is 0 when its id is reused.
 pub(super) type DomainId = u32;
 
 const NONE: u32 = u32::MAX;
 
-/// The domains of one label.
+/// The domains of one topology key.
 #[derive(Default)]
 pub(super) struct Topology {
     ids: FxHashMap<Arc<str>, DomainId>,
@@ -25,11 +24,12 @@ pub(super) struct Topology {
 
 struct Domain {
     name: Arc<str>,
-    /// One of its nodes; the places of the nodes lead to the others.
+    /// The first node of the domain's list.
     first: u32,
 }
 
-/// Where a node is, and its neighbours there: a list per domain in memory of its own would cost more than all the counting.
+/// A node's domain and its neighbours in the domain's list. The lists are linked through one vector, because one vector
+/// for each domain would cost more than all the counting.
 #[derive(Clone, Copy)]
 struct DomainLink {
     domain: DomainId,
@@ -48,7 +48,7 @@ impl Topology {
         topology
     }
 
-    /// The domain of a node; none when the node lacks the label.
+    /// The domain of a node; none when it lacks the label.
     pub(super) fn domain(&self, node: NodeId) -> Option<DomainId> {
         Some(self.links.get(node.0 as usize)?.domain).filter(|domain| *domain != NONE)
     }
@@ -60,17 +60,17 @@ impl Topology {
         std::iter::successors(first, move |node| known(self.links[*node as usize].next)).map(NodeId)
     }
 
-    /// How many domains have any nodes.
+    /// The number of domains with nodes.
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// More than any domain's id.
+    /// One more than the highest domain id.
     pub(super) fn end(&self) -> usize {
         self.domains.len()
     }
 
-    /// Takes over a node's value of the label.
+    /// Moves a node to the domain of its label's value.
     fn set(&mut self, node: NodeId, value: Option<&str>) {
         let at = node.0 as usize;
         if self.links.len() <= at {
@@ -138,20 +138,20 @@ impl Topology {
     }
 }
 
-/// The domains of all labels that were asked for.
+/// The domains of all topology keys in use.
 #[derive(Default)]
 pub(super) struct Topologies {
-    /// By label. Few: they are the topology keys of spread constraints and affinity terms.
+    /// Few: the topology keys of spread constraints and affinity terms.
     all: Vec<(String, Topology)>,
     seen: u64,
 }
 
 impl Topologies {
-    /// Takes in what happened to nodes.
+    /// Reads the nodes that changed since the last call.
     pub(super) fn catch_up(&mut self, cluster: &Cluster) {
         let from = std::mem::replace(&mut self.seen, cluster.changes().end());
         let Some(changes) = cluster.changes().since(from) else {
-            // All who counted by the former domains missed the same changes, and start anew, too.
+            // Scoreboards that counted by the former domains missed the same changes and are rebuilt, too.
             self.all.iter_mut().for_each(|(label, topology)| *topology = Topology::of(cluster, label));
             return;
         };
@@ -165,7 +165,7 @@ impl Topologies {
         }
     }
 
-    /// The place of a label's domains, for [`Topologies::get`].
+    /// The index of a topology key, for [`Topologies::get`]; the key is added when it is new.
     pub(super) fn index_of(&mut self, cluster: &Cluster, label: &str) -> usize {
         self.all.iter().position(|(known, _)| known == label).unwrap_or_else(|| {
             self.all.push((label.to_owned(), Topology::of(cluster, label)));
@@ -173,12 +173,12 @@ impl Topologies {
         })
     }
 
-    /// The domains of a label.
+    /// The domains of a topology key.
     pub(super) fn get(&self, index: usize) -> &Topology {
         &self.all[index].1
     }
 
-    /// How many labels there are.
+    /// The number of topology keys.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }

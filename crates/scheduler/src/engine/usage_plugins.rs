@@ -1,55 +1,56 @@
-//! What the plugins that read usage say of many nodes at once.
+//! Evaluates the plugins that read usage for many nodes at once.
 
+use super::evaluate::{NotCacheable, passes_filters, sum_scores};
 use super::plan::PluginPlan;
-use super::scoreboard::{NotCacheable, passes, sum};
 use crate::cluster::{Headroom, NodeId};
 use crate::framework::{Cycle, CycleStates, HeadroomPlugin};
 
 /// The plugins that read usage, for pods of one signature.
 #[derive(Default)]
 pub(super) struct UsagePlugins {
-    /// Those that room tells all they need.
+    /// Plugins with a batch form that reads only headroom.
     headroom_plugins: Vec<WeightedHeadroomPlugin>,
-    /// Other filters.
+    /// The other filters.
     filters: Vec<usize>,
-    /// Other scores, with weights.
+    /// The other scores, with weights.
     scores: Vec<(usize, i64)>,
 }
 
-/// Memory to ask them. One for all scoreboards: it stays in the cache from one to the next.
+/// Scratch space for a batch of nodes. All scoreboards share one, so that it stays in the CPU's cache.
 #[derive(Default)]
 pub(super) struct UsageBatch {
-    /// Who is asked about.
+    /// The nodes to evaluate.
     pub(super) nodes: Vec<NodeId>,
     headrooms: Vec<Headroom>,
-    /// What the nodes' scores come to; none for those that do not pass.
+    /// The sum of each node's scores; none for a node that fails a filter.
     pub(super) sums: Vec<Option<i64>>,
 }
 
 struct WeightedHeadroomPlugin {
-    form: Box<dyn HeadroomPlugin>,
+    plugin: Box<dyn HeadroomPlugin>,
     filters: bool,
-    /// If it scores.
+    /// The plugin's weight, when it scores.
     weight: Option<i64>,
 }
 
 impl UsagePlugins {
-    /// Of the plugins of a plan, which are prepared.
+    /// The plugins of a plan, after PreFilter and PreScore.
     pub(super) fn new(plan: &PluginPlan, states: &CycleStates) -> Self {
         let mut usage = UsagePlugins { scores: plan.usage_scores.clone(), ..UsagePlugins::default() };
         for &plugin in &plan.usage_filters {
-            let Some(form) = states.get(plugin).headroom_plugin() else {
+            let Some(batched) = states.get(plugin).headroom_plugin() else {
                 usage.filters.push(plugin);
                 continue;
             };
             let scored = usage.scores.iter().position(|(scored, _)| *scored == plugin);
             let weight = scored.map(|at| usage.scores.remove(at).1);
-            usage.headroom_plugins.push(WeightedHeadroomPlugin { form, filters: true, weight });
+            usage.headroom_plugins.push(WeightedHeadroomPlugin { plugin: batched, filters: true, weight });
         }
         let headroom_plugins = &mut usage.headroom_plugins;
         usage.scores.retain(|(plugin, weight)| match states.get(*plugin).headroom_plugin() {
-            Some(form) => {
-                headroom_plugins.push(WeightedHeadroomPlugin { form, filters: false, weight: Some(*weight) });
+            Some(batched) => {
+                let weight = Some(*weight);
+                headroom_plugins.push(WeightedHeadroomPlugin { plugin: batched, filters: false, weight });
                 false
             }
             None => true,
@@ -57,10 +58,9 @@ impl UsagePlugins {
         usage
     }
 
-    /// Sums up the scores of the nodes that are asked about.
+    /// Sums up the scores of the nodes of a batch.
     ///
-    /// One thing after the other for all nodes, and not all things for one node after the other: memory is then waited for
-    /// together.
+    /// Runs one plugin on all nodes before the next, so that the memory accesses of the nodes overlap.
     pub(super) fn evaluate(
         &self,
         cx: &Cycle<'_>,
@@ -73,20 +73,20 @@ impl UsagePlugins {
         headrooms.extend(nodes.iter().map(|node| *cx.cluster.headroom(*node)));
         sums.clear();
         sums.resize(nodes.len(), Some(0));
-        for WeightedHeadroomPlugin { form, filters, weight } in headroom_plugins {
+        for WeightedHeadroomPlugin { plugin, filters, weight } in headroom_plugins {
             if *filters {
-                form.filter(headrooms, sums);
+                plugin.filter(headrooms, sums);
             }
             if let Some(weight) = weight {
-                form.score(headrooms, *weight, sums);
+                plugin.score(headrooms, *weight, sums);
             }
         }
         if !filters.is_empty() || !scores.is_empty() {
             for (node, known) in nodes.iter().zip(sums) {
-                let Some(headroom_plugins) = *known else { continue };
+                let Some(score) = *known else { continue };
                 *known = match cx.cluster.node_by_id(*node) {
-                    Some(node) if passes(states, filters, cx, node)? => {
-                        Some(headroom_plugins.saturating_add(sum(states, scores, cx, node)?))
+                    Some(node) if passes_filters(states, filters, cx, node)? => {
+                        Some(score.saturating_add(sum_scores(states, scores, cx, node)?))
                     }
                     _ => None,
                 };

@@ -1,27 +1,27 @@
-//! The accelerated form of a plugin that counts pods by topology domain.
+//! The incremental form of plugins that count pods by topology domain, such as InterPodAffinity and PodTopologySpread.
 //!
-//! In its plain form such a plugin walks over all pods in PreFilter and PreScore. In this form it says once, for all pods
-//! of a signature, what it counts; the engine keeps the counts as pods and nodes come and go, and asks for verdicts and
-//! scores by counts alone. Nodes with equal counts share one answer.
+//! In PreFilter and PreScore such a plugin counts all pods anew. In this form it says once, for all pods of a
+//! signature, what it counts; the engine updates the counts as pods and nodes come and go, and filters and scores by
+//! counts alone. Nodes with equal counts share one answer.
 
 use bayplan_model::label_selector::Selector;
 use bayplan_model::node::Node;
 
 use crate::cluster::PodInfo;
 
-/// Where the pods of one count are.
+/// Which pods are counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountScope {
-    /// On one node.
+    /// Those on one node.
     Node {
-        /// The label without which a node has no count.
+        /// Nodes without this label have no count.
         label: String,
     },
-    /// On the nodes that have the same value of a label.
+    /// Those on all nodes with the same value of a label.
     Domain {
-        /// The label.
+        /// The label's key.
         key: String,
-        /// The number of domains among the feasible nodes matters, too.
+        /// True when the number of domains among the feasible nodes is read, too.
         distinct: bool,
     },
 }
@@ -36,55 +36,57 @@ impl CountScope {
     }
 }
 
-/// What is known of a count over all its domains.
+/// A count over all its domains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DomainSummary {
-    /// Domains with at least one node that counts.
+    /// The number of domains with at least one node whose pods count.
     pub domains: usize,
-    /// The lowest count among them; 0 when there is none.
+    /// The lowest count among these domains; 0 when there are none.
     pub lowest: i64,
-    /// Some domain's count is not 0.
+    /// True when a domain's count is not 0.
     pub any: bool,
 }
 
-/// The feasible nodes that are not ignored in scoring.
+/// The feasible nodes, without those that scoring ignores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeasibleNodes {
-    /// How many there are.
+    /// The number of nodes.
     pub nodes: usize,
-    /// By count: the number of different domains they are in, nodes without the label being one more; 0 when not asked.
+    /// By count: the number of different domains of the nodes, where a missing label is a domain of its own; 0 for
+    /// counts that are not `distinct`.
     pub domains: Vec<usize>,
 }
 
-/// Counts pods by domain for pods of one signature.
+/// Filters and scores pods of one signature by counts of pods in topology domains.
 pub trait DomainCounting: Send + Sync {
-    /// What is counted.
+    /// The counts, by scope.
     fn scopes(&self) -> &[CountScope];
 
-    /// All that this was made from beside the pod's signature, when that is selectors; two forms that agree in them are the same.
+    /// Everything but the pod's signature that the counts were made from, when that is selectors. Two forms with equal
+    /// selectors are the same.
     fn selectors(&self) -> Option<Vec<&Selector>> {
         None
     }
 
-    /// Tells by how much a placed pod changes which counts; false when it does so under a label that is in no scope,
-    /// so that this must be made anew.
-    fn contributions(&self, other: &PodInfo, tell: &mut dyn FnMut(usize, i64)) -> bool;
+    /// Calls `add` with each count that a placed pod changes, and by how much. False when the pod counts under a label
+    /// that is in no scope: the form must then be built again.
+    fn contributions(&self, placed: &PodInfo, add: &mut dyn FnMut(usize, i64)) -> bool;
 
-    /// Whether the pods on a node count.
+    /// True when the pods on a node count.
     fn includes(&self, count: usize, node: &Node) -> bool;
 
-    /// Whether a node with these counts passes Filter; a count is absent where the node lacks the label.
+    /// True when a node with these counts passes Filter; a count is absent when the node lacks the label.
     fn filter(&self, here: &[Option<i64>], everywhere: &[DomainSummary]) -> bool;
 
-    /// Whether Score says anything.
+    /// True when Score applies to the pod.
     fn scores(&self) -> bool;
 
-    /// Whether a node with these counts is left out of scoring, and scored 0.
+    /// True when scoring ignores a node with these counts; its score is 0.
     fn ignores(&self, here: &[Option<i64>]) -> bool;
 
     /// The score of a node with these counts, before normalisation.
     fn score(&self, here: &[Option<i64>], feasible: &FeasibleNodes) -> i64;
 
-    /// The score after normalisation, by the lowest and highest of all that are not ignored.
+    /// The score after normalisation, given the lowest and the highest score of all nodes that are not ignored.
     fn normalize(&self, score: i64, lowest: i64, highest: i64) -> i64;
 }

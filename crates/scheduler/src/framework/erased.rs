@@ -1,23 +1,23 @@
-//! Plugins of any state type behind one object type, and their states during one pod's cycle.
+//! Plugins with their state types erased, and their states in the cycle of one pod.
 
 use std::sync::Arc;
 
+use bayplan_model::api::Request;
 use futures::future::BoxFuture;
 
 use super::{
     BindContext, ClusterEvent, Cycle, Dependencies, DomainCounting, EventRegistration, ExtensionPoints, HeadroomPlugin,
     NodeScore, ObjectChange, Permit, Plugin, PluginName, PostFilter, PostFilterContext, PreFilter, PreFlight,
-    QueueingHint, Status,
+    QueuedPod, QueueingHint, SortKey, Status,
 };
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
-use crate::queue::{QueuedPod, SortKey};
 
-/// A plugin whose state type is hidden; what a [`Factory`](super::Factory) makes.
+/// A plugin with its state type erased; a [`Factory`](super::Factory) returns it.
 #[derive(Clone)]
 pub struct AnyPlugin(Arc<dyn ErasedPlugin>);
 
 impl AnyPlugin {
-    /// Hosts a plugin.
+    /// Erases the state type of a plugin.
     pub fn new<P: Plugin>(plugin: P) -> Self {
         AnyPlugin(Arc::new(Erased(Arc::new(plugin))))
     }
@@ -27,27 +27,27 @@ impl AnyPlugin {
         self.0.name()
     }
 
-    /// Its extension points.
+    /// The extension points that the plugin implements.
     pub fn extension_points(&self) -> ExtensionPoints {
         self.0.extension_points()
     }
 
-    /// What its verdicts on a pod depend on.
+    /// See [`Plugin::dependencies`].
     pub fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
         self.0.dependencies(cx)
     }
 
-    /// Its form that counts by domain.
+    /// See [`Plugin::domain_counting`].
     pub fn domain_counting(&self, cx: &Cycle<'_>) -> Option<Box<dyn DomainCounting>> {
         self.0.domain_counting(cx)
     }
 
-    /// The events it wants to hear of.
+    /// See [`Plugin::events_to_register`].
     pub fn events_to_register(&self) -> Vec<EventRegistration> {
         self.0.events_to_register()
     }
 
-    /// Asks its queueing hint.
+    /// See [`Plugin::queueing_hint`].
     pub fn queueing_hint(
         &self,
         cx: &Cycle<'_>,
@@ -57,27 +57,27 @@ impl AnyPlugin {
         self.0.queueing_hint(cx, event, changed)
     }
 
-    /// Asks whether the pod may enter the queue.
+    /// See [`Plugin::pre_enqueue`].
     pub fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status {
         self.0.pre_enqueue(cx).by(self.name())
     }
 
-    /// Asks whether pods it holds back are held back until they are activated.
+    /// See [`Plugin::gate_waits_for_activation`].
     pub fn gate_waits_for_activation(&self) -> bool {
         self.0.gate_waits_for_activation()
     }
 
-    /// Asks which pod goes first.
+    /// See [`Plugin::less`].
     pub fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         self.0.less(a, b)
     }
 
-    /// Asks whether one hint serves all pods of a signature.
+    /// See [`Plugin::hint_reads_signature`].
     pub fn hint_reads_signature(&self, event: &ClusterEvent) -> bool {
         self.0.hint_reads_signature(event)
     }
 
-    /// Asks for the pod's place in the order.
+    /// See [`Plugin::sort_key`].
     pub fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
         self.0.sort_key(pod)
     }
@@ -153,7 +153,7 @@ impl<P: Plugin> ErasedPlugin for Erased<P> {
     }
 }
 
-/// A plugin together with its state for one pod. Answers carry the plugin's name.
+/// A plugin together with its state for one pod. Its answers carry the plugin's name.
 pub(crate) trait PluginWithState: Send + Sync {
     fn pre_filter(&mut self, cx: &Cycle<'_>) -> PreFilter;
     fn add_pod(&mut self, cx: &Cycle<'_>, pod: &PodInfo, node: &NodeInfo) -> Status;
@@ -165,7 +165,7 @@ pub(crate) trait PluginWithState: Send + Sync {
     fn normalize(&self, cx: &Cycle<'_>, scores: &mut [NodeScore]) -> Status;
     fn headroom_plugin(&self) -> Option<Box<dyn HeadroomPlugin>>;
     fn reserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status;
-    fn unreserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str);
+    fn unreserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Vec<Request>;
     fn permit(&mut self, cx: &Cycle<'_>, node: &str) -> Permit;
     fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreFlight;
     fn pre_bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, Status>;
@@ -214,8 +214,8 @@ impl<P: Plugin> PluginWithState for WithState<P> {
     fn reserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status {
         self.plugin.reserve(cluster, &mut self.state, pod, node).by(self.plugin.name())
     }
-    fn unreserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) {
-        self.plugin.unreserve(cluster, &mut self.state, pod, node);
+    fn unreserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Vec<Request> {
+        self.plugin.unreserve(cluster, &mut self.state, pod, node)
     }
     fn permit(&mut self, cx: &Cycle<'_>, node: &str) -> Permit {
         let mut answer = self.plugin.permit(cx, &mut self.state, node);
@@ -239,14 +239,14 @@ impl<P: Plugin> PluginWithState for WithState<P> {
     }
 }
 
-/// The states of a profile's plugins for one pod, by the plugin's place in the profile.
+/// The states of a profile's plugins for one pod, by the plugin's index in the profile; upstream's `CycleState`.
 pub(crate) struct CycleStates {
     states: Vec<Option<Box<dyn PluginWithState>>>,
-    /// Plugins whose Filter has nothing to say about this pod.
+    /// Plugins whose Filter is skipped for this pod.
     pub(crate) skip_filter: Vec<bool>,
-    /// Plugins whose Score has nothing to say about this pod.
+    /// Plugins whose Score is skipped for this pod.
     pub(crate) skip_score: Vec<bool>,
-    /// The cycle is timed plugin by plugin.
+    /// True when the cycle is timed plugin by plugin.
     pub(crate) sampled: bool,
 }
 
@@ -260,7 +260,7 @@ impl CycleStates {
         }
     }
 
-    /// The states of some plugins only: no other may be asked for.
+    /// The states of some plugins only; the others must not be used.
     pub(crate) fn of(plugins: usize, some: impl Iterator<Item = (usize, Box<dyn PluginWithState>)>) -> Self {
         let mut states: Vec<Option<Box<dyn PluginWithState>>> = Vec::new();
         states.resize_with(plugins, || None);
@@ -271,11 +271,11 @@ impl CycleStates {
     }
 
     pub(crate) fn get(&self, plugin: usize) -> &dyn PluginWithState {
-        self.states[plugin].as_deref().expect("the state of this plugin was made")
+        self.states[plugin].as_deref().expect("only plugins with a state are used")
     }
 
     pub(crate) fn get_mut(&mut self, plugin: usize) -> &mut dyn PluginWithState {
-        self.states[plugin].as_deref_mut().expect("the state of this plugin was made")
+        self.states[plugin].as_deref_mut().expect("only plugins with a state are used")
     }
 }
 
@@ -285,7 +285,7 @@ impl Clone for CycleStates {
             states: self.states.iter().map(|s| s.as_ref().map(|s| s.copy())).collect(),
             skip_filter: self.skip_filter.clone(),
             skip_score: self.skip_score.clone(),
-            // Copies are for trying things out, which upstream does not time either.
+            // Copies are for dry runs, which upstream does not time either.
             sampled: false,
         }
     }

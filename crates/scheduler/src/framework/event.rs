@@ -1,14 +1,16 @@
-//! What happens in a cluster, as far as it may let a rejected pod fit; and how plugins say which of it matters.
+//! Cluster events, and the registrations with which plugins say which events may make a rejected pod schedulable.
 
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
 use bayplan_model::resources::RequestRules;
 
-/// Kinds of change, as bits, with upstream's values: which registrations match depends on them.
+use crate::cluster::Object;
+
+/// Actions as bits, with upstream's values: which registrations match depends on them.
 pub mod action {
-    /// An object appeared.
+    /// An object was added.
     pub const ADD: u32 = 1;
-    /// An object vanished.
+    /// An object was deleted.
     pub const DELETE: u32 = 2;
     /// A node's allocatable changed.
     pub const UPDATE_NODE_ALLOCATABLE: u32 = 4;
@@ -24,15 +26,15 @@ pub mod action {
     pub const UPDATE_NODE_DECLARED_FEATURE: u32 = 128;
     /// A pod's labels changed.
     pub const UPDATE_POD_LABEL: u32 = 256;
-    /// A pod's requests shrank.
+    /// A pod's requests were reduced.
     pub const UPDATE_POD_SCALE_DOWN: u32 = 512;
     /// A pod's tolerations changed.
     pub const UPDATE_POD_TOLERATION: u32 = 1024;
     /// A pod's last scheduling gate was removed.
     pub const UPDATE_POD_SCHEDULING_GATES_ELIMINATED: u32 = 2048;
-    /// A claim was made for a pod.
+    /// A ResourceClaim was generated for a pod.
     pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: u32 = 4096;
-    /// Everything.
+    /// Any action.
     pub const ALL: u32 = 8191;
     /// Any update.
     pub const UPDATE: u32 = ALL & !(ADD | DELETE);
@@ -60,44 +62,68 @@ pub mod action {
     }
 }
 
-/// What an event is about.
+/// The resource that an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventResource {
-    /// Any pod (in registrations).
+    /// Any pod; only in registrations.
     Pod,
     /// A pod on a node.
     AssignedPod,
-    /// A pod that waits for a node.
+    /// A pod without a node.
     UnschedulablePod,
     /// A node.
     Node,
-    /// A volume.
+    /// A PersistentVolume.
     PersistentVolume,
-    /// A claim on a volume.
+    /// A PersistentVolumeClaim.
     PersistentVolumeClaim,
-    /// The CSI drivers of a node.
+    /// A CSINode.
     CsiNode,
-    /// A CSI driver.
+    /// A CSIDriver.
     CsiDriver,
-    /// An attachment.
+    /// A VolumeAttachment.
     VolumeAttachment,
-    /// Free capacity.
+    /// A CSIStorageCapacity.
     CsiStorageCapacity,
-    /// A class of volumes.
+    /// A StorageClass.
     StorageClass,
-    /// A claim on devices.
+    /// A ResourceClaim.
     ResourceClaim,
-    /// A list of devices.
+    /// A ResourceSlice.
     ResourceSlice,
-    /// A class of devices.
+    /// A DeviceClass.
     DeviceClass,
-    /// Everything.
+    /// Any resource.
     Wildcard,
-    /// Something only an out-of-tree plugin knows, as `<plural>.<version>.<group>`.
+    /// A resource that only an out-of-tree plugin knows, as `<plural>.<version>.<group>`.
     Other(&'static str),
 }
 
 impl EventResource {
+    /// The resource of an object; none for kinds that plugins only look up.
+    pub(crate) fn of(object: &Object) -> Option<Self> {
+        Some(match object {
+            Object::Pod(_) => EventResource::Pod,
+            Object::Node(_) => EventResource::Node,
+            Object::PersistentVolume(_) => EventResource::PersistentVolume,
+            Object::PersistentVolumeClaim(_) => EventResource::PersistentVolumeClaim,
+            Object::StorageClass(_) => EventResource::StorageClass,
+            Object::CsiNode(_) => EventResource::CsiNode,
+            Object::CsiDriver(_) => EventResource::CsiDriver,
+            Object::CsiStorageCapacity(_) => EventResource::CsiStorageCapacity,
+            Object::VolumeAttachment(_) => EventResource::VolumeAttachment,
+            Object::ResourceClaim(_) => EventResource::ResourceClaim,
+            Object::ResourceSlice(_) => EventResource::ResourceSlice,
+            Object::DeviceClass(_) => EventResource::DeviceClass,
+            Object::Namespace(_)
+            | Object::Service(_)
+            | Object::ReplicationController(_)
+            | Object::ReplicaSet(_)
+            | Object::StatefulSet(_)
+            | Object::PodDisruptionBudget(_) => return None,
+        })
+    }
+
     /// Upstream's name, as metrics label it.
     pub fn name(self) -> &'static str {
         match self {
@@ -121,17 +147,17 @@ impl EventResource {
     }
 }
 
-/// Something that happened, or (in registrations) something to be told of.
+/// What happened to which resource; upstream's `ClusterEvent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterEvent {
-    /// To what.
+    /// The resource.
     pub resource: EventResource,
-    /// What, as [`action`] bits.
+    /// What happened to it, as [`action`] bits.
     pub action: u32,
 }
 
 impl ClusterEvent {
-    /// Matches everything.
+    /// The event that matches everything.
     pub const WILDCARD: ClusterEvent = ClusterEvent { resource: EventResource::Wildcard, action: action::ALL };
 
     /// An event.
@@ -144,9 +170,9 @@ impl ClusterEvent {
         *self == Self::WILDCARD
     }
 
-    /// Whether this registration covers that event.
+    /// True when a registration of this event covers another event.
     ///
-    /// A generic update only matches registrations of all updates: that is upstream's numeric comparison.
+    /// A generic update matches only registrations of all updates, by upstream's numeric comparison.
     pub fn covers(&self, event: &ClusterEvent) -> bool {
         if self.is_wildcard() {
             return true;
@@ -158,14 +184,14 @@ impl ClusterEvent {
         resource && self.action & event.action != 0 && event.action <= self.action
     }
 
-    /// The event's label in metrics and traces.
+    /// The event's label in metrics and logs.
     pub fn label(&self) -> String {
         format!("{}{}", self.resource.name(), action::name(self.action))
     }
 }
 
-/// What an update of a pod amounts to, one event per kind of change.
-pub fn pod_updates(old: &Pod, new: &Pod) -> Vec<ClusterEvent> {
+/// The events of a pod's update, one for each kind of change; upstream's `PodSchedulingPropertiesChange`.
+pub(crate) fn pod_updates(old: &Pod, new: &Pod) -> Vec<ClusterEvent> {
     use action::*;
     let resource = if new.is_assigned() { EventResource::AssignedPod } else { EventResource::UnschedulablePod };
     let mut actions = Vec::new();
@@ -204,7 +230,7 @@ fn scaled_down(old: &Pod, new: &Pod) -> bool {
         .any(|(name, quantity)| after.get(name).is_none_or(|now| now.milli_value() < quantity.milli_value()))
 }
 
-/// Whether two versions of a pod surely request the same; most updates are of something else.
+/// True when two versions of a pod have the same requests; most updates change something else.
 fn same_resources(old: &Pod, new: &Pod) -> bool {
     let (before, after) = (&old.status, &new.status);
     old.spec.containers == new.spec.containers
@@ -217,7 +243,7 @@ fn same_resources(old: &Pod, new: &Pod) -> bool {
         && before.allocated_resources == after.allocated_resources
 }
 
-/// Whether two versions of a node have the same conditions, but for when and why. The last of a type counts.
+/// True when two versions of a node have conditions with the same types and statuses. The last of a type counts.
 fn same_conditions(old: &Node, new: &Node) -> bool {
     let (before, after) = (&old.status.conditions, &new.status.conditions);
     let mut pairs = before.iter().zip(after);
@@ -230,8 +256,8 @@ fn same_conditions(old: &Node, new: &Node) -> bool {
     by_type(old) == by_type(new)
 }
 
-/// What an update of a node amounts to; nothing when nothing that matters changed.
-pub fn node_updates(old: &Node, new: &Node) -> Vec<ClusterEvent> {
+/// The events of a node's update; none when nothing relevant changed. Upstream's `NodeSchedulingPropertiesChange`.
+pub(crate) fn node_updates(old: &Node, new: &Node) -> Vec<ClusterEvent> {
     use action::*;
     let changes = [
         (old.spec.unschedulable && !new.spec.unschedulable, UPDATE_NODE_TAINT),
@@ -246,38 +272,39 @@ pub fn node_updates(old: &Node, new: &Node) -> Vec<ClusterEvent> {
     changed.map(|(_, action)| ClusterEvent::new(EventResource::Node, action)).collect()
 }
 
-/// Whether an event may let a pod fit that a plugin rejected.
+/// Whether an event may make a rejected pod schedulable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueingHint {
     /// Try the pod again.
     Queue,
-    /// It would be rejected again.
+    /// The pod would be rejected again.
     Skip,
 }
 
-/// One kind of event a plugin wants to hear of.
+/// An event for which a plugin registers; upstream's `ClusterEventWithHint`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRegistration {
     /// The event.
     pub event: ClusterEvent,
-    /// Whether [`Plugin::queueing_hint`](super::Plugin::queueing_hint) is asked; otherwise the answer is always [`QueueingHint::Queue`].
+    /// True when [`Plugin::queueing_hint`](super::Plugin::queueing_hint) decides; otherwise the event always queues the
+    /// pod.
     pub has_hint: bool,
 }
 
 impl EventRegistration {
-    /// The plugin's hint decides.
+    /// [`Plugin::queueing_hint`](super::Plugin::queueing_hint) decides whether such an event queues the pod.
     pub const fn with_hint(resource: EventResource, action: u32) -> Self {
         EventRegistration { event: ClusterEvent::new(resource, action), has_hint: true }
     }
 
-    /// Such an event always brings the pod back.
+    /// Such an event always queues the pod.
     pub const fn always(resource: EventResource, action: u32) -> Self {
         EventRegistration { event: ClusterEvent::new(resource, action), has_hint: false }
     }
 }
 
-/// What a plugin hears of when it declares nothing: everything that upstream's default covers.
-pub fn everything() -> Vec<EventRegistration> {
+/// The registrations of a plugin that declares none: all events that upstream's default covers.
+pub(super) fn everything() -> Vec<EventRegistration> {
     use EventResource::*;
     [
         Pod,

@@ -1,17 +1,17 @@
-//! The accelerated form of a plugin that compares what a pod asks for with what is left of nodes.
+//! The batch form of plugins that compare a pod's requests with the headroom of nodes.
 
 use crate::cluster::Headroom;
 
-/// Judges many nodes at once by their room alone, for pods of one signature.
+/// Filters and scores many nodes at once by their headroom, for pods of one signature.
 pub trait HeadroomPlugin: Send + Sync {
-    /// Takes the sums of the nodes that do not pass Filter away.
+    /// Sets the sums of the nodes that fail Filter to none.
     fn filter(&self, headrooms: &[Headroom], sums: &mut [Option<i64>]);
 
-    /// Adds each node's score, times the weight, to its sum.
+    /// Adds each node's score, times the weight, to its sum; nodes without a sum are skipped.
     fn score(&self, headrooms: &[Headroom], weight: i64, sums: &mut [Option<i64>]);
 }
 
-/// Adds the scores of the nodes that pass, times the weight, to their sums.
+/// Adds the scores of the nodes that have a sum, times the weight, to their sums.
 pub(crate) fn add_scores(
     headrooms: &[Headroom],
     weight: i64,

@@ -1,4 +1,4 @@
-//! Which plugins exist, by name.
+//! The plugins that a configuration may name.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::AnyPlugin;
 
-/// Makes a plugin from its arguments: the `args` of its `pluginConfig` entry with defaults applied, or null.
+/// Builds a plugin from its arguments: the `args` of its `pluginConfig` entry with defaults applied, or null.
 pub type Factory = Box<dyn Fn(&Value) -> Result<AnyPlugin, String> + Send + Sync>;
 
-/// All plugins that a configuration may name. Library users add their own.
+/// The plugins that a configuration may name. `Registry::default()` has all in-tree plugins; out-of-tree plugins are
+/// added with [`Registry::register`].
 pub struct Registry {
     factories: BTreeMap<String, Factory>,
 }
@@ -31,14 +32,5 @@ impl Registry {
     /// The factory of a plugin.
     pub fn get(&self, name: &str) -> Option<&Factory> {
         self.factories.get(name)
-    }
-}
-
-impl Default for Registry {
-    /// All plugins of this crate.
-    fn default() -> Self {
-        let mut registry = Registry::empty();
-        crate::plugins::register(&mut registry);
-        registry
     }
 }

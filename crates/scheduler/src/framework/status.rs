@@ -1,4 +1,4 @@
-//! What a plugin answers: a code, and reasons for the user.
+//! The status with which plugins answer: a code, and reasons for the user.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,23 +6,23 @@ use std::fmt;
 /// A plugin's name.
 pub type PluginName = &'static str;
 
-/// How an extension point went.
+/// The outcome of an extension point; upstream's `Code`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// It went well.
+    /// The pod may go on.
     #[default]
     Success,
-    /// Something broke; the pod is retried with backoff.
+    /// The plugin failed; the pod is retried with backoff.
     Error,
     /// The pod cannot be placed; preemption may help.
     Unschedulable,
     /// The pod cannot be placed; preemption cannot help.
     UnschedulableAndUnresolvable,
-    /// The pod shall wait (Permit).
+    /// The pod has to wait; only Permit answers this.
     Wait,
-    /// The plugin has nothing to say about this pod.
+    /// The plugin does not apply to this pod.
     Skip,
-    /// The pod cannot be placed until something outside happens.
+    /// The pod cannot be placed until something outside the scheduler happens.
     Pending,
 }
 
@@ -41,22 +41,22 @@ impl Code {
     }
 }
 
-/// A plugin's answer.
+/// The answer of a plugin; upstream's `Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// How it went.
+    /// The outcome.
     pub code: Code,
-    /// Why, one sentence each.
+    /// The reasons, as the FailedScheduling event shows them.
     pub reasons: Vec<Cow<'static, str>>,
-    /// Who said so; empty when nobody in particular.
+    /// The plugin that answered; empty when it was none.
     pub plugin: PluginName,
 }
 
 impl Status {
-    /// All is well.
+    /// Success.
     pub const SUCCESS: Status = Status { code: Code::Success, reasons: Vec::new(), plugin: "" };
 
-    /// An answer with one reason.
+    /// A status with one reason.
     pub fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
         Status { code, reasons: vec![reason.into()], plugin: "" }
     }
@@ -71,39 +71,39 @@ impl Status {
         Status::new(Code::UnschedulableAndUnresolvable, reason)
     }
 
-    /// Something broke.
+    /// The plugin failed.
     pub fn error(reason: impl Into<Cow<'static, str>>) -> Self {
         Status::new(Code::Error, reason)
     }
 
-    /// The plugin has nothing to say about this pod.
+    /// The plugin does not apply to this pod.
     pub fn skip() -> Self {
         Status { code: Code::Skip, ..Status::default() }
     }
 
-    /// The same answer, given by this plugin.
+    /// The same status, answered by this plugin.
     #[must_use]
     pub fn by(mut self, plugin: PluginName) -> Self {
         self.plugin = plugin;
         self
     }
 
-    /// True when all is well.
+    /// True for Success.
     pub fn is_success(&self) -> bool {
         self.code == Code::Success
     }
 
-    /// True when the plugin has nothing to say.
+    /// True for Skip.
     pub fn is_skip(&self) -> bool {
         self.code == Code::Skip
     }
 
-    /// True when the pod was judged and turned down, as opposed to an error.
+    /// True when the pod was rejected, as opposed to an error; upstream's `IsRejected`.
     pub fn is_rejected(&self) -> bool {
         matches!(self.code, Code::Unschedulable | Code::UnschedulableAndUnresolvable | Code::Pending)
     }
 
-    /// All reasons as one sentence.
+    /// All reasons, joined by commas.
     pub fn message(&self) -> String {
         self.reasons.join(", ")
     }

@@ -7,13 +7,11 @@ use serde_json::Value;
 
 use crate::config::aggregate;
 use crate::config::args::{DefaultPreemptionArgs, read};
-use crate::cycle::fit_error::Diagnosis;
-use crate::cycle::preempt::{Candidate, PotentialNodes, Preemption, RankedCandidate, best_candidates, dry_run};
-use crate::cycle::process_preemption;
+use crate::framework::preemption::{PotentialNodes, Preemption, RankedCandidate, best_candidates, dry_run};
 use crate::framework::*;
 
 /// The plugin with its arguments.
-pub struct DefaultPreemption {
+pub(super) struct DefaultPreemption {
     args: DefaultPreemptionArgs,
 }
 
@@ -36,11 +34,6 @@ impl DefaultPreemption {
         let share = nodes * self.args.min_candidate_nodes_percentage as usize / 100;
         share.max(self.args.min_candidate_nodes_absolute as usize).min(nodes)
     }
-}
-
-/// The nodes that Filter rejected as Unschedulable, where preemption may help.
-pub fn potential_nodes<'a>(cx: &PostFilterContext<'a>) -> PotentialNodes<'a> {
-    PotentialNodes::of(cx)
 }
 
 /// Why the pod may not preempt, if so: upstream's `PodEligibleToPreemptOthers`.
@@ -112,18 +105,16 @@ impl Plugin for DefaultPreemption {
         if let Some(reason) = ineligible(cx) {
             return Status::unschedulable(format!("preemption: {reason}")).into();
         }
-        let nodes = potential_nodes(cx);
+        let nodes = PotentialNodes::of(cx);
         let start = if nodes.is_empty() { 0 } else { (cx.random % nodes.len() as u64) as usize };
         let result = dry_run(cx, &nodes, start, self.candidates_wanted(nodes.len()));
         if result.candidates.is_empty() {
             return unhelpful(cx, result.statuses);
         }
-        let extenders = cx.filters.profile.extenders();
         let mut candidates = result.candidates;
         let changed: Vec<RankedCandidate>;
-        if !extenders.is_empty() {
-            let all = candidates.iter().map(|candidate| Candidate::clone(candidate)).collect();
-            changed = match process_preemption(extenders, &cx.cycle, all) {
+        if let Some(answer) = cx.filters.process_preemption(&candidates) {
+            changed = match answer {
                 Ok(left) => left.into_iter().map(RankedCandidate::from).collect(),
                 Err(error) => return Status::error(format!("preemption: {error}")).into(),
             };
@@ -134,8 +125,9 @@ impl Plugin for DefaultPreemption {
             return Status::unschedulable("preemption: no candidate node for preemption").into();
         };
         let pod = cx.cycle.pod;
-        let nominated = cx.filters.nominator.on_node(&chosen.node);
-        let demoted = nominated.iter().filter(|other| other.priority() < pod.priority()).cloned().collect();
+        let nominated = cx.filters.nominated_to(&chosen.node);
+        let lower_priority_nominated =
+            nominated.iter().filter(|other| other.priority() < pod.priority()).cloned().collect();
         PostFilter {
             status: Status::SUCCESS,
             nomination: Nomination::Override(chosen.node.to_string()),
@@ -143,7 +135,7 @@ impl Plugin for DefaultPreemption {
                 node: chosen.node.to_string(),
                 victims: chosen.victims.clone(),
                 preemptor: Arc::new(pod.clone()),
-                demoted,
+                lower_priority_nominated,
             }),
             calls: Vec::new(),
         }

@@ -1,7 +1,7 @@
 //! The plugins of this crate: one file or folder each, and one row of [`PLUGINS`].
 
 mod default_binder;
-pub mod default_preemption;
+pub(crate) mod default_preemption;
 mod dynamic_resources;
 #[cfg(test)]
 mod example;
@@ -62,9 +62,13 @@ const PLUGINS: &[(&str, Constructor)] = &[
     ("VolumeZone", |_| Ok(AnyPlugin::new(volume_zone::VolumeZone))),
 ];
 
-/// Adds every plugin of this crate.
-pub(crate) fn register(registry: &mut Registry) {
-    for (name, constructor) in PLUGINS {
-        registry.register(name, constructor);
+impl Default for Registry {
+    /// Every plugin of this crate.
+    fn default() -> Self {
+        let mut registry = Registry::empty();
+        for (name, constructor) in PLUGINS {
+            registry.register(name, constructor);
+        }
+        registry
     }
 }

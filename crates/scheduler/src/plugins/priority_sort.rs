@@ -1,7 +1,6 @@
 //! PrioritySort: pods of higher priority first, then those that entered the queue earlier.
 
-use crate::framework::{ExtensionPoints, Plugin, PluginName};
-use crate::queue::{QueuedPod, SortKey};
+use crate::framework::{ExtensionPoints, Plugin, PluginName, QueuedPod, SortKey};
 
 pub(super) struct PrioritySort;
 

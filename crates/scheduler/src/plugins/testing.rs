@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
+use bayplan_model::delta::Delta;
 use bayplan_model::status::{Status as ApiStatus, reason};
 use bayplan_testkit::{FakeApi, VirtualClock, merge, request_line};
 use bytes::Bytes;
@@ -30,11 +31,11 @@ use crate::cluster::{Cluster, Object, PodInfo};
 use crate::config::Configuration;
 use crate::cycle::Attempt;
 use crate::cycle::filter::Search;
-use crate::framework::event::{node_updates, pod_updates};
 use crate::framework::*;
+use crate::nominator::Nominator;
 use crate::profile::Profile;
-use crate::queue::{Backoff, ClusterChange, Nominator, Queue, QueuePlugins, QueuedPod, QueueingStrategy};
-use crate::queue_plugins::ProfilePlugins;
+use crate::queue::{Backoff, ClusterChange, Queue, QueuePlugins, QueueingStrategy};
+use crate::scheduler::{ProfilePlugins, Profiles};
 
 /// A sentence, a pod, objects beside those given to all cases, and the lines expected.
 pub(super) type Case<'a> = (&'a str, &'a str, &'a str, &'a [&'a str]);
@@ -170,7 +171,7 @@ impl PluginTest {
     ///
     /// A change is `add OBJECT`, `delete OBJECT` or `update OBJECT => {fields}`, with the fields after the update.
     pub(super) fn hints(&self, cases: &[HintCase<'_>]) {
-        let profiles = [Arc::new(self.profile())];
+        let profiles = Profiles::from(vec![self.profile()]);
         for (sentence, pod, change, expected) in cases {
             let mut cluster = self.cluster("");
             let changes = apply(&mut cluster, change);
@@ -186,7 +187,7 @@ impl PluginTest {
     /// Checks QueueSort: pods as `name priority seconds`, where the seconds say when each joined the queue, against
     /// their names in the order in which they leave it.
     pub(super) fn orders(&self, cases: &[(&str, &[&str], &str)]) {
-        let profiles = [Arc::new(self.profile())];
+        let profiles = Profiles::from(vec![self.profile()]);
         let cluster = Cluster::new();
         let plugins = ProfilePlugins { profiles: &profiles, cluster: &cluster, now: NOW };
         for (sentence, pods, expected) in cases {
@@ -287,7 +288,7 @@ fn pod_info(fields: &str) -> PodInfo {
 fn queued(pod: PodInfo, since: Timestamp) -> QueuedPod {
     let second = SignedDuration::from_secs(1);
     let mut queue = Queue::new(Backoff { initial: second, max: second });
-    let nobody = ProfilePlugins { profiles: &[], cluster: &Cluster::new(), now: since };
+    let nobody = ProfilePlugins { profiles: &Profiles::from(vec![]), cluster: &Cluster::new(), now: since };
     queue.add(Arc::new(pod), since, &nobody);
     queue.pods().next().expect("the pod is in the queue").clone()
 }
@@ -311,7 +312,7 @@ fn apply(cluster: &mut Cluster, change: &str) -> Vec<ClusterChange> {
     let resource = match new.as_ref().or(old.as_ref()).expect("one of them is there") {
         Object::Pod(pod) if pod.is_assigned() || new.is_none() => EventResource::AssignedPod,
         Object::Pod(_) => EventResource::UnschedulablePod,
-        other => other.event_resource().expect("plugins hear of this kind"),
+        other => EventResource::of(other).expect("plugins hear of this kind"),
     };
     let events = match (&old, &new) {
         (Some(Object::Node(old)), Some(Object::Node(new))) => node_updates(old, new),
@@ -320,7 +321,13 @@ fn apply(cluster: &mut Cluster, change: &str) -> Vec<ClusterChange> {
         (None, _) => vec![ClusterEvent::new(resource, action::ADD)],
         (_, None) => vec![ClusterEvent::new(resource, action::DELETE)],
     };
-    events.into_iter().map(|event| ClusterChange { event, old: old.clone(), new: new.clone() }).collect()
+    let delta = match (old, new) {
+        (Some(old), Some(new)) => Delta::Updated { old, new },
+        (None, Some(new)) => Delta::Added(new),
+        (Some(old), None) => Delta::Deleted(old),
+        (None, None) => unreachable!("one of them is there"),
+    };
+    events.into_iter().map(|event| ClusterChange::of_object(event, delta.clone())).collect()
 }
 
 fn yaml(text: &str) -> Value {

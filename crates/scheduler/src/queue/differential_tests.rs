@@ -1,4 +1,4 @@
-//! The queue against a plain one, which looks at every pod for everything, on random histories.
+//! The queue compared with a plain one, which looks at every pod for everything, on random histories.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use bayplan_model::node::Node;
 use serde_json::json;
 
 use super::*;
-use crate::framework::{EventResource, action};
+use crate::framework::{EventResource, ObjectChange, PluginName, SortKey, Status, action};
 
 /// Numbers that look random and are the same in every run.
 struct Rng(u64);
@@ -21,9 +21,9 @@ impl Rng {
     }
 }
 
-/// `Shape` hears of nodes and looks at labels; `Own` hears of pods and looks whether it is the one; `Each` hears of
-/// deleted nodes and looks at the pod's name; `Gate` holds pods with gates back and hears of their removal; `Held` holds
-/// pods back that are named to it, and hears of other pods.
+/// `Labels` hears of nodes and looks at labels; `Own` hears of pods and looks whether it is the one; `Each` hears of
+/// deleted nodes and looks at the pod's name; `Gate` holds pods with gates back and hears of their removal; `Held`
+/// holds pods back that are named to it, and hears of other pods.
 struct Plugins {
     /// False makes the queue ask for each pod, and sort by looking at pods.
     fast: bool,
@@ -32,7 +32,7 @@ struct Plugins {
 
 fn hears(plugin: PluginName, event: &ClusterEvent) -> bool {
     match plugin {
-        "Shape" => event.resource == EventResource::Node && event.action == action::ADD,
+        "Labels" => event.resource == EventResource::Node && event.action == action::ADD,
         "Own" | "Held" => event.resource == EventResource::AssignedPod,
         "Each" => event.resource == EventResource::Node && event.action == action::DELETE,
         _ => event.action == action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED || event.action == action::ADD,
@@ -40,8 +40,9 @@ fn hears(plugin: PluginName, event: &ClusterEvent) -> bool {
 }
 
 fn wants(plugin: PluginName, pod: &PodInfo, change: &ClusterChange) -> bool {
-    match (plugin, &change.new, &change.old) {
-        ("Shape", Some(Object::Node(node)), _) => pod.metadata.labels.get("app") == node.metadata.labels.get("app"),
+    let ObjectChange { old, new } = ObjectChange::of(change.object.as_ref());
+    match (plugin, new, old) {
+        ("Labels", Some(Object::Node(node)), _) => pod.metadata.labels.get("app") == node.metadata.labels.get("app"),
         ("Own", _, Some(Object::Pod(other))) => {
             other.metadata.uid == pod.metadata.uid || other.metadata.labels == pod.metadata.labels
         }
@@ -106,7 +107,7 @@ enum At {
     Unschedulable,
 }
 
-/// The truth: one map, and a walk over it for every question.
+/// The reference: one map, and a walk over it for every operation.
 struct Plain {
     backoff: Backoff,
     pods: BTreeMap<String, (At, QueuedPod)>,
@@ -134,7 +135,7 @@ impl Plain {
     }
 
     fn put(&mut self, mut pod: QueuedPod, mut at: At, now: Timestamp, plugins: &Plugins) {
-        if at != At::Unschedulable && gate(&mut pod, plugins) {
+        if at != At::Unschedulable && is_gated(&mut pod, plugins) {
             at = At::Unschedulable;
         }
         if at == At::Active {
@@ -146,7 +147,7 @@ impl Plain {
     fn requeue(&mut self, pod: QueuedPod, requeue: QueueingStrategy, now: Timestamp, plugins: &Plugins) {
         let at = match requeue {
             QueueingStrategy::Skip => At::Unschedulable,
-            QueueingStrategy::AfterBackoff if !backing_off(self.backoff, &pod, now) => At::Active,
+            QueueingStrategy::AfterBackoff if !self.backoff.is_backing_off(&pod, now) => At::Active,
             QueueingStrategy::AfterBackoff if pod.is_rejected() => At::Backoff,
             QueueingStrategy::AfterBackoff => At::ErrorBackoff,
             QueueingStrategy::Immediately => At::Active,
@@ -155,7 +156,7 @@ impl Plain {
     }
 
     fn first(&self, line: At, plugins: &Plugins) -> Option<String> {
-        let end = |pod: &QueuedPod| if line == At::Active { Timestamp::MIN } else { expiry(self.backoff, pod) };
+        let end = |pod: &QueuedPod| if line == At::Active { Timestamp::MIN } else { self.backoff.expiry(pod) };
         let of_line = self.pods.iter().filter(|(_, (at, _))| *at == line).map(|(uid, (_, pod))| (uid, pod));
         let first = of_line.reduce(|a, b| {
             let b_first = end(b.1) < end(a.1) || (end(b.1) == end(a.1) && plugins.less(b.1, a.1));
@@ -184,19 +185,19 @@ impl Plain {
         pod.flushed = None;
         let missed = since.into_iter().flat_map(|since| &self.events[since..]);
         let requeue = match rejected {
-            true => missed.map(|event| strategy_for(&pod, event, plugins)).max().unwrap_or(QueueingStrategy::Skip),
+            true => missed.map(|event| event.strategy_for(&pod, plugins)).max().unwrap_or(QueueingStrategy::Skip),
             false => QueueingStrategy::AfterBackoff,
         };
         self.requeue(pod, requeue, now, plugins);
     }
 
-    fn wake(&mut self, uid: &str, change: &ClusterChange, now: Timestamp, plugins: &Plugins) -> bool {
+    fn move_one(&mut self, uid: &str, change: &ClusterChange, now: Timestamp, plugins: &Plugins) -> bool {
         let Some((At::Unschedulable, pod)) = self.pods.get(uid) else { return false };
         let deaf = pod.gating_plugin.is_some_and(|gating| !plugins.is_registered(&pod.info, gating, &change.event));
         if deaf && !change.event.is_wildcard() {
             return false;
         }
-        let requeue = strategy_for(pod, change, plugins);
+        let requeue = change.strategy_for(pod, plugins);
         if requeue == QueueingStrategy::Skip {
             return false;
         }
@@ -209,18 +210,15 @@ impl Plain {
         let uids: Vec<String> =
             self.pods.iter().filter(|(_, (_, pod))| may(&pod.info)).map(|(uid, _)| uid.clone()).collect();
         for uid in uids {
-            self.wake(&uid, change, now, plugins);
+            self.move_one(&uid, change, now, plugins);
         }
         self.events.push(change.clone());
     }
 
     fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, plugins: &Plugins) {
         let uid = new.uid();
-        let mut changes = pod_updates(old, new).into_iter().map(|event| ClusterChange {
-            event,
-            old: Some(Object::Pod(old.clone())),
-            new: Some(Object::Pod(new.pod.clone())),
-        });
+        let delta = Delta::Updated { old: Object::Pod(old.clone()), new: Object::Pod(new.pod.clone()) };
+        let mut changes = pod_updates(old, new).into_iter().map(|event| ClusterChange::of_object(event, delta.clone()));
         if self.in_flight.contains_key(uid) {
             return self.events.extend(changes);
         }
@@ -229,7 +227,7 @@ impl Plain {
             Some((at, pod)) => {
                 pod.info = new.clone();
                 if *at == At::Unschedulable {
-                    changes.find(|change| self.wake(uid, change, now, plugins));
+                    changes.find(|change| self.move_one(uid, change, now, plugins));
                 }
             }
         }
@@ -237,8 +235,7 @@ impl Plain {
 
     fn activate(&mut self, uid: &str, now: Timestamp, plugins: &Plugins) {
         if self.in_flight.contains_key(uid) {
-            let new = Some(targeted(uid.to_owned()));
-            return self.events.push(ClusterChange { event: ClusterEvent::WILDCARD, old: None, new });
+            return self.events.push(ClusterChange::activation(uid));
         }
         match self.pods.get(uid).cloned() {
             Some((At::Unschedulable, pod)) => self.put(pod, At::Active, now, plugins),
@@ -252,7 +249,7 @@ impl Plain {
 
     fn tick(&mut self, now: Timestamp, plugins: &Plugins) {
         for (at, pod) in self.pods.values_mut().filter(|(at, _)| matches!(at, At::Backoff | At::ErrorBackoff)) {
-            if !backing_off(self.backoff, pod, now) {
+            if !self.backoff.is_backing_off(pod, now) {
                 *at = At::Active;
                 pod.initial_attempt.get_or_insert(now);
             }
@@ -267,13 +264,13 @@ impl Plain {
             if let Some((_, pod)) = self.pods.get_mut(&uid) {
                 pod.flushed = Some(now);
             }
-            self.wake(&uid, &ClusterChange::of(ClusterEvent::WILDCARD), now, plugins);
+            self.move_one(&uid, &ClusterChange::of(ClusterEvent::WILDCARD), now, plugins);
         }
     }
 
     fn next_tick(&self) -> Option<Timestamp> {
         let ends = self.pods.values().filter(|(at, _)| matches!(at, At::Backoff | At::ErrorBackoff));
-        let ends = ends.map(|(_, pod)| expiry(self.backoff, pod) + SignedDuration::from_secs(1));
+        let ends = ends.map(|(_, pod)| self.backoff.expiry(pod) + SignedDuration::from_secs(1));
         let flush = self.pods.values().any(|(at, _)| *at == At::Unschedulable).then_some(self.next_flush).flatten();
         ends.chain(flush).min()
     }
@@ -298,132 +295,168 @@ fn change(rng: &mut Rng, known: &BTreeMap<&str, Arc<PodInfo>>) -> ClusterChange 
         Object::Node(Arc::new(serde_json::from_value::<Node>(json).unwrap()))
     };
     match rng.roll(3) {
-        0 => ClusterChange {
-            new: Some(node()),
-            ..ClusterChange::of(ClusterEvent::new(EventResource::Node, action::ADD))
-        },
-        1 => ClusterChange {
-            old: Some(node()),
-            ..ClusterChange::of(ClusterEvent::new(EventResource::Node, action::DELETE))
-        },
+        0 => ClusterChange::of_object(ClusterEvent::new(EventResource::Node, action::ADD), Delta::Added(node())),
+        1 => ClusterChange::of_object(ClusterEvent::new(EventResource::Node, action::DELETE), Delta::Deleted(node())),
         _ => {
             let at = rng.roll(UIDS.len());
             let left = known.get(UIDS[at]).cloned().unwrap_or_else(|| pod("other", rng));
             let event = ClusterEvent::new(EventResource::AssignedPod, action::DELETE);
-            ClusterChange { old: Some(Object::Pod(left.pod.clone())), ..ClusterChange::of(event) }
+            ClusterChange::of_object(event, Delta::Deleted(Object::Pod(left.pod.clone())))
         }
     }
 }
 
-/// One history of a few hundred steps, both queues side by side.
-fn history(seed: u64, fast: bool) {
-    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let plugins = Plugins { fast, held: RefCell::default() };
-    let backoff = Backoff { initial: SignedDuration::from_secs(1), max: SignedDuration::from_secs(10) };
-    let mut queue = Queue::new(backoff);
-    let mut plain = Plain {
-        backoff,
-        pods: BTreeMap::new(),
-        in_flight: BTreeMap::new(),
-        events: Vec::new(),
-        next_sequence: 0,
-        next_flush: None,
-    };
-    let mut now = Timestamp::from_second(1_000).unwrap();
-    let mut known: BTreeMap<&str, Arc<PodInfo>> = BTreeMap::new();
-    let mut flying: Vec<(QueuedPod, QueuedPod)> = Vec::new();
-    for step in 0..300 {
-        let uid = UIDS[rng.roll(UIDS.len())];
+/// Both queues side by side.
+struct History {
+    rng: Rng,
+    plugins: Plugins,
+    queue: Queue,
+    plain: Plain,
+    now: Timestamp,
+    known: BTreeMap<&'static str, Arc<PodInfo>>,
+    in_flight: Vec<(QueuedPod, QueuedPod)>,
+}
+
+impl History {
+    fn new(seed: u64, fast: bool) -> Self {
+        let backoff = Backoff { initial: SignedDuration::from_secs(1), max: SignedDuration::from_secs(10) };
+        History {
+            rng: Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            plugins: Plugins { fast, held: RefCell::default() },
+            queue: Queue::new(backoff),
+            plain: Plain {
+                backoff,
+                pods: BTreeMap::new(),
+                in_flight: BTreeMap::new(),
+                events: Vec::new(),
+                next_sequence: 0,
+                next_flush: None,
+            },
+            now: Timestamp::from_second(1_000).unwrap(),
+            known: BTreeMap::new(),
+            in_flight: Vec::new(),
+        }
+    }
+
+    fn step(&mut self) {
+        let uid = UIDS[self.rng.roll(UIDS.len())];
+        let History { rng, plugins, queue, plain, now, known, in_flight } = self;
         match rng.roll(12) {
-            0 | 1 => {
-                let new = pod(uid, &mut rng);
-                match known.insert(uid, new.clone()) {
-                    Some(old) => {
-                        queue.update(&old.pod, &new, now, &plugins);
-                        plain.update(&old.pod, &new, now, &plugins);
-                    }
-                    None => {
-                        queue.add(new.clone(), now, &plugins);
-                        plain.add(new, now, &plugins);
-                    }
-                }
-            }
+            0 | 1 => self.add_or_update(uid),
             2..=4 => {
-                let (a, b) = (queue.pop(&plugins), plain.pop(&plugins));
+                let (a, b) = (queue.pop(plugins), plain.pop(plugins));
                 let shown = |pod: &QueuedPod| (pod.info.uid().to_owned(), pod.attempts, pod.initial_attempt);
-                assert_eq!(a.as_ref().map(shown), b.as_ref().map(shown), "seed {seed}, step {step}");
-                flying.extend(a.zip(b));
+                assert_eq!(a.as_ref().map(shown), b.as_ref().map(shown));
+                in_flight.extend(a.zip(b));
             }
-            5 | 6 if !flying.is_empty() => {
-                let at = rng.roll(flying.len());
-                let rejected = rng.roll(8);
-                let (mut a, mut b) = flying.swap_remove(at);
-                if rng.roll(3) == 0 {
-                    plugins.held.borrow_mut().insert(a.info.uid().to_owned());
-                }
-                for pod in [&mut a, &mut b] {
-                    let plugins: &[&[PluginName]] = &[&[], &["Shape"], &["Own"], &["Each"], &["Shape", "Own"]];
-                    pod.unschedulable_plugins = plugins.get(rejected).unwrap_or(&plugins[1]).iter().copied().collect();
-                    pod.pending_plugins = if rejected == 7 { ["Own"].into() } else { BTreeSet::new() };
-                }
-                queue.add_unschedulable(a, now, &plugins);
-                plain.add_unschedulable(b, now, &plugins);
-            }
-            7 if !flying.is_empty() => {
-                let at = rng.roll(flying.len());
-                let (pod, _) = flying.swap_remove(at);
+            5 | 6 if !in_flight.is_empty() => self.fail_one(),
+            7 if !in_flight.is_empty() => {
+                let at = rng.roll(in_flight.len());
+                let (pod, _) = in_flight.swap_remove(at);
                 queue.done(pod.info.uid());
                 plain.in_flight.remove(pod.info.uid());
             }
             8 | 9 => {
-                let change = change(&mut rng, &known);
+                let change = change(rng, known);
                 let priority = rng.roll(4) as i32;
-                queue.move_all(&change, &|pod| pod.priority() <= priority, now, &plugins);
-                plain.move_all(&change, &|pod| pod.priority() <= priority, now, &plugins);
+                queue.move_all(&change, &|pod| pod.priority() <= priority, *now, plugins);
+                plain.move_all(&change, &|pod| pod.priority() <= priority, *now, plugins);
             }
-            10 => match rng.roll(4) {
-                0 => {
-                    queue.activate(&[uid.to_owned()], now, &plugins);
-                    plain.activate(uid, now, &plugins);
-                }
-                1 => {
-                    plugins.held.borrow_mut().remove(uid);
-                    if plain.stage(uid) == Some(QueueStage::Gated) {
-                        queue.activate(&[uid.to_owned()], now, &plugins);
-                        plain.activate(uid, now, &plugins);
-                    }
-                }
-                2 => {
-                    known.remove(uid);
-                    queue.delete(uid, &plugins);
-                    plain.pods.remove(uid);
-                }
-                _ => {
-                    queue.retry_after_error(uid, now, &plugins);
-                    if let Some((_, mut pod)) = plain.pods.remove(uid) {
-                        pod.consecutive_errors += 1;
-                        pod.unschedulable_plugins.clear();
-                        pod.pending_plugins.clear();
-                        pod.timestamp = now;
-                        plain.put(pod, At::ErrorBackoff, now, &plugins);
-                    }
-                }
-            },
+            10 => self.change_one(uid),
             _ => {
                 let jump = [10, 500, 3_000, 40_000, 310_000][rng.roll(5)];
-                now += SignedDuration::from_millis(jump);
-                queue.tick(now, &plugins);
-                plain.tick(now, &plugins);
+                *now += SignedDuration::from_millis(jump);
+                queue.tick(*now, plugins);
+                plain.tick(*now, plugins);
             }
         }
+    }
+
+    fn add_or_update(&mut self, uid: &'static str) {
+        let History { rng, plugins, queue, plain, now, known, .. } = self;
+        let new = pod(uid, rng);
+        match known.insert(uid, new.clone()) {
+            Some(old) => {
+                queue.update(&old.pod, &new, *now, plugins);
+                plain.update(&old.pod, &new, *now, plugins);
+            }
+            None => {
+                queue.add(new.clone(), *now, plugins);
+                plain.add(new, *now, plugins);
+            }
+        }
+    }
+
+    /// Puts a pod in flight back, rejected by some plugins or none.
+    fn fail_one(&mut self) {
+        let History { rng, plugins, queue, plain, now, in_flight, .. } = self;
+        let at = rng.roll(in_flight.len());
+        let rejected = rng.roll(8);
+        let (mut a, mut b) = in_flight.swap_remove(at);
+        if rng.roll(3) == 0 {
+            plugins.held.borrow_mut().insert(a.info.uid().to_owned());
+        }
+        for pod in [&mut a, &mut b] {
+            let plugins: &[&[PluginName]] = &[&[], &["Labels"], &["Own"], &["Each"], &["Labels", "Own"]];
+            pod.unschedulable_plugins = plugins.get(rejected).unwrap_or(&plugins[1]).iter().copied().collect();
+            pod.pending_plugins = if rejected == 7 { ["Own"].into() } else { BTreeSet::new() };
+        }
+        queue.add_unschedulable(a, *now, plugins);
+        plain.add_unschedulable(b, *now, plugins);
+    }
+
+    /// Activates, releases, deletes or retries a pod.
+    fn change_one(&mut self, uid: &'static str) {
+        let History { rng, plugins, queue, plain, now, known, .. } = self;
+        match rng.roll(4) {
+            0 => {
+                queue.activate(&[uid.to_owned()], *now, plugins);
+                plain.activate(uid, *now, plugins);
+            }
+            1 => {
+                plugins.held.borrow_mut().remove(uid);
+                if plain.stage(uid) == Some(QueueStage::Gated) {
+                    queue.activate(&[uid.to_owned()], *now, plugins);
+                    plain.activate(uid, *now, plugins);
+                }
+            }
+            2 => {
+                known.remove(uid);
+                queue.delete(uid, plugins);
+                plain.pods.remove(uid);
+            }
+            _ => {
+                queue.retry_after_error(uid, *now, plugins);
+                if let Some((_, mut pod)) = plain.pods.remove(uid) {
+                    pod.consecutive_errors += 1;
+                    pod.unschedulable_plugins.clear();
+                    pod.pending_plugins.clear();
+                    pod.timestamp = *now;
+                    plain.put(pod, At::ErrorBackoff, *now, plugins);
+                }
+            }
+        }
+    }
+
+    fn compare(&self, context: &str) {
+        let History { queue, plain, .. } = self;
         let stages = |stage: &dyn Fn(&str) -> Option<QueueStage>| UIDS.map(stage);
         let expected = stages(&|uid| plain.stage(uid));
-        assert_eq!(stages(&|uid| queue.stage(uid)), expected, "seed {seed}, step {step}");
+        assert_eq!(stages(&|uid| queue.stage(uid)), expected, "{context}");
         let count = |of: QueueStage| expected.iter().filter(|stage| **stage == Some(of)).count();
         let counts = [QueueStage::Active, QueueStage::Backoff, QueueStage::Unschedulable, QueueStage::Gated].map(count);
-        assert_eq!(queue.counts(), counts, "seed {seed}, step {step}");
-        assert_eq!(queue.pods().count(), counts.iter().sum::<usize>(), "seed {seed}, step {step}");
-        assert_eq!(queue.next_tick(), plain.next_tick(), "seed {seed}, step {step}");
+        assert_eq!(queue.counts(), counts, "{context}");
+        assert_eq!(queue.pods().count(), counts.iter().sum::<usize>(), "{context}");
+        assert_eq!(queue.next_tick(), plain.next_tick(), "{context}");
+    }
+}
+
+/// One history of a few hundred steps.
+fn history(seed: u64, fast: bool) {
+    let mut history = History::new(seed, fast);
+    for step in 0..300 {
+        history.step();
+        history.compare(&format!("seed {seed}, step {step}"));
     }
 }
 

@@ -1,14 +1,16 @@
-//! A heap of slots. The plugin's sort key stands beside the slot, so that sifting need not look at pods.
+//! A heap of slots. The sort key is stored beside the slot, so that sifting need not touch pods.
 
+use super::QueuePlugins;
 use super::slots::{Slot, Slots};
-use super::{QueuePlugins, SortKey};
+use crate::framework::SortKey;
 
-/// Children of an entry: four stand in two or three cache lines, and the heap is half as deep as with two.
+/// The number of children of an entry: four fit into two or three cache lines, and the heap is half as deep as with
+/// two.
 const ARITY: usize = 4;
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The second in which the backoff ends; 0 for active pods.
+    /// The second in which the backoff ends; 0 in the active queue.
     expiry: i64,
     key: Option<SortKey>,
     slot: Slot,
@@ -64,7 +66,7 @@ impl Heap {
         }
     }
 
-    /// Restores the order after the pod of a slot in this heap was changed.
+    /// Restores the order after a pod in this heap has changed.
     pub(super) fn fix(&mut self, slot: Slot, slots: &mut Slots, plugins: &dyn QueuePlugins) {
         let at = slots.positions[slot as usize].at as usize;
         self.entries[at].key = plugins.sort_key(slots.pod(slot));

@@ -1,4 +1,5 @@
-//! Events that pods in flight may have missed, kept for as long as somebody may ask for them.
+//! Events during the attempts of pods in flight; upstream's `inFlightEvents`. An event is kept as long as the attempt
+//! of a pod runs that began before it.
 
 use std::collections::VecDeque;
 
@@ -6,17 +7,17 @@ use super::ClusterChange;
 
 struct KeptEvent {
     change: ClusterChange,
-    /// Pods in flight for which this is the first event they may have missed.
+    /// The number of pods in flight whose attempt began right before this event.
     pods_starting_here: u32,
 }
 
-/// Events since the oldest pod in flight was popped.
+/// Events since the oldest attempt in flight began.
 #[derive(Default)]
 pub(super) struct InFlightEvents {
     events: VecDeque<KeptEvent>,
-    /// The number of the first event that is kept.
+    /// The number of the first kept event.
     first: u64,
-    /// Pods in flight that have missed nothing yet.
+    /// The number of pods in flight whose attempt began after the last event.
     starting_at_end: u32,
     in_flight: usize,
 }
@@ -26,45 +27,45 @@ impl InFlightEvents {
         self.in_flight > 0
     }
 
-    /// How many pods are in flight.
+    /// The number of pods in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// All events that are kept.
+    /// All kept events.
     pub(super) fn iter(&self) -> impl Iterator<Item = &ClusterChange> {
         self.events.iter().map(|kept| &kept.change)
     }
 
-    /// A pod takes off; the answer is the number of the first event it may miss.
+    /// Starts an attempt; the answer is the number of the next event.
     pub(super) fn start(&mut self) -> u64 {
         self.in_flight += 1;
         self.starting_at_end += 1;
         self.first + self.events.len() as u64
     }
 
-    /// A pod that took off at this number has landed; events nobody asks for any more are dropped.
+    /// Finishes an attempt that started at this number, and drops the events that no other attempt needs.
     pub(super) fn finish(&mut self, since: u64) {
         self.in_flight -= 1;
         match self.events.get_mut((since - self.first) as usize) {
             Some(kept) => kept.pods_starting_here -= 1,
             None => self.starting_at_end -= 1,
         }
-        // An event is needed by pods that took off at or before it; before the first kept one nobody did.
+        // An event is needed by attempts that started before it; none started before the first kept one.
         while self.events.front().is_some_and(|kept| kept.pods_starting_here == 0) {
             self.events.pop_front();
             self.first += 1;
         }
     }
 
-    /// Keeps an event for the pods in flight, if there are any.
+    /// Keeps an event, if pods are in flight.
     pub(super) fn note(&mut self, change: ClusterChange) {
         if self.in_flight > 0 {
             self.events.push_back(KeptEvent { change, pods_starting_here: std::mem::take(&mut self.starting_at_end) });
         }
     }
 
-    /// The events a pod in flight has missed.
+    /// The events since an attempt started.
     pub(super) fn since(&self, since: u64) -> impl Iterator<Item = &ClusterChange> {
         self.events.range((since - self.first) as usize..).map(|kept| &kept.change)
     }

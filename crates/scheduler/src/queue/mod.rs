@@ -1,172 +1,68 @@
-//! Pods that wait for a node: active, backing off, unschedulable (some of them gated), and those in flight.
+//! The scheduling queue: pods that wait for a node.
 //!
 //! ```text
 //!             PreEnqueue ok                pop
 //!   new pod ───────────────▶ active ─────────────▶ in flight ──placed──▶ done
-//!      │                       ▲  ▲                   │ failed: events that happened meanwhile decide
+//!      │                       ▲  ▲                   │ failed: the events meanwhile decide
 //!      │ PreEnqueue rejects    │  └── backoff ◀───────┤
 //!      └──▶ gated ─ event ─────┤       ▲              ▼
 //!                              └───────┴── event ── unschedulable (flushed after five minutes)
 //! ```
 //!
-//! The queue is a value: it takes `now`, and a [`QueuePlugins`] that asks the plugins.
+//! The queue is a value: it takes `now`, and [`QueuePlugins`] to call the plugins with.
 
+mod backoff;
+mod cluster_change;
 #[cfg(test)]
 mod differential_tests;
 mod heap;
 mod in_flight_events;
-mod nominator;
+mod plugins;
 mod slots;
-mod sort_key;
 #[cfg(test)]
 mod tests;
 mod unschedulable_pods;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bayplan_model::delta::Delta;
 use bayplan_model::pod::Pod;
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
 use crate::cluster::{Object, PodInfo};
-use crate::framework::{ClusterEvent, EventResource, PluginName, Status, action, event::pod_updates};
+use crate::framework::{ClusterEvent, EventResource, Nomination, QueuedPod, action, pod_updates};
 use crate::metrics::{Cause, IncomingPods, QueueLabel};
+use crate::nominator::Nominator;
+pub(crate) use backoff::Backoff;
+pub(crate) use cluster_change::ClusterChange;
 use heap::Heap;
 use in_flight_events::InFlightEvents;
-pub use nominator::Nominator;
+pub(crate) use plugins::{HintScope, QueuePlugins, QueueingStrategy};
 use slots::{Slot, Slots, SubQueue};
-pub use sort_key::SortKey;
 use unschedulable_pods::UnschedulablePods;
 
-/// How often pods that nothing woke are looked for, and how long they may sleep.
-pub const FLUSH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
-/// After this long an unschedulable pod is tried again without any event, unless said otherwise.
-pub const MAX_IN_UNSCHEDULABLE: SignedDuration = SignedDuration::from_mins(5);
+/// How often the queue looks for pods that have waited too long.
+const FLUSH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
+/// After this long an unschedulable pod is tried again without any event, unless configured otherwise.
+const MAX_IN_UNSCHEDULABLE: SignedDuration = SignedDuration::from_mins(5);
 
-/// A pod in the queue.
-#[derive(Clone, Debug)]
-pub struct QueuedPod {
-    /// The pod.
-    pub info: Arc<PodInfo>,
-    /// When it last entered the queue.
-    pub timestamp: Timestamp,
-    /// When it could first be tried.
-    pub initial_attempt: Option<Timestamp>,
-    /// How often it was tried.
-    pub attempts: u32,
-    /// How often it was rejected.
-    pub unschedulable_count: u32,
-    /// How often in a row something broke.
-    pub consecutive_errors: u32,
-    /// Who rejected it last.
-    pub unschedulable_plugins: BTreeSet<PluginName>,
-    /// Who waits for something outside.
-    pub pending_plugins: BTreeSet<PluginName>,
-    /// Who holds it back before it is ever tried.
-    pub gating_plugin: Option<PluginName>,
-    /// When it was last woken without an event.
-    flushed: Option<Timestamp>,
-    /// Order of arrival, for pods that are otherwise equal.
-    sequence: u64,
-    /// When its last attempt began, on the clock of the measures.
-    pub(crate) attempt_started: u64,
-}
-
-/// What an event means for a rejected pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum QueueingStrategy {
-    /// Nothing.
-    Skip,
-    /// Try again after the backoff.
-    AfterBackoff,
-    /// Try again now.
-    Immediately,
-}
-
-/// Something that happened, with the object before and after.
-#[derive(Clone, Debug)]
-pub struct ClusterChange {
-    /// What.
-    pub event: ClusterEvent,
-    /// The object before.
-    pub old: Option<Object>,
-    /// The object after.
-    pub new: Option<Object>,
-}
-
-impl ClusterChange {
-    /// An event without an object.
-    pub fn of(event: ClusterEvent) -> Self {
-        ClusterChange { event, old: None, new: None }
-    }
-}
-
-/// What the queue asks the plugins.
-pub trait QueuePlugins {
-    /// Runs PreEnqueue; `first` names the plugin to ask before the others.
-    fn pre_enqueue(&self, pod: &PodInfo, first: Option<PluginName>) -> Status;
-    /// Asks the hints of the plugins that rejected the pod.
-    fn queueing_strategy(&self, pod: &QueuedPod, change: &ClusterChange) -> QueueingStrategy;
-    /// Whether anybody at all registered for the event.
-    fn any_registered(&self, event: &ClusterEvent) -> bool;
-    /// Whether this plugin registered for the event.
-    fn is_registered(&self, pod: &PodInfo, plugin: PluginName, event: &ClusterEvent) -> bool;
-    /// Whether `a` goes before `b`.
-    fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
-    /// A key that orders pods as [`QueuePlugins::less`] does, if there is one.
-    fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey> {
-        let _ = pod;
-        None
-    }
-    /// Whether this plugin's gate stays shut for a pod until the pod is activated, whatever happens meanwhile.
-    fn waits_for_activation(&self, pod: &PodInfo, plugin: PluginName) -> bool {
-        let _ = (pod, plugin);
-        false
-    }
-    /// Whose answer [`QueuePlugins::queueing_strategy`] needs for pods that the same plugins rejected as this one.
-    fn hint_scope(&self, pod: &QueuedPod, event: &ClusterEvent) -> HintScope {
-        let _ = (pod, event);
-        HintScope::Pod
-    }
-}
-
-/// How far one answer to an event goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HintScope {
-    /// Nobody who rejected the pods hears of the event.
-    Nobody,
-    /// Pods of one signature share the answer, except the pod that the event is about.
-    Signature,
-    /// Each pod is asked for.
-    Pod,
-}
-
-/// Where a pod is.
+/// Where a pod is in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueStage {
-    /// Ready to be tried.
+    /// In the active queue: ready to be tried.
     Active,
-    /// Waiting for its backoff to end.
+    /// In the backoff queue.
     Backoff,
-    /// Waiting for an event.
+    /// Rejected, and waiting for an event.
     Unschedulable,
-    /// Held back before it is tried.
+    /// Held back by a PreEnqueue plugin.
     Gated,
-    /// Being tried or bound.
+    /// In a scheduling attempt or waiting for Permit.
     InFlight,
 }
 
-/// Backoff limits.
-#[derive(Clone, Copy, Debug)]
-pub struct Backoff {
-    /// After the first failure.
-    pub initial: SignedDuration,
-    /// At most.
-    pub max: SignedDuration,
-}
-
-/// Pods that wait for a node.
+/// The scheduling queue.
 pub struct Queue {
     backoff: Backoff,
     slots: Slots,
@@ -179,13 +75,13 @@ pub struct Queue {
     next_flush: Option<Timestamp>,
     max_in_unschedulable: SignedDuration,
     incoming: Option<IncomingPods>,
-    /// Which pods are expected where.
+    /// The pods nominated to nodes.
     pub nominator: Nominator,
 }
 
 impl Queue {
     /// An empty queue.
-    pub fn new(backoff: Backoff) -> Self {
+    pub(crate) fn new(backoff: Backoff) -> Self {
         Queue {
             backoff,
             slots: Slots::default(),
@@ -202,17 +98,17 @@ impl Queue {
         }
     }
 
-    /// Has pods that nothing woke tried again after this long.
+    /// Retries unschedulable pods after this long without any event.
     pub(crate) fn set_max_in_unschedulable(&mut self, duration: SignedDuration) {
         self.max_in_unschedulable = duration;
     }
 
-    /// Has pods counted that enter a queue.
+    /// Counts pods that enter a sub-queue.
     pub(crate) fn count_incoming(&mut self, incoming: IncomingPods) {
         self.incoming = Some(incoming);
     }
 
-    /// The pods being tried, and how many events are kept for them.
+    /// The number of pods in flight, and of the events kept for them.
     pub(crate) fn in_flight(&self) -> (usize, FxHashMap<ClusterEvent, usize>) {
         let mut events = FxHashMap::default();
         for change in self.in_flight_events.iter() {
@@ -221,13 +117,15 @@ impl Queue {
         (self.in_flight_events.in_flight(), events)
     }
 
-    fn count_entry(&mut self, queue: QueueLabel, cause: Cause) {
+    /// Reports that a pod enters a sub-queue.
+    fn report_entry(&mut self, pod: &QueuedPod, queue: QueueLabel, cause: Cause) {
+        tracing::debug!(pod = %pod.info.key(), queue = queue.label(), cause = cause.label(), "pod queued");
         if let Some(incoming) = &mut self.incoming {
             incoming.count(queue, cause);
         }
     }
 
-    /// Where a pod is, if anywhere.
+    /// The stage of a pod; none when the queue does not have it.
     pub fn stage(&self, uid: &str) -> Option<QueueStage> {
         let slot = self.slots.find(uid)?;
         match self.slots.sub_queue(slot) {
@@ -239,26 +137,26 @@ impl Queue {
         }
     }
 
-    /// How many pods are active, backing off, unschedulable and gated.
+    /// The number of pods that are active, backing off, unschedulable and gated.
     pub fn counts(&self) -> [usize; 4] {
         let gated = self.unschedulable.gated();
         let backoff = self.backing_off.len() + self.error_backing_off.len();
         [self.active.len(), backoff, self.unschedulable.len() - gated, gated]
     }
 
-    /// All pods that are not in flight.
+    /// All pods but those in flight.
     pub fn pods(&self) -> impl Iterator<Item = &QueuedPod> {
         let heaps = self.active.iter().chain(self.backing_off.iter()).chain(self.error_backing_off.iter());
         heaps.chain(self.unschedulable.iter()).map(|slot| self.slots.pod(slot))
     }
 
-    /// Takes in a new pod.
-    pub fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, plugins: &dyn QueuePlugins) {
+    /// Adds a new pod.
+    pub(crate) fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, plugins: &dyn QueuePlugins) {
         self.add_new(info, action::ADD, now, plugins);
     }
 
     fn add_new(&mut self, info: Arc<PodInfo>, action: u32, now: Timestamp, plugins: &dyn QueuePlugins) {
-        self.nominator.add(&info, &crate::framework::Nomination::Keep);
+        self.nominator.add(&info, &Nomination::Keep);
         let slot = self.slots.claim(info.uid());
         self.leave(slot, plugins);
         let pod = QueuedPod::new(info, now, self.next_sequence);
@@ -267,14 +165,13 @@ impl Queue {
         self.activate_or_gate(slot, pod, cause, now, plugins);
     }
 
-    /// Takes over a new version of a pod.
-    pub fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, plugins: &dyn QueuePlugins) {
+    /// Updates a pod to a new version.
+    pub(crate) fn update(&mut self, old: &Arc<Pod>, new: &Arc<PodInfo>, now: Timestamp, plugins: &dyn QueuePlugins) {
         self.nominator.update(old, new);
         let changes = || {
-            pod_updates(old, new).into_iter().map(|event| ClusterChange {
-                event,
-                old: Some(Object::Pod(old.clone())),
-                new: Some(Object::Pod(new.pod.clone())),
+            pod_updates(old, new).into_iter().map(|event| {
+                let delta = Delta::Updated { old: Object::Pod(old.clone()), new: Object::Pod(new.pod.clone()) };
+                ClusterChange::of_object(event, delta)
             })
         };
         let Some(slot) = self.slots.find(new.uid()) else {
@@ -291,8 +188,8 @@ impl Queue {
                 let mut pod = self.unschedulable.remove(slot, &mut self.slots);
                 pod.info = new.clone();
                 self.unschedulable.insert(slot, pod, &mut self.slots);
-                // The first event that brings it back is enough.
-                changes().find(|change| self.wake(slot, change, Cause::Event(change.event), now, plugins));
+                // The first event that moves it suffices.
+                changes().find(|change| self.move_one(slot, change, Cause::Event(change.event), now, plugins));
                 return;
             }
             SubQueue::None => return,
@@ -301,8 +198,8 @@ impl Queue {
         heap.fix(slot, &mut self.slots, plugins);
     }
 
-    /// Drops a pod wherever it is; one in flight stays in flight until it is done.
-    pub fn delete(&mut self, uid: &str, plugins: &dyn QueuePlugins) {
+    /// Removes a pod; one in flight stays in flight until it is done.
+    pub(crate) fn delete(&mut self, uid: &str, plugins: &dyn QueuePlugins) {
         self.nominator.remove(uid);
         if let Some(slot) = self.slots.find(uid) {
             self.leave(slot, plugins);
@@ -310,7 +207,7 @@ impl Queue {
         }
     }
 
-    /// Takes a pod out of its line, if it stands in one.
+    /// Takes a pod out of its sub-queue, if it is in one.
     fn leave(&mut self, slot: Slot, plugins: &dyn QueuePlugins) -> Option<QueuedPod> {
         let heap = match self.slots.sub_queue(slot) {
             SubQueue::None => return None,
@@ -323,18 +220,22 @@ impl Queue {
         Some(self.slots.take(slot))
     }
 
-    /// The next pod to try; when nothing is active, one whose backoff has not ended yet (but never one that failed
-    /// with an error).
-    pub fn pop(&mut self, plugins: &dyn QueuePlugins) -> Option<QueuedPod> {
+    /// The next pod to try. When no pod is active, one that is backing off, unless it failed with an error (upstream's
+    /// `SchedulerPopFromBackoffQ`).
+    pub(crate) fn pop(&mut self, plugins: &dyn QueuePlugins) -> Option<QueuedPod> {
+        let mut is_early = false;
         let slot = match self.active.pop(&mut self.slots, plugins) {
             Some(slot) => slot,
             None => {
-                let early = self.backing_off.pop(&mut self.slots, plugins)?;
-                self.count_entry(QueueLabel::Active, Cause::PopFromBackoffQ);
-                early
+                let slot = self.backing_off.pop(&mut self.slots, plugins)?;
+                is_early = true;
+                slot
             }
         };
         let mut pod = self.slots.take(slot);
+        if is_early {
+            self.report_entry(&pod, QueueLabel::Active, Cause::PopFromBackoffQ);
+        }
         pod.attempts += 1;
         self.finish_in_flight(slot);
         let since = self.in_flight_events.start();
@@ -342,8 +243,8 @@ impl Queue {
         Some(pod)
     }
 
-    /// A pod in flight was bound or dropped: events are no longer kept for it.
-    pub fn done(&mut self, uid: &str) {
+    /// Ends the attempt of a pod that is bound or dropped: events are no longer kept for it.
+    pub(crate) fn done(&mut self, uid: &str) {
         if let Some(slot) = self.slots.find(uid) {
             self.finish_in_flight(slot);
             self.slots.release(slot, uid);
@@ -356,8 +257,8 @@ impl Queue {
         }
     }
 
-    /// Takes back a pod that could not be placed; who rejected it is already noted in it.
-    pub fn add_unschedulable(&mut self, mut pod: QueuedPod, now: Timestamp, plugins: &dyn QueuePlugins) {
+    /// Puts a pod back that could not be placed; the plugins that rejected it are noted in it.
+    pub(crate) fn add_unschedulable(&mut self, mut pod: QueuedPod, now: Timestamp, plugins: &dyn QueuePlugins) {
         let slot = self.slots.claim(pod.info.uid());
         if self.slots.sub_queue(slot) != SubQueue::None {
             return self.finish_in_flight(slot);
@@ -377,10 +278,10 @@ impl Queue {
         self.requeue(slot, pod, requeue, Cause::ScheduleAttemptFailure, now, plugins);
     }
 
-    /// What the events that happened while the pod was in flight mean for it.
+    /// How the events during a pod's attempt move it.
     fn strategy_for_missed(&self, slot: Slot, pod: &QueuedPod, plugins: &dyn QueuePlugins) -> QueueingStrategy {
         let Some(since) = self.slots.in_flight_since(slot) else { return QueueingStrategy::Skip };
-        let strategies = self.in_flight_events.since(since).map(|change| strategy_for(pod, change, plugins));
+        let strategies = self.in_flight_events.since(since).map(|change| change.strategy_for(pod, plugins));
         strategies.max().unwrap_or(QueueingStrategy::Skip)
     }
 
@@ -395,7 +296,7 @@ impl Queue {
     ) {
         match requeue {
             QueueingStrategy::Skip => self.add_to_unschedulable(slot, pod, cause),
-            QueueingStrategy::AfterBackoff if backing_off(self.backoff, &pod, now) => {
+            QueueingStrategy::AfterBackoff if self.backoff.is_backing_off(&pod, now) => {
                 self.add_to_backoff(slot, pod, cause, plugins)
             }
             QueueingStrategy::AfterBackoff | QueueingStrategy::Immediately => {
@@ -405,7 +306,7 @@ impl Queue {
     }
 
     fn add_to_unschedulable(&mut self, slot: Slot, pod: QueuedPod, cause: Cause) {
-        self.count_entry(QueueLabel::Unschedulable, cause);
+        self.report_entry(&pod, QueueLabel::Unschedulable, cause);
         self.unschedulable.insert(slot, pod, &mut self.slots);
     }
 
@@ -418,10 +319,10 @@ impl Queue {
         plugins: &dyn QueuePlugins,
     ) {
         let gated_before = pod.gating_plugin.is_some();
-        if !gate(&mut pod, plugins) {
+        if !is_gated(&mut pod, plugins) {
             self.activate_ungated(slot, pod, cause, now, plugins);
         } else if gated_before {
-            // It never left.
+            // It stays gated, which is no new entry.
             self.unschedulable.insert(slot, pod, &mut self.slots);
         } else {
             self.add_to_unschedulable(slot, pod, cause);
@@ -436,18 +337,18 @@ impl Queue {
         now: Timestamp,
         plugins: &dyn QueuePlugins,
     ) {
-        self.count_entry(QueueLabel::Active, cause);
+        self.report_entry(&pod, QueueLabel::Active, cause);
         pod.initial_attempt.get_or_insert(now);
         self.slots.put(slot, pod, SubQueue::Active);
         self.active.push(slot, 0, &mut self.slots, plugins);
     }
 
     fn add_to_backoff(&mut self, slot: Slot, mut pod: QueuedPod, cause: Cause, plugins: &dyn QueuePlugins) {
-        if gate(&mut pod, plugins) {
+        if is_gated(&mut pod, plugins) {
             return self.add_to_unschedulable(slot, pod, cause);
         }
-        self.count_entry(QueueLabel::Backoff, cause);
-        let expiry = expiry(self.backoff, &pod).as_second();
+        self.report_entry(&pod, QueueLabel::Backoff, cause);
+        let expiry = self.backoff.expiry(&pod).as_second();
         let (heap, line) = match pod.is_rejected() {
             true => (&mut self.backing_off, SubQueue::Backoff),
             false => (&mut self.error_backing_off, SubQueue::ErrorBackoff),
@@ -456,9 +357,10 @@ impl Queue {
         heap.push(slot, expiry, &mut self.slots, plugins);
     }
 
-    /// Something happened that may let rejected pods fit, for those pods that `may` hear of it. Of pods of one signature all may
-    /// or none, but for the pod that it happened to.
-    pub fn move_all(
+    /// Moves the pods that a change of the cluster may make schedulable, of those that `may` move; upstream's
+    /// `MoveAllToActiveOrBackoffQueue`. `may` must give the same answer for all pods of one signature, except the pod
+    /// that the change is about.
+    pub(crate) fn move_all(
         &mut self,
         change: &ClusterChange,
         may: &dyn Fn(&PodInfo) -> bool,
@@ -471,7 +373,7 @@ impl Queue {
         if self.unschedulable.len() > 0 {
             let (moved, still_gated) = self.unschedulable.moved_by(change, may, &self.slots, plugins);
             if let Some(incoming) = &mut self.incoming {
-                // As upstream counts them, though they never left.
+                // Counted as upstream does, though they stay where they are.
                 incoming.count_many(QueueLabel::Unschedulable, Cause::Event(change.event), still_gated as u64);
             }
             for (slot, requeue) in moved {
@@ -484,8 +386,8 @@ impl Queue {
         }
     }
 
-    /// Moves an unschedulable pod if the event is worth it; true when it moved.
-    fn wake(
+    /// Moves an unschedulable pod if the change may make it schedulable; true when it moved.
+    fn move_one(
         &mut self,
         slot: Slot,
         change: &ClusterChange,
@@ -500,7 +402,7 @@ impl Queue {
         {
             return false;
         }
-        let requeue = strategy_for(pod, change, plugins);
+        let requeue = change.strategy_for(pod, plugins);
         if requeue == QueueingStrategy::Skip {
             return false;
         }
@@ -509,13 +411,12 @@ impl Queue {
         self.slots.sub_queue(slot) != SubQueue::Unschedulable
     }
 
-    /// Makes pods ready at once, whatever they wait for (gates excepted).
-    pub fn activate(&mut self, uids: &[String], now: Timestamp, plugins: &dyn QueuePlugins) {
+    /// Moves pods to the active queue at once; gates still hold them back.
+    pub(crate) fn activate(&mut self, uids: &[String], now: Timestamp, plugins: &dyn QueuePlugins) {
         for uid in uids {
             let Some(slot) = self.slots.find(uid) else { continue };
             if self.slots.in_flight_since(slot).is_some() {
-                let new = Some(targeted(uid.clone()));
-                self.in_flight_events.note(ClusterChange { event: ClusterEvent::WILDCARD, old: None, new });
+                self.in_flight_events.note(ClusterChange::activation(uid));
                 continue;
             }
             let line = self.slots.sub_queue(slot);
@@ -531,10 +432,10 @@ impl Queue {
         }
     }
 
-    /// Something that was to help a waiting pod broke: it is tried again after an error's backoff.
+    /// Retries a pod after the backoff of an error, because evictions for it failed.
     ///
-    /// Upstream activates the pod at once, which becomes a busy loop while the API server refuses.
-    pub fn retry_after_error(&mut self, uid: &str, now: Timestamp, plugins: &dyn QueuePlugins) {
+    /// Upstream activates the pod at once, which is a busy loop while the API server refuses.
+    pub(crate) fn retry_after_error(&mut self, uid: &str, now: Timestamp, plugins: &dyn QueuePlugins) {
         let Some(slot) = self.slots.find(uid) else { return };
         if let Some(mut pod) = self.leave(slot, plugins) {
             pod.consecutive_errors += 1;
@@ -545,12 +446,12 @@ impl Queue {
         }
     }
 
-    /// Moves pods whose backoff has ended, and wakes those that slept for five minutes.
-    pub fn tick(&mut self, now: Timestamp, plugins: &dyn QueuePlugins) {
+    /// Moves pods whose backoff has ended, and those that have waited too long.
+    pub(crate) fn tick(&mut self, now: Timestamp, plugins: &dyn QueuePlugins) {
         let mut ready = Vec::new();
         for heap in [&mut self.backing_off, &mut self.error_backing_off] {
             while let Some((slot, _)) = heap.peek()
-                && !backing_off(self.backoff, self.slots.pod(slot), now)
+                && !self.backoff.is_backing_off(self.slots.pod(slot), now)
             {
                 heap.pop(&mut self.slots, plugins);
                 ready.push((slot, self.slots.take(slot)));
@@ -567,20 +468,23 @@ impl Queue {
     }
 
     fn flush(&mut self, now: Timestamp, plugins: &dyn QueuePlugins) {
-        let slept = |pod: &QueuedPod| {
+        let waited = |pod: &QueuedPod| {
             now.duration_since(pod.flushed.map_or(pod.timestamp, |flushed| flushed.max(pod.timestamp)))
         };
-        let sleepers: Vec<Slot> =
-            self.unschedulable.iter().filter(|slot| slept(self.slots.pod(*slot)) > self.max_in_unschedulable).collect();
-        for slot in sleepers {
+        let overdue: Vec<Slot> = self
+            .unschedulable
+            .iter()
+            .filter(|slot| waited(self.slots.pod(*slot)) > self.max_in_unschedulable)
+            .collect();
+        for slot in overdue {
             self.slots.pod_mut(slot).flushed = Some(now);
             let change = ClusterChange::of(ClusterEvent::WILDCARD);
-            self.wake(slot, &change, Cause::UnschedulableTimeout, now, plugins);
+            self.move_one(slot, &change, Cause::UnschedulableTimeout, now, plugins);
         }
     }
 
-    /// When [`Queue::tick`] has something to do next.
-    pub fn next_tick(&self) -> Option<Timestamp> {
+    /// When [`Queue::tick`] is due next.
+    pub(crate) fn next_tick(&self) -> Option<Timestamp> {
         let heads = [self.backing_off.peek(), self.error_backing_off.peek()];
         let expiry = heads.into_iter().flatten().map(|(_, expiry)| {
             let end = Timestamp::from_second(expiry).unwrap_or(Timestamp::MAX);
@@ -591,83 +495,10 @@ impl Queue {
     }
 }
 
-/// Runs PreEnqueue; true when the pod is held back.
-fn gate(pod: &mut QueuedPod, plugins: &dyn QueuePlugins) -> bool {
+/// Runs PreEnqueue; true when a plugin holds the pod back.
+fn is_gated(pod: &mut QueuedPod, plugins: &dyn QueuePlugins) -> bool {
     let status = plugins.pre_enqueue(&pod.info, pod.gating_plugin);
     pod.gating_plugin = (!status.is_success()).then_some(status.plugin);
     pod.unschedulable_plugins.extend(pod.gating_plugin);
     pod.gating_plugin.is_some()
-}
-
-/// A wildcard event that is meant for one pod only.
-fn targeted(uid: String) -> Object {
-    let mut pod = bayplan_model::pod::Pod::default();
-    pod.metadata.uid = uid;
-    Object::Pod(Arc::new(pod))
-}
-
-fn strategy_for(pod: &QueuedPod, change: &ClusterChange, plugins: &dyn QueuePlugins) -> QueueingStrategy {
-    if !pod.is_rejected() {
-        return QueueingStrategy::AfterBackoff;
-    }
-    if change.event.is_wildcard() {
-        let other = matches!(&change.new, Some(Object::Pod(target)) if target.metadata.uid != pod.info.uid());
-        return if other { QueueingStrategy::Skip } else { QueueingStrategy::AfterBackoff };
-    }
-    plugins.queueing_strategy(pod, change)
-}
-
-/// 1 s, 2 s, 4 s, … up to the limit; nothing for a pod that never failed.
-fn duration(limits: Backoff, pod: &QueuedPod) -> SignedDuration {
-    let count = if pod.consecutive_errors > 0 { pod.consecutive_errors } else { pod.unschedulable_count };
-    if count == 0 || limits.max.is_zero() {
-        return SignedDuration::ZERO;
-    }
-    let factor = 1i32.checked_shl(count - 1).filter(|factor| *factor > 0).unwrap_or(i32::MAX);
-    limits.initial.checked_mul(factor).unwrap_or(limits.max).min(limits.max)
-}
-
-/// The second in which the backoff ends. Whole seconds let pods that failed together be tried together.
-fn expiry(limits: Backoff, pod: &QueuedPod) -> Timestamp {
-    let end = pod.timestamp.saturating_add(duration(limits, pod)).unwrap_or(pod.timestamp);
-    Timestamp::from_second(end.as_second()).unwrap_or(end)
-}
-
-fn backing_off(limits: Backoff, pod: &QueuedPod, now: Timestamp) -> bool {
-    !duration(limits, pod).is_zero() && expiry(limits, pod).as_second() >= now.as_second()
-}
-
-impl QueuedPod {
-    /// A pod that has just come.
-    fn new(info: Arc<PodInfo>, now: Timestamp, sequence: u64) -> Self {
-        QueuedPod {
-            info,
-            timestamp: now,
-            initial_attempt: None,
-            attempts: 0,
-            unschedulable_count: 0,
-            consecutive_errors: 0,
-            unschedulable_plugins: BTreeSet::new(),
-            pending_plugins: BTreeSet::new(),
-            gating_plugin: None,
-            flushed: None,
-            sequence,
-            attempt_started: 0,
-        }
-    }
-
-    /// Whether it is being tried only because it had waited too long.
-    pub(crate) fn was_flushed(&self) -> bool {
-        self.flushed.is_some()
-    }
-
-    /// Order of arrival, for sort plugins to break ties with.
-    pub fn sequence(&self) -> u64 {
-        self.sequence
-    }
-
-    /// True when some plugin turned it down, as opposed to something that broke.
-    fn is_rejected(&self) -> bool {
-        !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
-    }
 }

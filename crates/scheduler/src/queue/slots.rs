@@ -1,42 +1,42 @@
-//! The queue's pods by slot: a small number stands for a UID while the queue knows the pod.
+//! The queue's pods by slot: a small number that stands for a UID while the queue has the pod.
 
 use rustc_hash::FxHashMap;
 
 use super::QueuedPod;
 
-/// Stands for a pod; reused after the pod is gone.
+/// The slot of a pod; reused after the pod is gone.
 pub(super) type Slot = u32;
 
-/// The line a pod stands in.
+/// The sub-queue of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SubQueue {
-    /// None: it is in flight, or on its way from one line to another.
+    /// None: the pod is in flight, or moves from one sub-queue to another.
     #[default]
     None,
     Active,
     Backoff,
     ErrorBackoff,
-    /// Waiting for an event.
+    /// Waits for an event; gated pods are here, too.
     Unschedulable,
 }
 
-/// Where in its line a pod stands.
+/// The position of a pod in its sub-queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Position {
     pub(super) sub_queue: SubQueue,
-    /// Its place in the heap or in the group.
+    /// The index in the heap or in the group.
     pub(super) at: u32,
-    /// Its group, while it waits.
+    /// The group, while the pod is unschedulable.
     pub(super) group: u32,
 }
 
-/// Everything that is kept by slot, in columns: sifting a heap touches places, not pods.
+/// Everything that is stored by slot, in columns: sifting a heap touches positions, not pods.
 #[derive(Default)]
 pub(super) struct Slots {
     by_uid: FxHashMap<Box<str>, Slot>,
     pods: Vec<Option<QueuedPod>>,
     pub(super) positions: Vec<Position>,
-    /// The first event each pod in flight may have missed.
+    /// For each pod in flight the number of the first event since its attempt began.
     in_flight_since: Vec<Option<u64>>,
     free: Vec<Slot>,
 }
@@ -46,7 +46,7 @@ impl Slots {
         self.by_uid.get(uid).copied()
     }
 
-    /// The slot of a UID, a new one if need be.
+    /// The slot of a UID; a new one when it has none.
     pub(super) fn claim(&mut self, uid: &str) -> Slot {
         if let Some(slot) = self.find(uid) {
             return slot;
@@ -61,7 +61,7 @@ impl Slots {
         slot
     }
 
-    /// Frees the slot of a pod that stands nowhere and is not in flight.
+    /// Frees the slot of a pod that is neither in a sub-queue nor in flight.
     pub(super) fn release(&mut self, slot: Slot, uid: &str) {
         let at = slot as usize;
         if self.positions[at].sub_queue == SubQueue::None
@@ -85,22 +85,22 @@ impl Slots {
     }
 
     pub(super) fn pod(&self, slot: Slot) -> &QueuedPod {
-        self.pods[slot as usize].as_ref().expect("a pod that is in a line is in its slot")
+        self.pods[slot as usize].as_ref().expect("a pod in a sub-queue is in its slot")
     }
 
     pub(super) fn pod_mut(&mut self, slot: Slot) -> &mut QueuedPod {
-        self.pods[slot as usize].as_mut().expect("a pod that is in a line is in its slot")
+        self.pods[slot as usize].as_mut().expect("a pod in a sub-queue is in its slot")
     }
 
-    /// Puts a pod into a line; its place there is for the line to note.
+    /// Puts a pod into its slot; its position is for the sub-queue to set.
     pub(super) fn put(&mut self, slot: Slot, pod: QueuedPod, sub_queue: SubQueue) {
         self.pods[slot as usize] = Some(pod);
         self.positions[slot as usize].sub_queue = sub_queue;
     }
 
-    /// Takes a pod that has left its line.
+    /// Takes a pod out of its slot, after it has left its sub-queue.
     pub(super) fn take(&mut self, slot: Slot) -> QueuedPod {
         self.positions[slot as usize].sub_queue = SubQueue::None;
-        self.pods[slot as usize].take().expect("a pod that was in a line is in its slot")
+        self.pods[slot as usize].take().expect("a pod in a sub-queue is in its slot")
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
-use crate::framework::{EventResource, action};
+use crate::framework::{EventResource, PluginName, Status, action};
 
 /// Pods labelled `gated` are gated; a NodeAdd event wakes pods rejected by `Fit`, a NodeDelete wakes nobody.
 struct TestPlugins;

@@ -1,8 +1,8 @@
-//! Pods that wait for an event, grouped by what an event is asked about.
+//! Pods that wait for an event, grouped so that an event need not be checked for each of them.
 //!
 //! ```text
-//!   class: scheduler, who rejected, who waits, who gates      an event nobody of them hears of passes by
-//!     └─ group: pods of one signature                             hints that read the signature alone are asked once
+//!   class: scheduler and rejecting plugins      skipped when none of the plugins is registered for the event
+//!     └─ group: pods of one signature           hints that read only the signature run once
 //!          └─ pods
 //! ```
 
@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use super::slots::{Slot, Slots, SubQueue};
-use super::{ClusterChange, HintScope, QueuePlugins, QueuedPod, QueueingStrategy, strategy_for};
+use super::{ClusterChange, HintScope, QueuePlugins, QueueingStrategy};
 use crate::cluster::{Object, PodInfo};
-use crate::framework::PluginName;
+use crate::framework::{ObjectChange, PluginName, QueuedPod};
 
-/// Pods with the same scheduler that the same plugins hold back. Classes stay when they are empty: there are only as
-/// many as there are profiles and sets of plugins that reject together.
+/// Pods of one scheduler that the same plugins rejected. Empty classes are kept: there are only as many as profiles and
+/// sets of plugins that reject together.
 struct Class {
     scheduler: String,
     unschedulable: BTreeSet<PluginName>,
@@ -27,7 +27,7 @@ struct Class {
 }
 
 impl Class {
-    fn is_of(&self, pod: &QueuedPod) -> bool {
+    fn contains(&self, pod: &QueuedPod) -> bool {
         self.gating == pod.gating_plugin
             && self.unschedulable == pod.unschedulable_plugins
             && self.pending == pod.pending_plugins
@@ -35,12 +35,12 @@ impl Class {
     }
 }
 
-/// Pods of a class that plugins cannot tell apart.
+/// Pods of a class with the same signature.
 #[derive(Default)]
 struct Group {
     class: u32,
     signature: u64,
-    /// Its place in the class.
+    /// The group's index in its class.
     at: u32,
     pods: Vec<Slot>,
 }
@@ -60,7 +60,7 @@ impl UnschedulablePods {
         self.len
     }
 
-    /// How many of them are gated.
+    /// The number of gated pods.
     pub(super) fn gated(&self) -> usize {
         self.gated
     }
@@ -69,7 +69,7 @@ impl UnschedulablePods {
         self.classes.iter().flat_map(|class| &class.groups).flat_map(|at| &self.groups[*at as usize].pods).copied()
     }
 
-    /// Puts a pod in line.
+    /// Adds a pod.
     pub(super) fn insert(&mut self, slot: Slot, pod: QueuedPod, slots: &mut Slots) {
         let class = self.class_of(&pod);
         let group = self.group_of(class, &pod, slots);
@@ -83,7 +83,7 @@ impl UnschedulablePods {
     }
 
     fn class_of(&mut self, pod: &QueuedPod) -> u32 {
-        let at = self.classes.iter().position(|class| class.is_of(pod)).unwrap_or_else(|| {
+        let at = self.classes.iter().position(|class| class.contains(pod)).unwrap_or_else(|| {
             self.classes.push(Class {
                 scheduler: pod.info.spec.scheduler_name.clone(),
                 unschedulable: pod.unschedulable_plugins.clone(),
@@ -116,7 +116,7 @@ impl UnschedulablePods {
         at
     }
 
-    /// Takes a pod out of line.
+    /// Removes a pod.
     pub(super) fn remove(&mut self, slot: Slot, slots: &mut Slots) -> QueuedPod {
         let position = slots.positions[slot as usize];
         let pods = &mut self.groups[position.group as usize].pods;
@@ -149,8 +149,8 @@ impl UnschedulablePods {
         self.free.push(at);
     }
 
-    /// The pods an event brings back, of those that may be: pods of one signature all or none, but for the one the event is
-    /// about. Pods of which it is known that their gate stays shut are only counted.
+    /// The pods that a change moves, of those that `may` move, and the number of pods that would move but for a gate
+    /// that only activation opens.
     pub(super) fn moved_by(
         &self,
         change: &ClusterChange,
@@ -158,8 +158,8 @@ impl UnschedulablePods {
         slots: &Slots,
         plugins: &dyn QueuePlugins,
     ) -> (Vec<(Slot, QueueingStrategy)>, usize) {
-        let own = slot_of_subject(change, slots);
-        let ask = |slot: Slot| strategy_for(slots.pod(slot), change, plugins);
+        let subject = slot_of_subject(change, slots);
+        let strategy = |slot: Slot| change.strategy_for(slots.pod(slot), plugins);
         let (mut moved, mut still_gated) = (Vec::new(), 0);
         for class in &self.classes {
             let Some(first) = class.groups.first() else { continue };
@@ -168,44 +168,44 @@ impl UnschedulablePods {
             if scope == HintScope::Nobody {
                 continue;
             }
-            let shut = first.gating_plugin.is_some_and(|gating| plugins.waits_for_activation(&first.info, gating));
+            let is_shut = first.gating_plugin.is_some_and(|gating| plugins.waits_for_activation(&first.info, gating));
             for group in &class.groups {
                 let pods = &self.groups[*group as usize].pods;
                 if scope == HintScope::Pod {
-                    moved.extend(pods.iter().map(|slot| (*slot, ask(*slot))));
+                    moved.extend(pods.iter().map(|slot| (*slot, strategy(*slot))));
                     continue;
                 }
-                // The pod the event is about may be told something else than its likes.
-                let own = own.filter(|own| slots.positions[*own as usize].group == *group);
-                moved.extend(own.map(|own| (own, ask(own))));
-                let likes = || pods.iter().copied().filter(|slot| Some(*slot) != own);
-                let Some(like) = likes().next() else { continue };
-                let shared = ask(like);
-                if shared == QueueingStrategy::Skip || !may(&slots.pod(like).info) {
+                // The pod that the change is about may get another answer than the others of its signature.
+                let subject = subject.filter(|subject| slots.positions[*subject as usize].group == *group);
+                moved.extend(subject.map(|subject| (subject, strategy(subject))));
+                let others = || pods.iter().copied().filter(|slot| Some(*slot) != subject);
+                let Some(other) = others().next() else { continue };
+                let shared = strategy(other);
+                if shared == QueueingStrategy::Skip || !may(&slots.pod(other).info) {
                     continue;
                 }
-                match shut {
-                    true => still_gated += pods.len() - usize::from(own.is_some()),
-                    false => moved.extend(likes().map(|slot| (slot, shared))),
+                match is_shut {
+                    true => still_gated += pods.len() - usize::from(subject.is_some()),
+                    false => moved.extend(others().map(|slot| (slot, shared))),
                 }
             }
         }
-        moved.retain(|(slot, requeue)| *requeue != QueueingStrategy::Skip && may(&slots.pod(*slot).info));
+        moved.retain(|(slot, strategy)| *strategy != QueueingStrategy::Skip && may(&slots.pod(*slot).info));
         (moved, still_gated)
     }
 }
 
-/// The waiting pod that the event is about, if it is about one.
+/// The unschedulable pod that the change is about, if it is about one.
 fn slot_of_subject(change: &ClusterChange, slots: &Slots) -> Option<Slot> {
-    let pods = [&change.old, &change.new].into_iter().flatten();
-    let mut uids = pods.filter_map(|object| match object {
+    let ObjectChange { old, new } = ObjectChange::of(change.object.as_ref());
+    let mut uids = [old, new].into_iter().flatten().filter_map(|object| match object {
         Object::Pod(pod) => Some(pod.metadata.uid.as_str()),
         _ => None,
     });
     uids.find_map(|uid| slots.find(uid)).filter(|slot| slots.sub_queue(*slot) == SubQueue::Unschedulable)
 }
 
-/// Whose answer an event needs for the class of a pod.
+/// For which pods of the class of a pod one answer to the event holds.
 fn hint_scope_of_class(pod: &QueuedPod, change: &ClusterChange, plugins: &dyn QueuePlugins) -> HintScope {
     let event = &change.event;
     if event.is_wildcard() {
@@ -214,7 +214,7 @@ fn hint_scope_of_class(pod: &QueuedPod, change: &ClusterChange, plugins: &dyn Qu
     if pod.gating_plugin.is_some_and(|gating| !plugins.is_registered(&pod.info, gating, event)) {
         return HintScope::Nobody;
     }
-    // Without anybody to ask, any event brings a pod back.
+    // A pod that no plugin rejected is moved by any event.
     let nobody_rejected = pod.unschedulable_plugins.is_empty() && pod.pending_plugins.is_empty();
     if nobody_rejected { HintScope::Pod } else { plugins.hint_scope(pod, event) }
 }

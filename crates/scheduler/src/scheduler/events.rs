@@ -1,71 +1,86 @@
-//! Objects that come, change and go: what each means for the cluster and for the queue.
+//! Changes of objects: what each means for the cluster state and for the queue. Upstream's `eventhandlers.go`.
+//!
+//! Deltas come unchanged from the informers. The cluster state decides what is known, so a missed or repeated delta
+//! does no harm: an unknown object counts as added, a known one as updated.
 
 use std::sync::Arc;
 
+use bayplan_model::delta::Delta;
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
 use jiff::Timestamp;
 
 use super::Scheduler;
+use super::queue_plugins::ProfilePlugins;
 use crate::cluster::{Object, PodInfo};
-use crate::framework::event::{node_updates, pod_updates};
-use crate::framework::{ClusterEvent, EventResource, Status, action};
+use crate::framework::{ClusterEvent, EventResource, Status, action, node_updates, pod_updates};
 use crate::queue::ClusterChange;
-use crate::queue_plugins::ProfilePlugins;
 
 fn anyone(_: &PodInfo) -> bool {
     true
 }
 
+/// The delta, corrected by the version the cluster state knew.
+fn corrected(delta: Delta<Object>, known: Option<Object>) -> Delta<Object> {
+    match (delta, known) {
+        (Delta::Added(new), Some(old)) => Delta::Updated { old, new },
+        (Delta::Updated { new, .. }, None) => Delta::Added(new),
+        (delta, _) => delta,
+    }
+}
+
 impl Scheduler {
-    /// What it amounted to is returned.
-    pub(super) fn upsert(&mut self, object: Object, now: Timestamp) -> Option<ClusterEvent> {
-        match object {
-            Object::Pod(pod) if pod.is_terminal() => self.delete_pod(&pod, now),
-            Object::Pod(pod) => Some(self.upsert_pod(pod, now)),
-            Object::Node(node) => Some(self.upsert_node(node, now)),
-            other => {
-                let old = self.cluster.objects.store(&other);
-                let resource = other.event_resource()?;
-                let kind = if old.is_some() { action::UPDATE } else { action::ADD };
-                let event = ClusterEvent::new(resource, kind);
-                self.requeue_for(&ClusterChange { event, old, new: Some(other) }, &anyone, now);
+    /// Applies the change of an object; the event it counts as in the metrics is returned.
+    pub(super) fn apply(&mut self, delta: Delta<Object>, now: Timestamp) -> Option<ClusterEvent> {
+        match delta.current() {
+            None => self.delete(delta.object(), now),
+            Some(Object::Pod(pod)) if pod.is_terminal() => self.delete_pod(pod, now),
+            Some(Object::Pod(pod)) => Some(self.upsert_pod(pod.clone(), now)),
+            Some(Object::Node(node)) => {
+                let node = node.clone();
+                Some(self.upsert_node(delta, node, now))
+            }
+            Some(other) => {
+                let known = self.cluster.objects.store(other);
+                let resource = EventResource::of(other)?;
+                let event = ClusterEvent::new(resource, if known.is_some() { action::UPDATE } else { action::ADD });
+                self.requeue_for(&ClusterChange::of_object(event, corrected(delta, known)), &anyone, now);
                 Some(event)
             }
         }
     }
 
-    pub(super) fn delete(&mut self, object: Object, now: Timestamp) -> Option<ClusterEvent> {
+    fn delete(&mut self, object: &Object, now: Timestamp) -> Option<ClusterEvent> {
         match object {
-            Object::Pod(pod) => self.delete_pod(&pod, now),
-            Object::Node(node) => Some(self.delete_node(&node, now)),
+            Object::Pod(pod) => self.delete_pod(pod, now),
+            Object::Node(node) => Some(self.delete_node(node, now)),
             other => {
-                let old = self.cluster.objects.remove(&other)?;
-                let event = ClusterEvent::new(old.event_resource()?, action::DELETE);
-                self.requeue_for(&ClusterChange { event, old: Some(old), new: None }, &anyone, now);
+                let known = self.cluster.objects.remove(other)?;
+                let event = ClusterEvent::new(EventResource::of(&known)?, action::DELETE);
+                self.requeue_for(&ClusterChange::of_object(event, Delta::Deleted(known)), &anyone, now);
                 Some(event)
             }
         }
     }
 
-    fn upsert_node(&mut self, node: Arc<Node>, now: Timestamp) -> ClusterEvent {
-        let old = self.cluster.set_node(node.clone());
-        let amounts_to = if old.is_some() { action::UPDATE } else { action::ADD };
-        let events = match &old {
-            None => vec![ClusterEvent::new(EventResource::Node, action::ADD)],
-            Some(old) => node_updates(old, &node),
+    fn upsert_node(&mut self, delta: Delta<Object>, node: Arc<Node>, now: Timestamp) -> ClusterEvent {
+        let known = self.cluster.set_node(node.clone());
+        let (kind, events) = match &known {
+            None => (action::ADD, vec![ClusterEvent::new(EventResource::Node, action::ADD)]),
+            Some(old) => (action::UPDATE, node_updates(old, &node)),
         };
+        let delta = corrected(delta, known.map(Object::Node));
         for event in events {
-            let (old, new) = (old.clone().map(Object::Node), Some(Object::Node(node.clone())));
-            self.requeue_for(&ClusterChange { event, old, new }, &anyone, now);
+            self.requeue_for(&ClusterChange::of_object(event, delta.clone()), &anyone, now);
         }
-        ClusterEvent::new(EventResource::Node, amounts_to)
+        ClusterEvent::new(EventResource::Node, kind)
     }
 
     fn delete_node(&mut self, node: &Arc<Node>, now: Timestamp) -> ClusterEvent {
-        // Hints look at the cluster as it was: the event comes first.
+        // Hints see the cluster as it was: the event comes first.
         let event = ClusterEvent::new(EventResource::Node, action::DELETE);
-        self.requeue_for(&ClusterChange { event, old: Some(Object::Node(node.clone())), new: None }, &anyone, now);
+        let deleted = Delta::Deleted(Object::Node(node.clone()));
+        self.requeue_for(&ClusterChange::of_object(event, deleted), &anyone, now);
         self.cluster.remove_node(&node.metadata.name);
         event
     }
@@ -97,18 +112,18 @@ impl Scheduler {
             None => self.pod_infos.info(Arc::clone(&pod)),
         };
         self.cluster.set_pod(info);
-        let was_assigned = old.as_ref().filter(|old| old.is_assigned());
-        let (events, before) = match was_assigned {
-            Some(old) => (pod_updates(old, &pod), Some(Object::Pod(old.clone()))),
+        let pod_object = Object::Pod(pod.clone());
+        let (events, delta) = match old.filter(|old| old.is_assigned()) {
+            Some(old) => (pod_updates(&old, &pod), Delta::Updated { old: Object::Pod(old), new: pod_object }),
+            // As upstream's filtering handlers see it: among the assigned pods it is new.
             None => {
                 let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
                 self.queue.delete(&pod.metadata.uid, &plugins);
-                (vec![ClusterEvent::new(EventResource::AssignedPod, action::ADD)], None)
+                (vec![ClusterEvent::new(EventResource::AssignedPod, action::ADD)], Delta::Added(pod_object))
             }
         };
         for event in events {
-            let new = Some(Object::Pod(pod.clone()));
-            self.requeue_for(&ClusterChange { event, old: before.clone(), new }, &anyone, now);
+            self.requeue_for(&ClusterChange::of_object(event, delta.clone()), &anyone, now);
         }
     }
 
@@ -153,7 +168,7 @@ impl Scheduler {
         Some(ClusterEvent::new(EventResource::UnschedulablePod, action::DELETE))
     }
 
-    /// A pod that was given a node is deleted before it is bound: its room is free again at once.
+    /// An assumed pod is deleted before it is bound: its resources are free again at once.
     fn assumed_pod_deleted(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let uid = &pod.metadata.uid;
         if self.is_waiting(uid) {
@@ -164,10 +179,10 @@ impl Scheduler {
         self.requeue_for_freed_resources(pod, i32::MAX, now);
     }
 
-    /// Tells pods of at most this priority that a pod left (or will not come to) a node.
+    /// Moves pods of at most this priority that may fit where a pod left, or will not come to, a node.
     fn requeue_for_freed_resources(&mut self, pod: &Arc<Pod>, priority: i32, now: Timestamp) {
         let event = ClusterEvent::new(EventResource::AssignedPod, action::DELETE);
-        let change = ClusterChange { event, old: Some(Object::Pod(pod.clone())), new: None };
+        let change = ClusterChange::of_object(event, Delta::Deleted(Object::Pod(pod.clone())));
         self.requeue_for(&change, &|waiting| waiting.priority() <= priority, now);
     }
 }

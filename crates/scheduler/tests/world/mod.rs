@@ -8,13 +8,8 @@ use std::time::Duration;
 
 use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
 use bayplan_model::status::{Status as ApiStatus, reason};
-use bayplan_scheduler::cluster::{Object, PodInfo};
-use bayplan_scheduler::cycle::Attempt;
-use bayplan_scheduler::cycle::filter::Search;
-use bayplan_scheduler::effect::{Effect, Shell};
-use bayplan_scheduler::framework::Timer;
-use bayplan_scheduler::queue::QueueStage;
-use bayplan_scheduler::scheduler::{Input, Scheduler};
+use bayplan_scheduler::inspect::{Attempt, QueueStage, Search};
+use bayplan_scheduler::{Effect, Input, Object, PodInfo, Scheduler, Shell, Timer};
 use bayplan_testkit::Rng;
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -195,7 +190,7 @@ impl World {
         if let Object::Pod(pod) = &object {
             self.known.insert(pod.metadata.name.clone(), json.clone());
         }
-        self.scheduler.handle(Input::Upsert(object), self.now);
+        self.scheduler.handle(Input::upsert(object), self.now);
         true
     }
 
@@ -204,7 +199,7 @@ impl World {
         if let Object::Pod(pod) = &object {
             self.known.remove(&pod.metadata.name);
         }
-        self.scheduler.handle(Input::Delete(object), self.now);
+        self.scheduler.handle(Input::delete(object), self.now);
     }
 
     pub fn set_node(&mut self, name: usize, cordoned: bool) {

@@ -1,5 +1,6 @@
 //! PreBind: what is written into claims, what is waited for, and what ends the wait.
 
+use bayplan_model::api::Request;
 use futures::FutureExt;
 use serde_json::json;
 
@@ -12,7 +13,10 @@ use crate::plugins::testing::{ObjectApi, StoredObjects};
 /// Places a pod whose device must be prepared first, and runs PreBind.
 ///
 /// `before` changes what the API server has before PreBind, `on_tick` what it has after each sleep.
-fn bind(before: fn(&mut StoredObjects), on_tick: fn(u32, &mut StoredObjects)) -> (Status, ObjectApi, Cluster) {
+fn bind(
+    before: fn(&mut StoredObjects),
+    on_tick: fn(u32, &mut StoredObjects),
+) -> (Status, ObjectApi, Cluster, Vec<Request>) {
     let device = json!({"name": "a", "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]});
     let one = claim("one", json!({"requests": [exactly("r", json!({}))]}));
     let mut cluster = cluster(&[slice("s", json!({"devices": [device]})), one.clone()]);
@@ -30,8 +34,8 @@ fn bind(before: fn(&mut StoredObjects), on_tick: fn(u32, &mut StoredObjects)) ->
         store(&mut cluster, &api.objects.lock().unwrap()["resourceclaims/one"]);
         assert_eq!(cluster.taken_devices().count(), 1, "it does not count twice once the claim shows it");
     }
-    plugin.unreserve(&mut cluster, &mut state, &pod, "n");
-    (status, api, cluster)
+    let calls = plugin.unreserve(&mut cluster, &mut state, &pod, "n");
+    (status, api, cluster, calls)
 }
 
 fn report(objects: &mut StoredObjects, kind: &str) {
@@ -42,7 +46,7 @@ fn report(objects: &mut StoredObjects, kind: &str) {
 
 #[test]
 fn allocations_are_written_and_devices_waited_for() {
-    let (status, api, cluster) = bind(|_| {}, |_, objects| report(objects, "Ready"));
+    let (status, api, _, calls) = bind(|_| {}, |_, objects| report(objects, "Ready"));
     assert_eq!(status, Status::SUCCESS);
     let objects = api.objects.lock().unwrap();
     let claim = &objects["resourceclaims/one"];
@@ -60,7 +64,7 @@ fn allocations_are_written_and_devices_waited_for() {
         })
     );
     assert_eq!(api.events.lock().unwrap()[0].reason, "BindingConditionsPending");
-    assert_eq!(cluster.calls.len(), 1, "Unreserve gives the reservation back");
+    assert_eq!(calls.len(), 1, "Unreserve gives the reservation back");
 }
 
 #[test]
@@ -83,7 +87,7 @@ fn the_error_names_what_keeps_a_claim_from_being_used() {
         (unchanged, nothing, "device binding timeout: context deadline exceeded"),
     ];
     for (before, on_tick, expected) in cases {
-        let (status, _, cluster) = bind(before, on_tick);
+        let (status, _, cluster, _) = bind(before, on_tick);
         assert_eq!(status, Status::error(expected));
         // A written allocation keeps its device in use until the claim shows it, even though the pod was not bound.
         let written = expected.starts_with("device binding");

@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bayplan_model::affinity::NodeMatcher;
+use bayplan_model::api::Request;
 use bayplan_model::node::Node;
 use bayplan_model::resource_claim::{ResourceClaim, ResourceClaimSpec};
 use futures::future::BoxFuture;
@@ -388,12 +389,12 @@ impl Plugin for DynamicResources {
         Status::SUCCESS
     }
 
-    fn unreserve(&self, cluster: &mut Cluster, state: &mut State, pod: &PodInfo, _node: &str) {
-        let Some(reservation) = state.reserved.take() else { return };
+    fn unreserve(&self, cluster: &mut Cluster, state: &mut State, pod: &PodInfo, _node: &str) -> Vec<Request> {
+        let Some(reservation) = state.reserved.take() else { return Vec::new() };
         for key in reservation.unwritten() {
             cluster.deallocate_claim(&key);
         }
-        cluster.calls.extend(reservation.give_back(cluster, pod));
+        reservation.give_back(cluster, pod)
     }
 
     fn pre_bind_pre_flight(&self, state: &State, _pod: &PodInfo, _node: &str) -> PreFlight {

@@ -17,6 +17,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_model::api::Request;
 use bayplan_model::csi_migration::MIGRATED_PLUGINS_ANNOTATION;
 use bayplan_model::storage::{CsiDriver, CsiNode, CsiStorageCapacity};
 use futures::future::BoxFuture;
@@ -189,10 +190,11 @@ impl Plugin for VolumeBinding {
         }
     }
 
-    fn unreserve(&self, cluster: &mut Cluster, state: &mut State, _pod: &PodInfo, _node: &str) {
+    fn unreserve(&self, cluster: &mut Cluster, state: &mut State, _pod: &PodInfo, _node: &str) -> Vec<Request> {
         if let ReservedVolumes::Assumed(bindings) = std::mem::take(&mut state.reserved) {
             bindings.revert(cluster);
         }
+        Vec::new()
     }
 
     fn pre_bind_pre_flight(&self, state: &State, _pod: &PodInfo, node: &str) -> PreFlight {

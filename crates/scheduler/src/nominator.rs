@@ -1,4 +1,4 @@
-//! Which pods are expected on which nodes once their victims are gone.
+//! Pods nominated to nodes: they are expected there once their victims are gone. Upstream's `nominator`.
 
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ impl Nominator {
         self.by_node.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// The pods nominated to a node that another pod has to leave room for: as important or more, and not itself.
+    /// The pods nominated to a node that take precedence over a pod: other pods of equal or higher priority.
     pub(crate) fn ahead_of<'a>(&'a self, pod: &'a PodInfo, node: &str) -> impl Iterator<Item = &'a Arc<PodInfo>> {
         let is_ahead = |other: &&Arc<PodInfo>| other.priority() >= pod.priority() && other.uid() != pod.uid();
         self.on_node(node).iter().filter(is_ahead)
     }
 
-    /// All nodes with nominated pods, whether there are such nodes or not.
+    /// The names of all nodes with nominated pods; such a node may not exist.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_node.keys()
     }
 
-    /// The nodes to which other pods are nominated than before.
+    /// The log of nodes whose nominated pods changed.
     pub(crate) fn changes(&self) -> &ChangeLog<Arc<str>> {
         &self.changes
     }
@@ -48,7 +48,7 @@ impl Nominator {
         self.node_of.get(uid).map(|node| &**node)
     }
 
-    /// Nominates a pod: to the node a preemption chose, or to the one its status names.
+    /// Nominates a pod to the node that preemption chose, or to the one in its status.
     pub fn add(&mut self, pod: &Arc<PodInfo>, nomination: &Nomination) {
         self.remove(pod.uid());
         let node = match nomination {
@@ -61,10 +61,10 @@ impl Nominator {
         let node: Arc<str> = node.as_str().into();
         self.node_of.insert(pod.uid().to_owned(), node.clone());
         self.by_node.entry(node.clone()).or_default().push(pod.clone());
-        self.note(node);
+        self.record_change(node);
     }
 
-    /// Takes over a new version of a pod; a nomination only this process knows of survives.
+    /// Updates a pod to a new version; a nomination that only this process knows is kept.
     pub fn update(&mut self, old: &Pod, new: &Arc<PodInfo>) {
         let uid = &old.metadata.uid;
         let kept = match (old.is_nominated(), new.is_nominated()) {
@@ -75,7 +75,7 @@ impl Nominator {
         self.add(new, &kept.map_or(Nomination::Keep, Nomination::Override));
     }
 
-    /// Withdraws a nomination.
+    /// Removes a nomination.
     pub fn remove(&mut self, uid: &str) {
         let Some(node) = self.node_of.remove(uid) else { return };
         if let Some(pods) = self.by_node.get_mut(&node) {
@@ -84,10 +84,10 @@ impl Nominator {
                 self.by_node.remove(&node);
             }
         }
-        self.note(node);
+        self.record_change(node);
     }
 
-    fn note(&mut self, node: Arc<str>) {
+    fn record_change(&mut self, node: Arc<str>) {
         self.changes.push(node, self.by_node.len());
     }
 }

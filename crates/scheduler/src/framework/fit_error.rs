@@ -1,33 +1,50 @@
-//! Why a pod fits nowhere, in the words of the FailedScheduling event.
+//! Why no node fits a pod, and the message of the FailedScheduling event; upstream's `FitError` and `Diagnosis`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::framework::{Code, NodeStatuses, PluginName, Status};
+use super::{Code, PluginName, Status};
 
-/// Everything that is known about a pod that fits nowhere.
+/// Why nodes were rejected: one status for each filtered node, and one for all others.
+#[derive(Clone, Debug, Default)]
+pub struct NodeStatuses {
+    /// The statuses of filtered nodes, by name.
+    pub nodes: BTreeMap<Arc<str>, Status>,
+    /// The status of all nodes that are not listed.
+    pub absent: Status,
+}
+
+impl NodeStatuses {
+    /// The status of a node.
+    pub fn get(&self, node: &str) -> &Status {
+        self.nodes.get(node).unwrap_or(&self.absent)
+    }
+}
+
+/// Why no node fits a pod.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
-    /// How many nodes there were.
+    /// The number of nodes in the cluster.
     pub node_count: usize,
-    /// Why each was rejected.
+    /// Why each node was rejected.
     pub statuses: NodeStatuses,
-    /// Set when PreFilter rejected the pod outright.
+    /// The status of PreFilter, when it rejected the pod.
     pub pre_filter: Option<Status>,
     /// The nodes PreFilter narrowed the search to.
     pub pre_filter_nodes: Option<BTreeSet<String>>,
-    /// Who rejected.
+    /// The plugins that rejected the pod.
     pub unschedulable_plugins: BTreeSet<PluginName>,
-    /// Who waits for something outside.
+    /// The plugins that answered Pending.
     pub pending_plugins: BTreeSet<PluginName>,
-    /// What PostFilter had to add.
+    /// What PostFilter adds to the message.
     pub post_filter_message: String,
-    /// The reasons of all nodes with their numbers, where they were counted already.
+    /// How many nodes have each reason, when that is known without counting.
     pub(crate) reasons: Option<BTreeMap<Cow<'static, str>, usize>>,
 }
 
 impl Diagnosis {
-    /// Notes who is to blame for a rejection.
+    /// Notes which plugin rejected the pod; upstream's `AddPluginStatus`.
     pub(crate) fn add_plugin_status(&mut self, status: &Status) {
         if status.plugin.is_empty() {
             return;
@@ -39,7 +56,7 @@ impl Diagnosis {
         };
     }
 
-    /// The rejection of one node by Reserve or Permit.
+    /// The diagnosis of a pod that Reserve or Permit rejected on its node.
     pub(crate) fn for_node(node: &str, status: Status) -> Self {
         let mut diagnosis = Diagnosis { node_count: 1, ..Diagnosis::default() };
         diagnosis.add_plugin_status(&status);
@@ -47,7 +64,7 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// The sentence for the user.
+    /// The message of the FailedScheduling event.
     pub fn message(&self) -> String {
         let mut text = format!("0/{} nodes are available:", self.node_count);
         let pre_filter = self.pre_filter.as_ref().map(Status::message).unwrap_or_default();

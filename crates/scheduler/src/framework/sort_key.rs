@@ -1,15 +1,15 @@
-//! What orders the queue, as numbers that compare the way the sort plugin does.
+//! Sort keys: numbers that compare the way the QueueSort plugin does.
 
 use jiff::Timestamp;
 
-/// A place in the order of the queue; the smaller goes first.
+/// The rank of a pod in the active queue; the smallest is tried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SortKey([u64; 3]);
 
 impl SortKey {
-    /// Higher priority first, then the earlier, then the lower sequence.
+    /// Orders by priority (highest first), then time (earliest first), then sequence (lowest first).
     pub fn new(priority: i32, timestamp: Timestamp, sequence: u64) -> Self {
-        // Timestamps reach to the year 9999 on both sides: 2^69 nanoseconds.
+        // Timestamps reach from the year -9999 to 9999: fewer than 2^70 nanoseconds on either side of 1970.
         let nanoseconds = (timestamp.as_nanosecond() + (1 << 70)) as u128;
         let descending = (i64::from(i32::MAX) - i64::from(priority)) as u128;
         let first = (descending << 80) | nanoseconds;

@@ -1,6 +1,8 @@
-//! Preemption: which pods would have to go from which node so that a more important pod fits.
+//! Preemption: which pods would have to leave which node so that a more important pod fits. Upstream has it in
+//! `framework/preemption`; the DefaultPreemption plugin chooses among the candidates.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -10,45 +12,45 @@ use bayplan_model::label_selector::Selector;
 use bayplan_model::pod::Pod;
 use jiff::Timestamp;
 
+use super::{Code, NodeStatuses, PostFilterContext, Status};
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
-use crate::engine::CandidateCache;
-use crate::framework::{Code, NodeStatuses, PostFilterContext, Status};
 
-/// Pods that go so that another fits.
+/// The eviction of pods so that another one fits.
 #[derive(Clone, Debug)]
 pub struct Preemption {
     /// The node they leave.
     pub node: String,
-    /// Who goes, most important first.
+    /// The pods to evict, most important first.
     pub victims: Vec<Arc<PodInfo>>,
-    /// For whom.
+    /// The pod that gets the node.
     pub preemptor: Arc<PodInfo>,
-    /// Less important pods that were nominated to the node and no longer are.
-    pub demoted: Vec<Arc<PodInfo>>,
+    /// Less important pods nominated to the node, whose nominations are cleared.
+    pub lower_priority_nominated: Vec<Arc<PodInfo>>,
 }
 
 /// A node where preemption would help.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// The node.
+    /// The node's name.
     pub node: Arc<str>,
-    /// Who would go, most important first.
+    /// The pods that would be evicted, most important first.
     pub victims: Vec<Arc<PodInfo>>,
-    /// How many of them a disruption budget protects.
+    /// How many of the victims a PodDisruptionBudget protects.
     pub pdb_violations: usize,
 }
 
-/// A candidate with what it is compared by.
+/// A candidate with the values it is compared by.
 #[derive(Clone, Debug)]
 pub struct RankedCandidate {
     candidate: Candidate,
     /// The priority of the first victim.
-    highest: i32,
-    /// The sum of the victims' priorities, each above the lowest there is.
-    sum: i64,
-    /// When the first of the most important victims started, and whether one of them has not.
-    started: Option<Timestamp>,
-    not_all_started: bool,
+    highest_priority: i32,
+    /// The sum of the victims' priorities, each counted from the lowest possible priority.
+    priority_sum: i64,
+    /// The earliest start of the victims with the highest priority.
+    earliest_start: Option<Timestamp>,
+    /// True when one of those victims has not started.
+    has_unstarted: bool,
 }
 
 impl Deref for RankedCandidate {
@@ -65,74 +67,142 @@ impl From<Candidate> for RankedCandidate {
         let important = candidate.victims.iter().filter(|victim| Some(victim.priority()) == highest);
         let starts = important.map(|victim| victim.status.start_time);
         RankedCandidate {
-            highest: priorities.clone().next().unwrap_or(0),
-            sum: priorities.map(|priority| i64::from(priority) - i64::from(i32::MIN)).sum(),
-            started: starts.clone().flatten().min(),
-            not_all_started: starts.clone().any(|start| start.is_none()),
+            highest_priority: priorities.clone().next().unwrap_or(0),
+            priority_sum: priorities.map(|priority| i64::from(priority) - i64::from(i32::MIN)).sum(),
+            earliest_start: starts.clone().flatten().min(),
+            has_unstarted: starts.clone().any(|start| start.is_none()),
             candidate,
         }
     }
 }
 
 impl RankedCandidate {
-    /// Sorts the candidate first that costs least: fewest budget violations, then the least important victims, the lowest
-    /// sum of priorities, the fewest victims, and the latest start of the most important ones.
+    /// Orders candidates as upstream's `pickOneNodeForPreemption` does: fewest budget violations, then the least
+    /// important victims, the lowest sum of priorities, the fewest victims, and the latest start of the most important
+    /// victims.
     fn cost(&self, now: Timestamp) -> impl Ord + use<> {
-        let unstarted = self.not_all_started.then_some(now);
-        let started = self.started.into_iter().chain(unstarted).min();
-        let late = Reverse(started.unwrap_or(Timestamp::UNIX_EPOCH));
-        (self.pdb_violations, self.highest, self.sum, self.victims.len(), late)
+        let unstarted = self.has_unstarted.then_some(now);
+        let started = self.earliest_start.into_iter().chain(unstarted).min();
+        let latest_first = Reverse(started.unwrap_or(Timestamp::UNIX_EPOCH));
+        (self.pdb_violations, self.highest_priority, self.priority_sum, self.victims.len(), latest_first)
     }
 }
 
-/// The nodes on which preemption may help, and what is known of it.
+/// The dry runs of preemption for pods of one signature, by node: each node is tried at most once until it changes.
+#[derive(Clone, Default)]
+pub(crate) struct CandidateCache {
+    /// The code with which each node was rejected, by slot.
+    codes: Vec<Option<Code>>,
+    /// The nodes whose rejection preemption may resolve, in the cluster's order.
+    potential: OnceCell<Vec<NodeId>>,
+    /// The results of the dry runs made so far, by slot.
+    dry_runs: Vec<OnceCell<DryRunResult>>,
+}
+
+/// The candidate on a node, or why preemption does not help there.
+type DryRunResult = Result<Box<RankedCandidate>, Box<Status>>;
+
+impl CandidateCache {
+    /// A cache without dry runs that knows the nodes on which preemption may help.
+    fn for_potential_nodes(slot_count: usize, potential: Vec<NodeId>) -> Self {
+        CandidateCache { codes: Vec::new(), potential: potential.into(), dry_runs: vec![OnceCell::new(); slot_count] }
+    }
+
+    /// Makes space for nodes that were added.
+    pub(crate) fn resize(&mut self, slot_count: usize) {
+        self.codes.resize(slot_count, None);
+        self.dry_runs.resize_with(slot_count, OnceCell::new);
+    }
+
+    /// The code with which a node was rejected.
+    pub(crate) fn code(&self, node: NodeId) -> Code {
+        self.codes.get(node.0 as usize).copied().flatten().unwrap_or(Code::UnschedulableAndUnresolvable)
+    }
+
+    /// Notes with which code a node was rejected.
+    pub(crate) fn set_code(&mut self, node: NodeId, code: Code) {
+        self.codes[node.0 as usize] = Some(code);
+    }
+
+    /// Drops everything known about a node.
+    pub(crate) fn forget_node(&mut self, node: NodeId) {
+        let slot = node.0 as usize;
+        self.codes[slot] = None;
+        self.dry_runs[slot].take();
+    }
+
+    /// Drops the results of all dry runs.
+    pub(crate) fn forget_dry_runs(&mut self) {
+        self.dry_runs.fill_with(OnceCell::new);
+    }
+
+    /// Drops the list of potential nodes: codes or the order of nodes have changed.
+    pub(crate) fn forget_potential(&mut self) {
+        self.potential.take();
+    }
+
+    fn potential(&self, cluster: &Cluster) -> &[NodeId] {
+        let resolvable = |node: &NodeId| self.code(*node) == Code::Unschedulable;
+        self.potential.get_or_init(|| cluster.order().iter().copied().filter(resolvable).collect())
+    }
+
+    /// The result of the dry run on a node, which is made unless it is known.
+    fn dry_run(&self, node: NodeId, dry_run: impl FnOnce() -> Result<Candidate, Status>) -> &DryRunResult {
+        self.dry_runs[node.0 as usize].get_or_init(|| dry_run().map(|made| Box::new(made.into())).map_err(Box::new))
+    }
+}
+
+/// The nodes on which preemption may help: those rejected as Unschedulable.
 pub struct PotentialNodes<'a> {
     cluster: &'a Cluster,
-    known: Cow<'a, CandidateCache>,
+    candidates: Cow<'a, CandidateCache>,
 }
 
 impl<'a> PotentialNodes<'a> {
-    pub(crate) fn of(cx: &PostFilterContext<'a>) -> Self {
+    /// The potential nodes of a pod that no node fits.
+    pub fn of(cx: &PostFilterContext<'a>) -> Self {
         let cluster = cx.cycle.cluster;
-        let known = cx.known.map_or_else(
+        let candidates = cx.candidates.map_or_else(
             || {
                 let resolvable = cluster.nodes().filter(|node| cx.code(node) == Code::Unschedulable);
-                Cow::Owned(CandidateCache::only(cluster.slot_count(), resolvable.map(|node| node.id).collect()))
+                let potential = resolvable.map(|node| node.id).collect();
+                Cow::Owned(CandidateCache::for_potential_nodes(cluster.slot_count(), potential))
             },
             Cow::Borrowed,
         );
-        PotentialNodes { cluster, known }
+        PotentialNodes { cluster, candidates }
     }
 
     fn ids(&self) -> &[NodeId] {
-        self.known.potential(self.cluster)
+        self.candidates.potential(self.cluster)
     }
 
-    /// How many there are.
+    /// The number of potential nodes.
     pub fn len(&self) -> usize {
         self.ids().len()
     }
 
-    /// True when there are none.
+    /// True when preemption can help nowhere.
     pub fn is_empty(&self) -> bool {
         self.ids().is_empty()
     }
 
-    /// The nodes.
+    /// The potential nodes, in the cluster's order.
     pub fn iter(&self) -> impl Iterator<Item = &'a NodeInfo> {
         self.ids().iter().map(|id| self.cluster.node_in_slot(*id))
     }
 }
 
-/// Tries preemption on nodes without doing it.
+/// The result of trying preemption on nodes without carrying it out.
 pub struct DryRun<'a> {
-    /// Where it would help.
+    /// Where preemption would help.
     pub candidates: Vec<&'a RankedCandidate>,
-    /// Why it would not help elsewhere; left out where it is known anyhow and there are candidates.
+    /// Why preemption would not help elsewhere; empty when there are candidates and the reasons are cached.
     pub statuses: NodeStatuses,
 }
 
-/// Tries the nodes in order until enough candidates are found, at least one of them without a budget violated.
+/// Tries preemption on the nodes, beginning with number `start`, until `wanted` candidates are found, at least one of
+/// them without a budget violated; upstream's `DryRunPreemption`.
 pub fn dry_run<'a>(
     cx: &PostFilterContext<'_>,
     nodes: &'a PotentialNodes<'_>,
@@ -147,7 +217,7 @@ pub fn dry_run<'a>(
         if harmless > 0 && candidates.len() >= wanted {
             break;
         }
-        match nodes.known.tried(id, || victims_on(cx, nodes.cluster.node_in_slot(id))) {
+        match nodes.candidates.dry_run(id, || victims_on(cx, nodes.cluster.node_in_slot(id))) {
             Ok(candidate) => {
                 harmless += usize::from(candidate.pdb_violations == 0);
                 candidates.push(&**candidate);
@@ -155,7 +225,7 @@ pub fn dry_run<'a>(
             Err(status) => elsewhere.push((id, &**status)),
         }
     }
-    if cx.known.is_some() && !candidates.is_empty() {
+    if cx.candidates.is_some() && !candidates.is_empty() {
         elsewhere.clear();
     }
     let named = |(id, status): (NodeId, &Status)| (nodes.cluster.node_in_slot(id).name.clone(), status.clone());
@@ -163,7 +233,7 @@ pub fn dry_run<'a>(
     DryRun { candidates, statuses }
 }
 
-/// The fewest, least important pods that would have to leave a node.
+/// The fewest and least important pods that would have to leave a node; upstream's `SelectVictimsOnNode`.
 fn victims_on(cx: &PostFilterContext<'_>, original: &NodeInfo) -> Result<Candidate, Status> {
     let priority = cx.cycle.pod.priority();
     let mut node = original.clone();
@@ -208,7 +278,7 @@ fn started(pod: &Pod, now: Timestamp) -> Timestamp {
     pod.status.start_time.unwrap_or(now)
 }
 
-/// Pods whose eviction would exceed a disruption budget, and the others.
+/// Pods whose eviction would violate a PodDisruptionBudget, and the others.
 fn split_by_budgets(cx: &PostFilterContext<'_>, pods: Vec<Arc<PodInfo>>) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
     let mut left: BTreeMap<(String, String), i32> = BTreeMap::new();
     let budgets = &cx.cycle.cluster.objects.disruption_budgets;
@@ -234,7 +304,7 @@ fn split_by_budgets(cx: &PostFilterContext<'_>, pods: Vec<Arc<PodInfo>>) -> (Vec
     })
 }
 
-/// The candidates among which upstream's choice is arbitrary.
+/// The candidates with the lowest cost, among which upstream's choice is arbitrary.
 pub fn best_candidates<'a>(candidates: &[&'a RankedCandidate], now: Timestamp) -> Vec<&'a RankedCandidate> {
     let mut best: Vec<&RankedCandidate> = Vec::new();
     for &candidate in candidates {

@@ -1,27 +1,26 @@
-//! The plugins as the queue asks them: PreEnqueue, queueing hints and the order of pods.
-
-use std::sync::Arc;
+//! The plugins as the queue calls them: PreEnqueue, queueing hints and QueueSort.
 
 use jiff::Timestamp;
 
+use super::profiles::Profiles;
 use crate::cluster::{Cluster, PodInfo};
 use crate::framework::{
-    AnyPlugin, ClusterEvent, Cycle, ExtensionPoints, ObjectChange, PluginName, QueueingHint, Status,
+    AnyPlugin, ClusterEvent, Cycle, ExtensionPoints, ObjectChange, PluginName, QueuedPod, QueueingHint, SortKey, Status,
 };
 use crate::metrics::TimedPoint;
 use crate::profile::Profile;
-use crate::queue::{ClusterChange, HintScope, QueuePlugins, QueuedPod, QueueingStrategy, SortKey};
+use crate::queue::{ClusterChange, HintScope, QueuePlugins, QueueingStrategy};
 
-/// Asks the profiles' plugins about pods in the queue.
+/// The plugins of all profiles; a pod's `schedulerName` selects its profile.
 pub(crate) struct ProfilePlugins<'a> {
-    pub(crate) profiles: &'a [Arc<Profile>],
+    pub(crate) profiles: &'a Profiles,
     pub(crate) cluster: &'a Cluster,
     pub(crate) now: Timestamp,
 }
 
 impl ProfilePlugins<'_> {
     fn of(&self, pod: &PodInfo) -> Option<&Profile> {
-        self.profiles.iter().find(|profile| profile.name == pod.spec.scheduler_name).map(|profile| &**profile)
+        self.profiles.get(&pod.spec.scheduler_name).map(|entry| &*entry.profile)
     }
 
     fn queueing_hint(
@@ -32,7 +31,7 @@ impl ProfilePlugins<'_> {
         change: &ClusterChange,
     ) -> QueueingHint {
         let since = profile.metrics.as_ref().and_then(|metrics| Some((&metrics.all, metrics.all.sample_hint()?)));
-        let changed = ObjectChange { old: change.old.as_ref(), new: change.new.as_ref() };
+        let changed = ObjectChange::of(change.object.as_ref());
         let answer = plugin.queueing_hint(&self.cycle(&pod.info), &change.event, &changed);
         if let Some((metrics, since)) = since {
             let label = match answer {
@@ -42,7 +41,7 @@ impl ProfilePlugins<'_> {
             };
             metrics.hint_evaluated(since, plugin.name(), &change.event, label);
         }
-        // A plugin that cannot tell does not keep the pod waiting.
+        // An error counts as Queue, as upstream has it.
         answer.unwrap_or(QueueingHint::Queue)
     }
 
