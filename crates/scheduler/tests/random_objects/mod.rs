@@ -3,8 +3,15 @@
 pub(crate) mod pods;
 pub(crate) mod storage_and_devices;
 
+use bayplan_testkit::Rng;
+
 pub(crate) const ZONES: [&str; 3] = ["a", "b", "c"];
 pub(crate) const APPS: [&str; 3] = ["x", "y", "z"];
 pub(crate) const NAMESPACES: [&str; 3] = ["default", "team", "other"];
 pub(crate) const KEYS: [&str; 4] =
     ["topology.kubernetes.io/zone", "kubernetes.io/hostname", "rack", "missing-almost-everywhere"];
+
+/// One of these words.
+pub(crate) fn word<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
+    from[rng.below(from.len())]
+}

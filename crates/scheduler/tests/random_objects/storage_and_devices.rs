@@ -3,7 +3,7 @@
 use bayplan_testkit::Rng;
 use serde_json::{Value, json};
 
-use super::{NAMESPACES, ZONES};
+use super::{NAMESPACES, ZONES, word};
 
 const DRIVER: &str = "disks.example.com";
 const DEVICE_DRIVER: &str = "devices.example.com";
@@ -63,17 +63,17 @@ pub(crate) fn is_equipped(spec: &Value) -> bool {
 pub(crate) fn change(nodes: &[&str], rng: &mut Rng) -> (Value, bool) {
     let namespace = *rng.pick(&NAMESPACES);
     let object = match rng.below(11) {
-        0..=2 => volume_claim(namespace, *rng.pick(&CLAIMS), rng),
-        3 | 4 => volume(*rng.pick(&VOLUMES), nodes, rng),
-        5 => storage_class(*rng.pick(&CLASSES), rng),
-        6 => csi_node(*rng.pick(nodes), rng),
+        0..=2 => volume_claim(namespace, word(rng, &CLAIMS), rng),
+        3 | 4 => volume(word(rng, &VOLUMES), nodes, rng),
+        5 => storage_class(word(rng, &CLASSES), rng),
+        6 => csi_node(word(rng, nodes), rng),
         7 => match rng.one_in(2) {
             true => storage_capacity(rng),
-            false => attachment(*rng.pick(nodes), rng),
+            false => attachment(word(rng, nodes), rng),
         },
-        8 => slice(*rng.pick(nodes), rng),
+        8 => slice(word(rng, nodes), rng),
         9 if rng.one_in(4) => device_class(rng),
-        _ => device_claim(namespace, *rng.pick(&CLAIMS), nodes, rng),
+        _ => device_claim(namespace, word(rng, &CLAIMS), nodes, rng),
     };
     (object, rng.one_in(8))
 }
@@ -105,8 +105,8 @@ fn volume(name: &str, nodes: &[&str], rng: &mut Rng) -> Value {
             {"key": key, "operator": "In", "values": [value]}]}]}})
     };
     match rng.below(4) {
-        0 => volume["spec"]["nodeAffinity"] = only_on("topology.kubernetes.io/zone", *rng.pick(&ZONES)),
-        1 if !nodes.is_empty() => volume["spec"]["nodeAffinity"] = only_on("kubernetes.io/hostname", *rng.pick(nodes)),
+        0 => volume["spec"]["nodeAffinity"] = only_on("topology.kubernetes.io/zone", word(rng, &ZONES)),
+        1 if !nodes.is_empty() => volume["spec"]["nodeAffinity"] = only_on("kubernetes.io/hostname", word(rng, nodes)),
         2 => volume["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": rng.pick(&ZONES)}),
         _ => {}
     }
@@ -128,7 +128,7 @@ fn volume_claim(namespace: &str, name: &str, rng: &mut Rng) -> Value {
     match rng.below(4) {
         0 | 1 => {
             claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
-            claim["spec"]["volumeName"] = (*rng.pick(&VOLUMES)).into();
+            claim["spec"]["volumeName"] = (word(rng, &VOLUMES)).into();
         }
         2 if rng.one_in(3) => claim["spec"]["storageClassName"] = CLASSES[0].into(),
         _ => {}

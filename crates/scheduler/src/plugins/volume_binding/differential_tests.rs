@@ -36,8 +36,8 @@ fn volume(rng: &mut Rng, step: usize) -> Arc<PersistentVolume> {
     let term =
         |key: &str, value: &str| json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
     let terms = match rng.below(5) {
-        0 => json!([term("kubernetes.io/hostname", *rng.pick(&["n0", "n1"]))]),
-        1 => json!([term("zone", *rng.pick(&["a", "b"]))]),
+        0 => json!([term("kubernetes.io/hostname", ["n0", "n1"][rng.below(2)])]),
+        1 => json!([term("zone", ["a", "b"][rng.below(2)])]),
         2 => json!([term("zone", "a"), term("kubernetes.io/hostname", "n1")]),
         3 => json!([{"matchExpressions": [
             {"key": "zone", "operator": "In", "values": ["a"]},
@@ -132,7 +132,7 @@ fn the_index_finds_the_volumes_that_a_walk_over_all_of_them_finds() {
                 0..=3 => drop(cluster.objects.store(&Object::PersistentVolume(volume(&mut rng, step)))),
                 4 => drop(cluster.objects.remove(&Object::PersistentVolume(volume(&mut rng, step)))),
                 5 => {
-                    if let Some(seen) = cluster.persistent_volume(*rng.pick(&NAMES)) {
+                    if let Some(seen) = cluster.persistent_volume(NAMES[rng.below(NAMES.len())]) {
                         let mut bound = (**seen).clone();
                         let to = claim(&mut rng).metadata.clone();
                         bound.spec.claim_ref = Some(ClaimRef { namespace: to.namespace, name: to.name, uid: to.uid });
