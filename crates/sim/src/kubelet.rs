@@ -346,7 +346,7 @@ impl Kubelet {
                 if let Some(pod) = self.pods.get_mut(uid) {
                     pod.reported |= answer.is_ok();
                     // A refused status is not retried: the pod no longer exists, or the next status replaces it.
-                    pod.report = if pod.report == Report::SendingOld { Report::Due } else { Report::Told };
+                    pod.report = if pod.report == Report::SendingOld { Report::Due } else { Report::Current };
                 }
                 self.advance_pod(uid, now, out);
             }
@@ -423,7 +423,7 @@ impl Kubelet {
             pod.advance(self.delays, now, |view| if view.spec.host_network { Some(host) } else { addresses.take() });
         if outcome == Outcome::Changed {
             pod.report = match pod.report {
-                Report::Told | Report::Due => Report::Due,
+                Report::Current | Report::Due => Report::Due,
                 Report::Sending | Report::SendingOld => Report::SendingOld,
             };
         }
@@ -434,7 +434,7 @@ impl Kubelet {
         }
         match pod.report {
             Report::Due => self.report_pod(uid, now, out),
-            Report::Told if pod.stage == Stage::Stopped => self.remove_pod(uid, out),
+            Report::Current if pod.stage == Stage::Stopped => self.remove_pod(uid, out),
             _ => {}
         }
     }

@@ -171,7 +171,7 @@ pub(crate) enum Admission {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// The API server has the latest status.
-    Told,
+    Current,
     /// A newer status has to be written.
     Due,
     /// A write is in flight.
@@ -213,12 +213,12 @@ impl Pod {
         match pod.view.status.phase.as_str() {
             "Succeeded" | "Failed" => {
                 pod.stage = Stage::Finished;
-                pod.report = Report::Told;
+                pod.report = Report::Current;
             }
             "Running" if pod.address.is_some() => {
                 pod.started_at = pod.seen_at;
                 pod.run(pod.started_at);
-                pod.report = Report::Told;
+                pod.report = Report::Current;
             }
             _ => {
                 pod.admission = Admission::Open;
@@ -247,7 +247,7 @@ impl Pod {
         // While a node is unreachable its pods are marked as not ready, without the reason a kubelet would give.
         let doubted = |c: &Condition| c.r#type == "Ready" && c.status == "False" && c.reason.is_none();
         if self.stage == Stage::Running
-            && self.report == Report::Told
+            && self.report == Report::Current
             && self.view.status.conditions.iter().any(doubted)
         {
             self.report = Report::Due;
@@ -347,7 +347,7 @@ impl Pod {
             return Outcome::Changed;
         }
         if self.report == Report::Due {
-            self.report = Report::Told;
+            self.report = Report::Current;
         }
         Outcome::Nothing
     }
