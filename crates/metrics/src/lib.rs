@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   Grid (label values known beforehand, by index) ─┐
-//!   Family (label values found later, by name) ──┼─▶ Registry ─▶ text
-//!   one metric without labels ────────────────┘
+//!   Family (label values found later, by name) ─────┼─▶ Registry ─▶ text
+//!   one metric without labels ──────────────────────┘
 //! ```
 //!
 //! An observation is one or two relaxed atomic additions: what counts hot loops must not slow them down. Histograms
-//! take whole numbers of a small unit (nanoseconds, bytes, things) and are written in the unit of their name.
+//! take whole numbers of a small unit (nanoseconds, bytes, counts) and are written in the unit of their name.
 
 mod registry;
 pub mod text;
@@ -26,7 +26,7 @@ pub trait Metric: Send + Sync + 'static {
     type Options: Clone + Send + Sync;
 
     /// A metric at zero.
-    fn new(shape: &Self::Options) -> Self;
+    fn new(options: &Self::Options) -> Self;
     /// Whether it was ever observed; a labelled series shows only then.
     fn is_touched(&self) -> bool;
     /// Back to zero.
@@ -212,13 +212,13 @@ impl<M: Metric> Clone for Family<M> {
 
 struct Open<M: Metric> {
     labels: &'static [&'static str],
-    shape: M::Options,
+    options: M::Options,
     series: RwLock<BTreeMap<Vec<String>, Arc<M>>>,
 }
 
 impl<M: Metric> Family<M> {
-    fn new(labels: &'static [&'static str], shape: M::Options) -> Self {
-        Family(Arc::new(Open { labels, shape, series: RwLock::default() }))
+    fn new(labels: &'static [&'static str], options: M::Options) -> Self {
+        Family(Arc::new(Open { labels, options, series: RwLock::default() }))
     }
 
     /// The series of these label values, in the order of the label names.
@@ -233,7 +233,7 @@ impl<M: Metric> Family<M> {
         }
         let mut series = self.0.series.write().unwrap_or_else(PoisonError::into_inner);
         let key = values.iter().map(ToString::to_string).collect();
-        Arc::clone(series.entry(key).or_insert_with(|| Arc::new(M::new(&self.0.shape))))
+        Arc::clone(series.entry(key).or_insert_with(|| Arc::new(M::new(&self.0.options))))
     }
 
     /// Removes all series, for gauges that are set from scratch.
@@ -257,14 +257,14 @@ pub type Dimension = (&'static str, Vec<String>);
 
 struct Closed<M: Metric> {
     dimensions: Vec<Dimension>,
-    shape: M::Options,
+    options: M::Options,
     series: Box<[OnceLock<M>]>,
 }
 
 impl<M: Metric> Grid<M> {
-    fn new(dimensions: Vec<Dimension>, shape: M::Options) -> Self {
+    fn new(dimensions: Vec<Dimension>, options: M::Options) -> Self {
         let many = dimensions.iter().map(|(_, values)| values.len()).product();
-        Grid(Arc::new(Closed { dimensions, shape, series: (0..many).map(|_| OnceLock::new()).collect() }))
+        Grid(Arc::new(Closed { dimensions, options, series: (0..many).map(|_| OnceLock::new()).collect() }))
     }
 
     /// The series at these indexes, one for each label.
@@ -274,7 +274,7 @@ impl<M: Metric> Grid<M> {
             debug_assert!(*place < values.len());
             at * values.len() + place
         });
-        self.0.series[at].get_or_init(|| M::new(&self.0.shape))
+        self.0.series[at].get_or_init(|| M::new(&self.0.options))
     }
 }
 

@@ -38,8 +38,8 @@ impl Registry {
     }
 
     /// A metric without labels; it shows from the start.
-    pub fn one<M: Metric>(&self, name: &'static str, help: &'static str, shape: M::Options) -> Arc<M> {
-        let metric = Arc::new(M::new(&shape));
+    pub fn one<M: Metric>(&self, name: &'static str, help: &'static str, options: M::Options) -> Arc<M> {
+        let metric = Arc::new(M::new(&options));
         self.add(name, help, M::TYPE, Box::new(One(Arc::clone(&metric))));
         metric
     }
@@ -50,9 +50,9 @@ impl Registry {
         name: &'static str,
         help: &'static str,
         labels: &'static [&'static str],
-        shape: M::Options,
+        options: M::Options,
     ) -> Family<M> {
-        let family = Family::new(labels, shape);
+        let family = Family::new(labels, options);
         self.add(name, help, M::TYPE, Box::new(family.0.clone()));
         family
     }
@@ -63,9 +63,9 @@ impl Registry {
         name: &'static str,
         help: &'static str,
         dimensions: Vec<Dimension>,
-        shape: M::Options,
+        options: M::Options,
     ) -> Grid<M> {
-        let grid = Grid::new(dimensions, shape);
+        let grid = Grid::new(dimensions, options);
         self.add(name, help, M::TYPE, Box::new(grid.0.clone()));
         grid
     }

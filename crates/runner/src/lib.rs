@@ -1,4 +1,9 @@
-//! The shell that drives the scheduler, the controllers and the simulated nodes against an API server.
+//! The shell: tokio tasks that drive the scheduler, the controllers and the simulated nodes against an API server.
+//!
+//! ```text
+//!   client::informer ──Delta──▶ scheduler │ controllers │ nodes (pure cores) ──requests──▶ client ──▶ API server
+//!   ops_server ◀── telemetry ── each of them: health, metrics, configuration
+//! ```
 
 pub mod controllers;
 pub mod extender;

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use jiff::Timestamp;
 
 use super::Loop;
-use super::write_log::LoggedApi;
+use super::write_log::{self, LoggedApi};
 
 /// A key rests this many times as long as its reconcile took. An object with thousands of dependents that each change a
 /// few times is then reconciled once for many of those changes.
@@ -47,7 +47,7 @@ pub(super) async fn work(each: Loop, client: Client, recorder: EventRecorder) {
 /// Reconciles a key; its calls are logged while level debug is enabled.
 async fn reconcile(each: &Loop, key: &str, client: &Client, recorder: &EventRecorder) -> Result<Requeue, Error> {
     let logged = LoggedApi { api: client, controller: each.controller.name(), key };
-    let api: &dyn Api = if tracing::enabled!(tracing::Level::DEBUG) { &logged } else { client };
+    let api: &dyn Api = if write_log::is_enabled() { &logged } else { client };
     each.controller.sync(key, Context { now: Timestamp::now(), api, recorder }).await
 }
 

@@ -7,7 +7,12 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// The API server of one reconcile, with its calls logged. Used only while level debug is enabled.
+/// Whether calls are logged at all.
+pub(super) fn is_enabled() -> bool {
+    tracing::enabled!(tracing::Level::DEBUG)
+}
+
+/// The API server of one reconcile, with its calls logged. Used only while [`is_enabled`].
 pub(super) struct LoggedApi<'a> {
     pub(super) api: &'a dyn Api,
     pub(super) controller: &'static str,
