@@ -114,6 +114,25 @@ async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
     let (manager, manager_port) =
         start("controller-manager", &["--controllers=*,-disruption", "--concurrent-gc-syncs=3"]);
 
+    create_deployment(&admin).await;
+    watch_scheduler(&operator(&kubeconfig, scheduler_port).await).await;
+    watch_manager(&operator(&kubeconfig, manager_port).await).await;
+
+    assert_ne!(holder(&admin, "kube-scheduler").await, "");
+    let (code, log) = scheduler.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(holder(&admin, "kube-scheduler").await, "", "the lease is given back");
+    let first: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!(first["level"], "INFO", "{log}");
+    assert_ne!(holder(&admin, "kube-controller-manager").await, "");
+    let (code, log) = manager.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(log.lines().find(|line| !line.contains("  INFO ")), None, "nothing goes wrong");
+    assert_ne!(holder(&admin, "kube-controller-manager").await, "", "as upstream's, it runs out");
+}
+
+/// A node, and three pods for it.
+async fn create_deployment(admin: &Client) {
     let node = json!({
         "metadata": {"name": "n1"},
         "status": {
@@ -121,7 +140,7 @@ async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         },
     });
-    create(&admin, ("", "nodes"), "", node).await;
+    create(admin, ("", "nodes"), "", node).await;
     let template = json!({
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "web", "image": "web"}], "automountServiceAccountToken": false},
@@ -129,12 +148,14 @@ async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
     let selector = json!({"matchLabels": {"app": "web"}});
     let spec = json!({"replicas": 3, "selector": selector, "template": template});
     // The default service account is made by one of the loops.
-    eventually(&admin, "/api/v1/namespaces/default/serviceaccounts/default", |_| true).await;
-    create(&admin, ("apps", "deployments"), "default", json!({"metadata": {"name": "web"}, "spec": spec})).await;
+    eventually(admin, "/api/v1/namespaces/default/serviceaccounts/default", |_| true).await;
+    create(admin, ("apps", "deployments"), "default", json!({"metadata": {"name": "web"}, "spec": spec})).await;
+}
 
-    let operator_at = operator(&kubeconfig, scheduler_port).await;
+/// Reads what a scheduler shows after it has bound the three pods.
+async fn watch_scheduler(operator: &Client) {
     let scheduled = r#"scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 3"#;
-    let metrics = eventually(&operator_at, "/metrics", |text| text.lines().any(|line| line == scheduled)).await;
+    let metrics = eventually(operator, "/metrics", |text| text.lines().any(|line| line == scheduled)).await;
     for needle in [
         "\nscheduler_pod_scheduling_attempts_count 3\n",
         "\nscheduler_pending_pods{queue=\"active\"} 0\n",
@@ -150,19 +171,21 @@ async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
         assert!(metrics.contains(needle), "{needle:?} is missing in\n{metrics}");
     }
     for path in ["/healthz", "/livez", "/readyz"] {
-        assert_eq!(read(&operator_at, path).await.unwrap(), "ok");
+        assert_eq!(read(operator, path).await.unwrap(), "ok");
     }
-    let verbose = read(&operator_at, "/readyz?verbose").await.unwrap();
+    let verbose = read(operator, "/readyz?verbose").await.unwrap();
     let expected = "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n";
     assert_eq!(verbose, expected);
-    let configz: Value = serde_json::from_str(&read(&operator_at, "/configz").await.unwrap()).unwrap();
+    let configz: Value = serde_json::from_str(&read(operator, "/configz").await.unwrap()).unwrap();
     assert_eq!(configz["componentconfig"]["leaderElection"]["resourceName"], "kube-scheduler");
-    assert!(read(&operator_at, "/metrics/slis").await.unwrap().contains("kubernetes_healthcheck{"));
+    assert!(read(operator, "/metrics/slis").await.unwrap().contains("kubernetes_healthcheck{"));
+}
 
-    let operator_at = operator(&kubeconfig, manager_port).await;
+/// Reads what a controller manager shows after it has reconciled the Deployment.
+async fn watch_manager(operator: &Client) {
     let reconciled =
         |text: &str| text.contains("\nworkqueue_work_duration_seconds_count{name=\"deployment-controller\"} ");
-    let metrics = eventually(&operator_at, "/metrics", reconciled).await;
+    let metrics = eventually(operator, "/metrics", reconciled).await;
     for needle in [
         "\nworkqueue_depth{name=\"replicaset-controller\"} ",
         "\nrunning_managed_controllers{manager=\"kube-controller-manager\",name=\"namespace-controller\"} 1\n",
@@ -171,21 +194,9 @@ async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
         assert!(metrics.contains(needle), "{needle:?} is missing in\n{metrics}");
     }
     assert!(!metrics.contains("disruption-controller"), "it was not asked for:\n{metrics}");
-    let verbose = read(&operator_at, "/healthz?verbose").await.unwrap();
+    let verbose = read(operator, "/healthz?verbose").await.unwrap();
     assert!(verbose.starts_with("[+]leaderElection ok\n[+]deployment-controller ok\n"), "{verbose}");
-    let configz: Value = serde_json::from_str(&read(&operator_at, "/configz").await.unwrap()).unwrap();
+    let configz: Value = serde_json::from_str(&read(operator, "/configz").await.unwrap()).unwrap();
     let gc = &configz["kubecontrollermanager.config.k8s.io"]["GarbageCollectorController"];
     assert_eq!(gc["ConcurrentGCSyncs"], 3);
-
-    assert_ne!(holder(&admin, "kube-scheduler").await, "");
-    let (code, log) = scheduler.terminate();
-    assert_eq!(code, Some(0), "{log}");
-    assert_eq!(holder(&admin, "kube-scheduler").await, "", "the lease is given back");
-    let first: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
-    assert_eq!(first["level"], "INFO", "{log}");
-    assert_ne!(holder(&admin, "kube-controller-manager").await, "");
-    let (code, log) = manager.terminate();
-    assert_eq!(code, Some(0), "{log}");
-    assert_eq!(log.lines().find(|line| !line.contains("  INFO ")), None, "nothing goes wrong");
-    assert_ne!(holder(&admin, "kube-controller-manager").await, "", "as upstream's, it runs out");
 }

@@ -6,9 +6,9 @@
 //!                        └──── bound, assigned, evicted ◀────┘
 //! ```
 //!
-//! The clock runs while pods enter the queue, are popped, decided and assumed, and while effects are handed out. It stops
-//! while objects are made and effects are carried out. The answers of the cluster (the binding succeeded, the pod is on its
-//! node, the victims are gone) are timed only with [`Options::confirmations`].
+//! The clock runs while pods enter the queue, are popped, decided and assumed, and while effects are handed out. It
+//! stops while objects are made and effects are carried out. The answers of the cluster (the binding succeeded, the pod
+//! is on its node, the victims are gone) are timed only with [`Options::confirmations`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

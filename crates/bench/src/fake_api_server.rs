@@ -1,4 +1,5 @@
-//! An API server made of a few maps: it accepts the requests of effects and remembers what the scheduler would see next.
+//! An API server made of a few maps: it accepts the requests of effects and remembers what the scheduler would see
+//! next.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Measures the scheduler: workloads as data, the drivers that run them, and the figures of a run.
 //!
 //! ```text
-//!   workloads.yaml ─▶ workload (steps) ─▶ plan (one object after the other) ─┬─▶ engine: straight into the scheduler's core
+//!   workloads.yaml ─▶ workload (steps) ─▶ plan (one object after the other) ─┬─▶ engine: the scheduler's core alone
 //!   trace files ────▶                                                        └─▶ e2e: JSON, over an API server
 //!                                                     measurement (latencies, processor time, memory) ─▶ report, plot
 //! ```

@@ -43,7 +43,8 @@ pub(crate) fn pods() -> Vec<Value> {
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": {"labels": {"app": app, "tier": format!("tier-{}", template % 7)}},
                 "spec": {"containers": [
-                    {"name": "c", "image": format!("registry.example/app-{template}:1"), "resources": {"requests": requests}},
+                    {"name": "c", "image": format!("registry.example/app-{template}:1"),
+                        "resources": {"requests": requests}},
                 ]},
             });
             add_constraint(&mut pod["spec"], &app, template % 10);
@@ -59,7 +60,10 @@ pub(crate) fn pods() -> Vec<Value> {
 
 fn add_constraint(spec: &mut Value, app: &str, which: usize) {
     let own = json!({"matchLabels": {"app": app}});
-    let spread = |when: &str, key: &str| json!([{"maxSkew": 3, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": own.clone()}]);
+    let spread = |when: &str, key: &str| {
+        let selector = own.clone();
+        json!([{"maxSkew": 3, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": selector}])
+    };
     let term = |key: &str| json!({"labelSelector": own.clone(), "topologyKey": key});
     let preferred = |key: &str| json!([{"weight": 10, "podAffinityTerm": term(key)}]);
     match which {

@@ -170,11 +170,13 @@ mod tests {
         assert_eq!(lines.len(), 3, "{text}");
         assert_eq!(
             lines[0],
-            "WORKLOAD          MODE     NODES     PODS   RUNS   PODS/S      P50      P99      MAX      CPU   PEAK MEMORY"
+            "WORKLOAD          MODE     NODES     PODS   RUNS   PODS/S      P50      P99      MAX      CPU   PEAK \
+             MEMORY"
         );
         assert_eq!(
             lines[1],
-            "SchedulingBasic   engine   5,000   10,000      3        3   3.2 µs   1.2 ms   2.50 s   0.50 s        64 MiB"
+            "SchedulingBasic   engine   5,000   10,000      3        3   3.2 µs   1.2 ms   2.50 s   0.50 s        64 \
+             MiB"
         );
     }
 

@@ -255,8 +255,8 @@ mod tests {
         let pods = write(
             folder.path(),
             "pods.csv",
-            "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n\
-             a,1000,64,2,1000,T4|A10,LS,Running,5,20,5\nb,1000,64,0,0,,LS,Pending,1,5,\n",
+            "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,\
+             scheduled_time\na,1000,64,2,1000,T4|A10,LS,Running,5,20,5\nb,1000,64,0,0,,LS,Pending,1,5,\n",
         );
         let trace = Trace::read(&nodes, &pods).unwrap();
         let steps: Vec<(usize, bool)> = trace.steps().iter().map(|s| (s.pod, s.is_creation)).collect();

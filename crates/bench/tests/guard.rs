@@ -1,5 +1,5 @@
-//! Guards the growth of costs, not their size: each promise is a ratio of two measurements of one run, in processor time,
-//! so that a slow or busy machine does not change it. The guards are not part of the ordinary tests:
+//! Guards the growth of costs, not their size: each promise is a ratio of two measurements of one run, in processor
+//! time, so that a slow or busy machine does not change it. The guards are not part of the ordinary tests:
 //!
 //! ```sh
 //! cargo test --release -p bayplan-bench --test guard -- --ignored --test-threads=1
@@ -58,7 +58,8 @@ fn constraints_cost_a_pod_at_most_ten_plain_pods() {
     }
 }
 
-/// Instructions of a decision on 1,000 nodes when it was last measured. An eighth more passes, because compilers differ.
+/// Instructions of a decision on 1,000 nodes when it was last measured. An eighth more passes, because compilers
+/// differ.
 #[test]
 #[ignore = "a benchmark"]
 fn decisions_take_no_more_instructions_than_they_did() {

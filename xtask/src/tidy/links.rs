@@ -1,8 +1,8 @@
 //! Links and paths in documents and doc comments lead to files that are there.
 //!
-//! Checked are links to files (`[text](path)`, also with an anchor), and paths in code spans that begin at a folder of the
-//! root (`docs/store.md`), because that is how prose names code. A path with a placeholder (`<plugin>`, `*`, `…`) is
-//! not looked up.
+//! Checked are links to files (`[text](path)`, also with an anchor), and paths in code spans that begin at a folder of
+//! the root (`docs/store.md`), because that is how prose names code. A path with a placeholder (`<plugin>`, `*`, `…`)
+//! is not looked up.
 
 use super::lexer::{Kind, tokens};
 use super::tree::Tree;

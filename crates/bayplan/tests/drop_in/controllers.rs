@@ -1,4 +1,5 @@
-//! `bayplan controller-manager` and kube-controller-manager through the same transcripts of kubectl, and what they leave.
+//! `bayplan controller-manager` and kube-controller-manager through the same transcripts of kubectl, and what they
+//! leave.
 //!
 //! There are no nodes and no scheduler here: pods get ready when a transcript says `ready`, so that every step of a
 //! rollout can be looked at.
@@ -18,10 +19,13 @@ const CONTROLLERS: &str =
 /// `ready <count> <image>`: the first pods of an image that do not run yet get running and ready.
 const READY: &str = r#"
 ready() {
-  kubectl get pods -o jsonpath="{range .items[?(@.spec.containers[0].image=='$2')]}{.status.phase} {.metadata.name}{'\n'}{end}" |
+  local of_image="?(@.spec.containers[0].image=='$2')"
+  kubectl get pods -o jsonpath="{range .items[$of_image]}{.status.phase} {.metadata.name}{'\n'}{end}" |
     sed -n 's/^Pending //p' | head -n "$1" | while read -r pod; do
-      kubectl patch pod "$pod" --subresource=status --type=merge -o name -p '{"status": {"phase": "Running", "conditions":
-        [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}' > /dev/null
+      kubectl patch pod "$pod" --subresource=status --type=merge -o name -p '{"status": {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+      }}' > /dev/null
     done
 }
 "#;

@@ -35,7 +35,9 @@ async fn deployments_are_placed_by_taints_affinity_and_spread() {
     assert!(placed(&plane, "gpu", 3).await.iter().all(|node| node.as_str() >= "node-6"));
 
     // One on each node that has no taint, and the seventh nowhere.
-    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": of("apart"), "topologyKey": HOSTNAME}]}});
+    let term = |app: &str, key: &str| json!([{"labelSelector": of(app), "topologyKey": key}]);
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let apart = json!({"podAntiAffinity": {required: term("apart", HOSTNAME)}});
     plane.create(deployment("apart", 7, json!({"affinity": apart}))).await;
     let nodes = placed(&plane, "apart", 6).await;
     assert_eq!(counts(&nodes, str::to_owned).len(), 6, "{nodes:?}");
@@ -52,7 +54,7 @@ async fn deployments_are_placed_by_taints_affinity_and_spread() {
     // Where the store is, and nowhere else.
     plane.create(deployment("store", 1, json!({"nodeSelector": {ZONE: "1"}}))).await;
     placed(&plane, "store", 1).await;
-    let near = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": of("store"), "topologyKey": ZONE}]}});
+    let near = json!({"podAffinity": {required: term("store", ZONE)}});
     plane.create(deployment("near", 3, json!({"affinity": near}))).await;
     assert_eq!(counts(&placed(&plane, "near", 3).await, zone), counted([("1", 3)]));
 

@@ -31,7 +31,11 @@ fn profiles(name: &str) -> Value {
         json!([{"utilization": 0, "score": 2}, {"utilization": 40, "score": 10}, {"utilization": 100, "score": 0}]);
     let fit = |strategy: Value| json!([{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]);
     let packed = fit(json!({"type": "MostAllocated", "resources": resources}));
-    let ratio = json!({"type": "RequestedToCapacityRatio", "resources": resources, "requestedToCapacityRatio": {"shape": shape}});
+    let ratio = json!({
+        "type": "RequestedToCapacityRatio",
+        "resources": resources,
+        "requestedToCapacityRatio": {"shape": shape},
+    });
     json!({"profiles": [
         {"schedulerName": name},
         {"schedulerName": format!("{name}-packed"), "pluginConfig": packed},
@@ -226,7 +230,10 @@ fn selector(random: &mut StdRng) -> Value {
 }
 
 fn random_affinity(random: &mut StdRng) -> Value {
-    let term = |random: &mut StdRng| json!({"labelSelector": selector(random), "topologyKey": one_of(random, [ZONE, HOSTNAME])});
+    let term = |random: &mut StdRng| {
+        let (selector, key) = (selector(random), one_of(random, [ZONE, HOSTNAME]));
+        json!({"labelSelector": selector, "topologyKey": key})
+    };
     let required = |term: Value| json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
     let preferred = |term: Value| json!({"preferredDuringSchedulingIgnoredDuringExecution": [term]});
     match random.random_range(0..6) {

@@ -34,8 +34,8 @@ const SETTLED: [&str; 5] = [
     "scheduler_schedule_attempts_total",
 ];
 
-/// What a scheduler wrote about pods, and what it tells of itself.
-struct Told {
+/// What a scheduler wrote about pods, and what its endpoints show.
+struct Observed {
     record: Record,
     metrics: BTreeMap<String, Family>,
     configuration: Value,
@@ -138,7 +138,11 @@ fn pod(namespace: &str, name: &str, cpu: &str, spec: Value) -> Value {
 }
 
 /// Plays all scenes before one scheduler, in a namespace of their own; none when there is no such scheduler.
-async fn played(plane: &ControlPlane, namespace: &str, start: impl FnOnce(&[&str]) -> Option<Process>) -> Option<Told> {
+async fn played(
+    plane: &ControlPlane,
+    namespace: &str,
+    start: impl FnOnce(&[&str]) -> Option<Process>,
+) -> Option<Observed> {
     plane.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await;
     let [port] = free_ports();
     let scheduler = start(&[
@@ -162,7 +166,7 @@ async fn played(plane: &ControlPlane, namespace: &str, start: impl FnOnce(&[&str
     let metrics = families(&read("/metrics").await, "scheduler_");
     let configuration = serde_json::from_str(&read("/configz").await).unwrap();
     scheduler.stop();
-    Some(Told { record: stage.record, metrics, configuration })
+    Some(Observed { record: stage.record, metrics, configuration })
 }
 
 struct Stage<'a> {
@@ -275,12 +279,13 @@ impl Stage<'_> {
         events.sort_by_key(Value::to_string);
         events.dedup();
         let status = normal(&pod["status"], &names);
+        let writers = writers(&pod).as_array().cloned().unwrap_or_default();
         let written = json!({
             "node": pod["spec"]["nodeName"],
             "nominated": pod["status"]["nominatedNodeName"],
             "conditions": status["conditions"],
             "events": events,
-            "writers": writers(&pod).as_array().into_iter().flatten().filter(|w| w["manager"] == "kube-scheduler").collect::<Vec<_>>(),
+            "writers": writers.iter().filter(|writer| writer["manager"] == "kube-scheduler").collect::<Vec<_>>(),
         });
         self.record.insert(title.into(), written);
     }

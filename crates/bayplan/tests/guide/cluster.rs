@@ -1,7 +1,7 @@
 //! The existing cluster of the guide: an API server, controllers, two nodes, and a kube-scheduler that is a static pod.
 //!
-//! All of them are Bayplan's own parts, so that the guide runs where nothing of upstream is installed. The drop-in tests
-//! do the same beside upstream's binaries.
+//! All of them are Bayplan's own parts, so that the guide runs where nothing of upstream is installed. The drop-in
+//! tests do the same beside upstream's binaries.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -100,8 +100,22 @@ fn pattern(line: &str) -> String {
 
 #[test]
 fn a_page_reads_as_the_steps_a_reader_takes() {
-    let page = "# Title\n<!-- guide: cluster -->\n```yaml a.yaml\nkind: A\n```\n```console\n$ cat <<EOF\na\nEOF\na\n…\nb … c\n\
-                $ a \\\n  b\n^C\n```\n```yaml\nnothing: 1\n```\n<!-- guide: stop bayplan up -->\n";
+    let page = [
+        "# Title",
+        "<!-- guide: cluster -->",
+        "```yaml a.yaml",
+        "kind: A",
+        "```",
+        "```console",
+        "$ cat <<EOF\na\nEOF",
+        "a\n…\nb … c",
+        "$ a \\\n  b",
+        "^C",
+        "```",
+        "```yaml\nnothing: 1\n```",
+        "<!-- guide: stop bayplan up -->",
+    ]
+    .join("\n");
     let command = |line, text: &str, expected: &[&str], interrupted| {
         let expected = expected.iter().map(|line| line.to_string()).collect();
         Step::Run(Command { line, text: text.to_owned(), expected, interrupted })
@@ -113,6 +127,6 @@ fn a_page_reads_as_the_steps_a_reader_takes() {
         command(13, "a \\\n  b", &[], true),
         Step::Stop { line: 20, command: "bayplan up".into() },
     ];
-    assert_eq!(steps(page), expected);
-    assert_eq!(fences(page), [(3, "yaml"), (6, "console"), (17, "yaml")]);
+    assert_eq!(steps(&page), expected);
+    assert_eq!(fences(&page), [(3, "yaml"), (6, "console"), (17, "yaml")]);
 }

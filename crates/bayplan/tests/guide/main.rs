@@ -8,8 +8,8 @@
 //! - A block ```` ```yaml pod.yaml ```` is that file, written where the commands run.
 //! - `<!-- guide: cluster -->` starts what the page takes for granted: a cluster with nodes and a kube-scheduler.
 //!
-//! Each page is a session with a home folder and ports of its own; what the page calls `/home/you`, `/etc/kubernetes` and
-//! port 6443 is replaced by them. Commands that build Bayplan are replaced by the binary that is tested.
+//! Each page is a session with a home folder and ports of its own; what the page calls `/home/you`, `/etc/kubernetes`
+//! and port 6443 is replaced by them. Commands that build Bayplan are replaced by the binary that is tested.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail by panicking and say how far it came")]
 

@@ -156,7 +156,8 @@ impl Creators {
         for value in objects::PRIORITIES {
             let name = objects::priority_class(value);
             let class = json!({
-                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value,
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                "value": value,
             });
             self.create(&PRIORITY_CLASSES, "", &class).await?;
         }
