@@ -1,4 +1,4 @@
-//! How far a long step is, on standard error: on a terminal one line that is overwritten, elsewhere a line now and then.
+//! How far a long step is, on standard error: on a terminal one line that is overwritten, elsewhere a line at times.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
