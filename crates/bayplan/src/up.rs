@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     let mut outcome = tokio::select! {
         () = &mut stop_requested => ControlFlow::Break(Ok(())),
         end = first_end(&mut parts) => ControlFlow::Break(end),
-        () = all_registered(registrations, args.nodes as usize, &cluster.url) => ControlFlow::Continue(()),
+        () = all_registered(registrations, args.nodes as usize, &cluster.url, started) => ControlFlow::Continue(()),
     };
     if outcome.is_continue() {
         greeting::write_up(&mut std::io::stdout().lock(), &cluster, &args, &template, started.elapsed())?;
@@ -95,8 +95,8 @@ async fn first_end(parts: &mut Parts) -> Result<()> {
 }
 
 /// Waits until every node is registered, and shows how many are.
-async fn all_registered(mut registrations: watch::Receiver<usize>, nodes: usize, url: &str) {
-    let mut progress = Progress::after(QUIET_START);
+async fn all_registered(mut registrations: watch::Receiver<usize>, nodes: usize, url: &str, started: Instant) {
+    let mut progress = Progress::after(QUIET_START.saturating_sub(started.elapsed()));
     loop {
         let registered = *registrations.borrow_and_update();
         if registered >= nodes {
