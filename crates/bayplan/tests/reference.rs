@@ -75,8 +75,8 @@ fn the_page_of_the_configuration_is_what_the_scheduler_writes() {
     printed(&["scheduler", "--write-config-to", written.to_str().unwrap()]);
     let page = format!(
         "# The scheduler's configuration\n\n<!-- Written by `cargo xtask reference`. -->\n\n\
-         All fields with their defaults, as `bayplan scheduler --write-config-to` writes them. Fields,
-         plugins and arguments are those of\n\
+         All fields with their defaults, as `bayplan scheduler --write-config-to` writes them. Fields, plugins and \
+         arguments are those of\n\
          [kube-scheduler v1.36](https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/);\n\
          [configuration](../configuration.md) has examples.\n\n```yaml\n{}\n```\n",
         std::fs::read_to_string(&written).unwrap().trim_end()
