@@ -86,5 +86,5 @@ fn attempts_queues_and_plugins_are_counted_in_upstreams_metrics() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }
-    assert!(!text.contains("permit_wait"), "nobody waited");
+    assert!(!text.contains("permit_wait"), "no pod waited on Permit");
 }

@@ -84,7 +84,7 @@ impl Plugin for NodeAffinity {
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
         let terms = cx.pod.spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref()?.required.as_ref());
         let by_name = terms.is_some_and(|t| t.node_selector_terms.iter().any(|t| !t.match_fields.is_empty()));
-        // PreFilter narrows the search to the named nodes, which the scoreboard does not do.
+        // PreFilter narrows the search to the named nodes, and a scoreboard covers all nodes.
         let filter = if by_name { Reads::Cluster } else { Reads::Node };
         let normalization = Normalization::Highest { reverse: false };
         Dependencies { filter, score: Reads::Node, normalization, ..Dependencies::NOTHING }
@@ -203,7 +203,7 @@ mod tests {
         let more_cores =
             "[{matchExpressions: [{key: zone, operator: Exists}, {key: cores, operator: Gt, values: ['8']}]}]";
         plugin("NodeAffinity").given(NODES).filters(&[
-            ("a pod that wants nothing is not asked about", "{}", "", &["a: Skip", "b: Skip", "c: Skip"]),
+            ("a pod without selector and affinity is skipped", "{}", "", &["a: Skip", "b: Skip", "c: Skip"]),
             ("nodeSelector compares labels", "{nodeSelector: {zone: a}}", "", &["a: Success", b, c]),
             ("any of several values", &required(in_zones), "", &["a: Success", "b: Success", c]),
             ("any of several terms", &required(two_terms), "", &["a: Success", "b: Success", c]),

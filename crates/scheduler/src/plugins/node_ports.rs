@@ -74,7 +74,7 @@ mod tests {
         let on_all = "Pod web {nodeName: a, containers: [{name: c, ports: [{hostPort: 80}]}]}";
         let on_one = "Pod web {nodeName: a, containers: [{name: c, ports: [{hostPort: 80, hostIP: 10.0.0.1}]}]}";
         plugin("NodePorts").given("Node a").filters(&[
-            ("a pod without host ports is not asked about", "{containers: [{name: c}]}", on_all, &["a: Skip"]),
+            ("a pod without host ports is skipped", "{containers: [{name: c}]}", on_all, &["a: Skip"]),
             ("a free port", TCP_80, "", &["a: Success"]),
             ("a taken port", TCP_80, on_all, &[TAKEN]),
             (

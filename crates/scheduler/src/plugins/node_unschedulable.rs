@@ -1,4 +1,4 @@
-//! NodeUnschedulable: keeps pods off cordoned nodes, unless they tolerate the taint that stands for the cordon.
+//! NodeUnschedulable: keeps pods off cordoned nodes, unless they tolerate the cordon's taint.
 
 use bayplan_model::pod::Pod;
 use bayplan_model::taint::Taint;
@@ -84,19 +84,19 @@ mod tests {
                 &["a: Success", "b: Success"],
             ),
             (
-                "so does a pod that tolerates everything",
+                "so does a pod that tolerates every taint",
                 "{tolerations: [{operator: Exists}]}",
                 "",
                 &["a: Success", "b: Success"],
             ),
             (
-                "the taint that stands for the cordon has no value",
+                "the taint of a cordon has no value",
                 "{tolerations: [{key: node.kubernetes.io/unschedulable, value: 'true'}]}",
                 "",
                 &["a: Success", CORDONED],
             ),
             (
-                "it is of effect NoSchedule",
+                "the taint of a cordon has effect NoSchedule",
                 "{tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoExecute}]}",
                 "",
                 &["a: Success", CORDONED],

@@ -24,7 +24,7 @@ pub(super) struct State(Arc<[OnceLock<Result<Attached, Status>>; 2]>);
 const UNPROVISIONED: &str = "unprovisioned";
 
 /// Whether the volume may be a CSI volume.
-fn counts(volume: &Volume) -> bool {
+fn may_be_csi(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() || InTreePlugin::of_inline(volume).is_some()
 }
 
@@ -33,27 +33,31 @@ fn is_migrated(node: Option<&CsiNode>, plugin: &InTreePlugin) -> bool {
 }
 
 /// Unique name and driver of a volume.
-fn unique(driver: &str, handle: &str) -> (String, String) {
+fn unique_volume(driver: &str, handle: &str) -> (String, String) {
     (format!("{driver}/{handle}"), driver.to_owned())
 }
 
 /// Unique name and driver of the volume behind a claim; none when it does not count.
-fn of_claim(cluster: &Cluster, node: Option<&CsiNode>, claim: &PersistentVolumeClaim) -> Option<(String, String)> {
+fn volume_of_claim(
+    cluster: &Cluster,
+    node: Option<&CsiNode>,
+    claim: &PersistentVolumeClaim,
+) -> Option<(String, String)> {
     let Some(volume) = cluster.objects.persistent_volumes.get("", &claim.spec.volume_name) else {
         let class = cluster.objects.storage_classes.get("", claim.class())?;
         let handle = format!("{UNPROVISIONED}-{}", claim.metadata.key());
         return match InTreePlugin::named(&class.provisioner) {
-            Some(plugin) => is_migrated(node, plugin).then(|| unique(plugin.driver, &handle)),
+            Some(plugin) => is_migrated(node, plugin).then(|| unique_volume(plugin.driver, &handle)),
             None if class.provisioner.is_empty() => None,
-            None => Some(unique(&class.provisioner, &handle)),
+            None => Some(unique_volume(&class.provisioner, &handle)),
         };
     };
     if let Some(csi) = &volume.spec.csi {
         return (!csi.driver.is_empty() && !csi.volume_handle.is_empty())
-            .then(|| unique(&csi.driver, &csi.volume_handle));
+            .then(|| unique_volume(&csi.driver, &csi.volume_handle));
     }
     let plugin = InTreePlugin::of_persistent(&volume.spec).filter(|plugin| is_migrated(node, plugin))?;
-    persistent_handle(volume).filter(|handle| !handle.is_empty()).map(|handle| unique(plugin.driver, &handle))
+    persistent_handle(volume).filter(|handle| !handle.is_empty()).map(|handle| unique_volume(plugin.driver, &handle))
 }
 
 /// The CSI volumes of a pod. Only a new pod's claims must exist.
@@ -63,7 +67,7 @@ fn volumes_of(cluster: &Cluster, node: Option<&CsiNode>, pod: &Pod, is_new: bool
         let Some(plugin) = InTreePlugin::of_inline(volume).filter(|plugin| is_migrated(node, plugin)) else { continue };
         let handle = inline_handle(volume)
             .ok_or_else(|| Status::error(format!("converting volume({}) from inline to csi", volume.name)))?;
-        volumes.extend([unique(plugin.driver, &handle)]);
+        volumes.extend([unique_volume(plugin.driver, &handle)]);
     }
     for (_, name, is_ephemeral) in pod.claim_names() {
         if name.is_empty() {
@@ -81,7 +85,7 @@ fn volumes_of(cluster: &Cluster, node: Option<&CsiNode>, pod: &Pod, is_new: bool
         if is_ephemeral && !claim.is_for(pod) {
             return Err(Status::error(not_owner(pod, &name)));
         }
-        volumes.extend(of_claim(cluster, node, claim));
+        volumes.extend(volume_of_claim(cluster, node, claim));
     }
     Ok(volumes)
 }
@@ -103,7 +107,7 @@ fn attachments(cluster: &Cluster, node: &str) -> impl Iterator<Item = (String, S
     of_node.filter(|a| !a.spec.attacher.is_empty()).filter_map(|attachment| {
         let volume = attachment.spec.source.persistent_volume_name.as_ref()?;
         let csi = cluster.objects.persistent_volumes.get("", volume)?.spec.csi.as_ref()?;
-        Some(unique(&attachment.spec.attacher, &csi.volume_handle))
+        Some(unique_volume(&attachment.spec.attacher, &csi.volume_handle))
     })
 }
 
@@ -124,7 +128,7 @@ fn is_far_from_limits(cluster: &Cluster, new: &Attached, limits: &BTreeMap<&str,
     // NodeInfo counts claims by name; other volumes may be missing there, or be an error.
     let is_counted = |volume: &Volume| match &volume.persistent_volume_claim {
         Some(claim) => !claim.claim_name.is_empty(),
-        None => !counts(volume),
+        None => !may_be_csi(volume),
     };
     limits.iter().all(fits) && node.pods().iter().all(|pod| pod.spec.volumes.iter().all(is_counted))
 }
@@ -141,7 +145,7 @@ impl Plugin for NodeVolumeLimits {
     }
 
     fn dependencies(&self, cx: &Cycle<'_>) -> Dependencies {
-        Dependencies::filter(if cx.pod.spec.volumes.iter().any(counts) { Reads::Cluster } else { Reads::Pod })
+        Dependencies::filter(if cx.pod.spec.volumes.iter().any(may_be_csi) { Reads::Cluster } else { Reads::Pod })
     }
 
     fn events_to_register(&self) -> Vec<EventRegistration> {
@@ -169,7 +173,7 @@ impl Plugin for NodeVolumeLimits {
             let before = limits(old);
             limits(new).iter().any(|(driver, limit)| *limit > before.get(driver).copied().unwrap_or(0))
         } else if let (Some(deleted), _) = changed.pods() {
-            (deleted.is_assigned() || deleted.is_nominated()) && deleted.spec.volumes.iter().any(counts)
+            (deleted.is_assigned() || deleted.is_nominated()) && deleted.spec.volumes.iter().any(may_be_csi)
         } else if let (_, Some(claim)) = changed.persistent_volume_claims() {
             claim.metadata.namespace == pod.metadata.namespace
                 && pod.claim_names().any(|(_, name, _)| name == claim.metadata.name)
@@ -185,7 +189,7 @@ impl Plugin for NodeVolumeLimits {
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {
-        if !cx.pod.spec.volumes.iter().any(counts) {
+        if !cx.pod.spec.volumes.iter().any(may_be_csi) {
             return Status::skip().into();
         }
         *state = State::default();
@@ -250,7 +254,7 @@ mod tests {
         let attached =
             "VolumeAttachment z {attacher: csi.example.com, nodeName: a, source: {persistentVolumeName: two}}";
         plugin("NodeVolumeLimits").given(OBJECTS).filters(&[
-            ("a pod without volumes is not asked about", "{}", one, &["a: Skip"]),
+            ("a pod without volumes is skipped", "{}", one, &["a: Skip"]),
             ("one volume of one", &claims("one"), "", &["a: Success"]),
             ("a second one is too many", &claims("two"), one, &[FULL]),
             ("a volume that is there already is not counted again", &claims("one"), one, &["a: Success"]),
@@ -299,8 +303,8 @@ mod tests {
                 "delete VolumeAttachment z {attacher: csi.example.com, nodeName: a}",
                 "Queue",
             ),
-            ("the pod's claim is made", pod, "add PersistentVolumeClaim two", "Queue"),
-            ("somebody else's claim is made", pod, "add PersistentVolumeClaim one", "Skip"),
+            ("the pod's claim is created", pod, "add PersistentVolumeClaim two", "Queue"),
+            ("the claim of another pod is created", pod, "add PersistentVolumeClaim one", "Skip"),
         ]);
     }
 }

@@ -45,7 +45,7 @@ pub(super) type HintCase<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// A plugin in a profile of its own.
+/// A test of one plugin: its profile, its arguments and the objects of all cases.
 pub(super) struct PluginTest {
     plugin: &'static str,
     beside: Vec<&'static str>,
@@ -86,7 +86,7 @@ impl PluginTest {
     }
 
     /// Checks PreFilter and Filter: a line `node: code: message` for each node by name, or one line for a pod that
-    /// PreFilter rejects. `Skip` stands for a node about which the plugin is not asked.
+    /// PreFilter rejects. `Skip` marks nodes for which PreFilter skips the plugin.
     pub(super) fn filters(&self, cases: &[Case<'_>]) {
         self.each(cases, |attempt, scene| match attempt.find(Search::ALL) {
             Err(status) => vec![format!("pod: {}", shown(&status))],
@@ -288,8 +288,8 @@ fn pod_info(fields: &str) -> PodInfo {
 fn queued(pod: PodInfo, since: Timestamp) -> QueuedPod {
     let second = SignedDuration::from_secs(1);
     let mut queue = Queue::new(Backoff { initial: second, max: second });
-    let nobody = ProfilePlugins { profiles: &Profiles::from(vec![]), cluster: &Cluster::new(), now: since };
-    queue.add(Arc::new(pod), since, &nobody);
+    let no_plugins = ProfilePlugins { profiles: &Profiles::from(vec![]), cluster: &Cluster::new(), now: since };
+    queue.add(Arc::new(pod), since, &no_plugins);
     queue.pods().next().expect("the pod is in the queue").clone()
 }
 
@@ -312,7 +312,7 @@ fn apply(cluster: &mut Cluster, change: &str) -> Vec<ClusterChange> {
     let resource = match new.as_ref().or(old.as_ref()).expect("one of them is there") {
         Object::Pod(pod) if pod.is_assigned() || new.is_none() => EventResource::AssignedPod,
         Object::Pod(_) => EventResource::UnschedulablePod,
-        other => EventResource::of(other).expect("plugins hear of this kind"),
+        other => EventResource::of(other).expect("plugins register for this kind"),
     };
     let events = match (&old, &new) {
         (Some(Object::Node(old)), Some(Object::Node(new))) => node_updates(old, new),

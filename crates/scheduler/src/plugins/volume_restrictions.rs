@@ -178,8 +178,8 @@ mod tests {
         let ebs = "{volumes: [{name: v, awsElasticBlockStore: {volumeID: vol-1, readOnly: true}}]}";
         let rbd = "{volumes: [{name: v, rbd: {monitors: [m2, m3], pool: p, image: i}}]}";
         plugin("VolumeRestrictions").given("Node a").filters(&[
-            ("a pod without volumes is not asked about", "{}", "", &["a: Skip"]),
-            ("a disk nobody uses", gce, "", &["a: Success"]),
+            ("a pod without volumes is skipped", "{}", "", &["a: Skip"]),
+            ("a disk that no pod uses", gce, "", &["a: Success"]),
             (
                 "a disk another pod uses",
                 gce,
@@ -193,7 +193,7 @@ mod tests {
                 &["a: Success"],
             ),
             (
-                "but not one of Amazon's",
+                "but two pods may not read one of Amazon's",
                 ebs,
                 "Pod x {nodeName: a, volumes: [{name: v, awsElasticBlockStore: {volumeID: vol-1, readOnly: true}}]}",
                 &[NO_DISK],
@@ -221,7 +221,7 @@ mod tests {
                 "",
                 &[r#"pod: UnschedulableAndUnresolvable: persistentvolumeclaim "data" not found"#],
             ),
-            ("a claim nobody uses", pod, exclusive, &["a: Skip", "b: Skip"]),
+            ("a claim that no pod uses", pod, exclusive, &["a: Skip", "b: Skip"]),
             ("a claim in use rejects every node", pod, &format!("{exclusive}\n{used}"), &[a, b]),
             (
                 "a claim of another namespace is another claim",
@@ -267,8 +267,8 @@ mod tests {
                 "delete Pod team/x {nodeName: a, volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}",
                 "Skip",
             ),
-            ("the claim was made", claim, "add PersistentVolumeClaim data", "Queue"),
-            ("another claim was made", claim, "add PersistentVolumeClaim other", "Skip"),
+            ("the claim was created", claim, "add PersistentVolumeClaim data", "Queue"),
+            ("another claim was created", claim, "add PersistentVolumeClaim other", "Skip"),
         ]);
     }
 }

@@ -21,7 +21,7 @@ const LABELS: [&str; 4] = [LABEL_ZONE_BETA, LABEL_REGION_BETA, LABEL_ZONE, LABEL
 const DELIMITER: &str = "__";
 
 /// The GA label that replaced a beta label.
-fn stable(label: &str) -> &str {
+fn ga_label(label: &str) -> &str {
     match label {
         LABEL_ZONE_BETA => LABEL_ZONE,
         LABEL_REGION_BETA => LABEL_REGION,
@@ -46,7 +46,7 @@ fn not_found(kind: &str, name: &str) -> Status {
 }
 
 /// What the volume of one claim requires; nothing while the claim waits for its first consumer.
-fn of_claim(cluster: &Cluster, namespace: &str, name: &str) -> Result<Vec<Requirement>, Status> {
+fn requirements_of_claim(cluster: &Cluster, namespace: &str, name: &str) -> Result<Vec<Requirement>, Status> {
     let objects = &cluster.objects;
     if name.is_empty() {
         return Err(Status::unresolvable("PersistentVolumeClaim had no name"));
@@ -76,16 +76,16 @@ fn of_claim(cluster: &Cluster, namespace: &str, name: &str) -> Result<Vec<Requir
     Ok(topology(volume).into_iter().collect())
 }
 
-fn of_pod(cluster: &Cluster, pod: &Pod) -> Result<Vec<Requirement>, Status> {
+fn requirements_of_pod(cluster: &Cluster, pod: &Pod) -> Result<Vec<Requirement>, Status> {
     let mut all = Vec::new();
     for name in pod.named_claims() {
-        all.extend(of_claim(cluster, &pod.metadata.namespace, name)?);
+        all.extend(requirements_of_claim(cluster, &pod.metadata.namespace, name)?);
     }
     Ok(all)
 }
 
-fn satisfied((label, allowed): &Requirement, labels: &Map) -> bool {
-    let value = labels.get(label).or_else(|| labels.get(stable(label)));
+fn is_satisfied((label, allowed): &Requirement, labels: &Map) -> bool {
+    let value = labels.get(label).or_else(|| labels.get(ga_label(label)));
     value.is_some_and(|value| allowed.contains(value))
 }
 
@@ -138,7 +138,7 @@ impl Plugin for VolumeZone {
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut Self::State) -> PreFilter {
-        match of_pod(cx.cluster, cx.pod) {
+        match requirements_of_pod(cx.cluster, cx.pod) {
             Err(status) => status.into(),
             Ok(requirements) if requirements.is_empty() => Status::skip().into(),
             Ok(requirements) => {
@@ -151,7 +151,7 @@ impl Plugin for VolumeZone {
     fn filter(&self, _cx: &Cycle<'_>, state: &Self::State, node: &NodeInfo) -> Status {
         let labels = &node.node().metadata.labels;
         // A node without any of the labels is taken to be in a cluster of one zone.
-        if LABELS.iter().any(|label| labels.contains_key(label)) && !state.iter().all(|r| satisfied(r, labels)) {
+        if LABELS.iter().any(|label| labels.contains_key(label)) && !state.iter().all(|r| is_satisfied(r, labels)) {
             return Status::unresolvable("node(s) had no available volume zone");
         }
         Status::SUCCESS
@@ -180,7 +180,7 @@ mod tests {
         };
         let (a, b) = (&*format!("a: {ELSEWHERE}"), &*format!("b: {ELSEWHERE}"));
         plugin("VolumeZone").given(OBJECTS).filters(&[
-            ("a pod without claims is not asked about", "{}", "", &["a: Skip", "b: Skip", "bare: Skip"]),
+            ("a pod without claims is skipped", "{}", "", &["a: Skip", "b: Skip", "bare: Skip"]),
             (
                 "a volume in zone a; a node without labels is in a cluster of one zone",
                 POD,
@@ -220,7 +220,7 @@ mod tests {
                 "PersistentVolumeClaim had no pv name and storageClass name",
             ),
             (
-                "a class nobody knows",
+                "an unknown class",
                 "PersistentVolumeClaim data {storageClassName: gone}",
                 r#"storageclass.storage.k8s.io "gone" not found"#,
             ),

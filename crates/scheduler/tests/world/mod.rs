@@ -312,7 +312,10 @@ impl World {
             assert!(node.pods().len() as i64 <= node.allocatable.pods, "seed {seed}: {name} has too many pods");
         }
         for (name, (milli_cpu, pods)) in self.server.usage() {
-            assert!(milli_cpu <= NODE_MILLI_CPU && pods <= NODE_PODS, "seed {seed}: {name} is over-committed for good");
+            assert!(
+                milli_cpu <= NODE_MILLI_CPU && pods <= NODE_PODS,
+                "seed {seed}: {name} is over-committed at the API server"
+            );
         }
         self.check_stages();
     }

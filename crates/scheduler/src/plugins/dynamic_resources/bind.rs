@@ -36,7 +36,7 @@ pub(super) struct Reservation {
     claims: Vec<ReservedClaim>,
     mappings: Vec<Mapping>,
     /// Name and UID of the claim for extended resources, once it is created.
-    made: Mutex<Option<(String, String)>>,
+    created: Mutex<Option<(String, String)>>,
     /// The claims whose allocation was written to the API server.
     written: Mutex<Vec<ClaimKey>>,
 }
@@ -48,7 +48,7 @@ struct ReservedClaim {
     /// The new allocation; none when the claim is allocated already.
     allocation: Option<(Arc<AllocationResult>, Vec<Value>)>,
     /// The spec of the claim to create for extended resources.
-    to_make: Option<Value>,
+    spec_to_create: Option<Value>,
 }
 
 impl Reservation {
@@ -67,12 +67,12 @@ impl Reservation {
             };
             claims.push(ReservedClaim {
                 allocation: allocation.map(|allocation| shared(allocation, pod, i)),
-                to_make: is_extended.then(|| spec_of(found)),
+                spec_to_create: is_extended.then(|| spec_of(found)),
                 claim: claim.claim.clone(),
                 key,
             });
         }
-        Reservation { claims, mappings: found.mappings.clone(), made: Mutex::default(), written: Mutex::default() }
+        Reservation { claims, mappings: found.mappings.clone(), created: Mutex::default(), written: Mutex::default() }
     }
 
     /// The allocations that occupy devices until the claims show them.
@@ -90,7 +90,7 @@ impl Reservation {
     /// The calls that undo what was written, as far as the cluster shows it already.
     pub(super) fn give_back(&self, cluster: &Cluster, pod: &PodInfo) -> Vec<Request> {
         let mut calls = Vec::new();
-        for reserved in self.claims.iter().filter(|reserved| reserved.to_make.is_none()) {
+        for reserved in self.claims.iter().filter(|reserved| reserved.spec_to_create.is_none()) {
             let meta = &reserved.claim.metadata;
             let known = cluster.objects.resource_claims.get(&meta.namespace, &meta.name);
             if known.is_some_and(|claim| claim.status.allocation.is_some() && claim.is_reserved_for(pod)) {
@@ -105,7 +105,7 @@ impl Reservation {
                 ));
             }
         }
-        if let Some((name, uid)) = &*lock(&self.made) {
+        if let Some((name, uid)) = &*lock(&self.created) {
             calls.extend(delete(&pod.metadata.namespace, name, uid));
         }
         calls
@@ -131,17 +131,17 @@ impl Reservation {
     /// The name of the claim that was written.
     async fn write_one(&self, cx: &BindContext<'_>, reserved: &ReservedClaim) -> Result<String, String> {
         let namespace = &cx.pod.metadata.namespace;
-        let name = match &reserved.to_make {
+        let name = match &reserved.spec_to_create {
             Some(spec) => self.make(cx, spec).await?,
             None => reserved.claim.metadata.name.clone(),
         };
         if !reserved.claim.is_reserved_for(cx.pod) {
             reserve(cx, namespace, &name, reserved).await?;
-            if reserved.to_make.is_none() {
+            if reserved.spec_to_create.is_none() {
                 lock(&self.written).push(reserved.key.clone());
             }
         }
-        if reserved.to_make.is_some() {
+        if reserved.spec_to_create.is_some() {
             let patch = json!({"status": {"extendedResourceClaimStatus": {
                 "resourceClaimName": name,
                 "requestMappings": self.mappings,
@@ -171,9 +171,9 @@ impl Reservation {
         let request = Request::collection(&CLAIMS, &meta.namespace, Verb::Create(encode(&claim)));
         let failed = |message: String| format!("create claim for extended resources: {message}");
         let answer = cx.api.call(request).await.map_err(|status| failed(status.message))?;
-        let made: ResourceClaim = decode(&answer).map_err(|status| failed(status.message))?;
-        let name = made.metadata.name;
-        *lock(&self.made) = Some((name.clone(), made.metadata.uid));
+        let created: ResourceClaim = decode(&answer).map_err(|status| failed(status.message))?;
+        let name = created.metadata.name;
+        *lock(&self.created) = Some((name.clone(), created.metadata.uid));
         Ok(name)
     }
 }
@@ -249,7 +249,7 @@ fn status_patch(namespace: &str, name: &str, kind: PatchKind, patch: &Value) -> 
     Request::object(&CLAIMS, namespace, name, Verb::Patch(kind, encode(patch))).subresource("status")
 }
 
-/// The call that frees the devices of a claim nobody uses.
+/// The call that deallocates a claim that no other pod uses.
 pub(super) fn deallocate(claim: &ResourceClaim) -> Request {
     let meta = &claim.metadata;
     status_patch(
@@ -263,7 +263,7 @@ pub(super) fn deallocate(claim: &ResourceClaim) -> Request {
     )
 }
 
-/// The calls that remove a claim this scheduler made.
+/// The calls that delete a claim that this scheduler created.
 pub(super) fn delete(namespace: &str, name: &str, uid: &str) -> Vec<Request> {
     let release = json!({"metadata": {"uid": uid, "finalizers": null}});
     let release = Verb::Patch(PatchKind::Merge, encode(&release));
@@ -283,7 +283,7 @@ async fn reserve(cx: &BindContext<'_>, namespace: &str, name: &str, reserved: &R
     let key = format!("{namespace}/{name}");
     let what = if reserved.allocation.is_some() { "allocation and reservation" } else { "reservation" };
     let mut pause = RETRY_PAUSE;
-    // Twice as often, because the finalizer is a write of its own.
+    // Twice as many tries, because the finalizer takes a separate write.
     for attempt in 1..=2 * TRIES_MAX {
         let claim = read(cx.api, namespace, name).await.map_err(|error| format!("get claim {key}: {error}"))?;
         let Some(patch) = patch_for(&claim, &key, cx, reserved)? else { return Ok(()) };
@@ -319,7 +319,7 @@ fn patch_for(
     cx: &BindContext<'_>,
     reserved: &ReservedClaim,
 ) -> Result<Option<Value>, String> {
-    let made_here = reserved.to_make.is_some();
+    let made_here = reserved.spec_to_create.is_some();
     if claim.metadata.deletion_timestamp.is_some() || (!made_here && claim.metadata.uid != reserved.claim.metadata.uid)
     {
         return Err(format!("claim {key} got deleted in the meantime"));

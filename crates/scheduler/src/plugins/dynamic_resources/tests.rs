@@ -40,14 +40,14 @@ fn a_pod_waits_until_its_claims_are_made() {
         ("the claim is not", POD, "", &[&reason(r#"could not find ResourceClaim "default/one""#)]),
         ("the claim is going", POD, &deleted, &[&reason(r#"resourceclaim "one" is being deleted"#)]),
         (
-            "no claim was made from the template yet",
+            "no claim was created from the template yet",
             TEMPLATE,
             "",
             &[&reason(r#"pod "default/pod": ResourceClaim not created yet"#)],
         ),
-        ("it was", MADE, &owned, &["Success"]),
+        ("it was created", MADE, &owned, &["Success"]),
         (
-            "a claim of that name belongs to somebody else",
+            "a claim of that name has another owner",
             MADE,
             &claim("one", ""),
             &[&reason("ResourceClaim default/one was not created for Pod default/pod (Pod is not owner)")],
@@ -66,13 +66,28 @@ fn a_pod_goes_where_devices_for_its_claims_are() {
     let selector =
         claim("one", "").replace("count: 1", "count: 1, selectors: [{cel: {expression: \"device.driver == 'x'\"}}]");
     plugin("DynamicResources").given(OBJECTS).filters(&[
-        ("a pod without claims is not asked about", "{}", "", &["a: Skip", "b: Skip"]),
+        ("a pod without claims is skipped", "{}", "", &["a: Skip", "b: Skip"]),
         ("the node with the device", POD, &claim("one", ""), &["a: Success", b]),
         ("both nodes have one", POD, &format!("{}{both}", claim("one", "")), &["a: Success", "b: Success"]),
-        ("another claim has the device", POD, &format!("{}{}", claim("one", ""), claim("two", ALLOCATED)), &[a, b]),
-        ("the claim has it already, and ties the pod to it", POD, &claim("one", ALLOCATED), &["a: Success", elsewhere]),
+        (
+            "the device is allocated to another claim",
+            POD,
+            &format!("{}{}", claim("one", ""), claim("two", ALLOCATED)),
+            &[a, b],
+        ),
+        (
+            "the claim is allocated, and ties the pod to its device",
+            POD,
+            &claim("one", ALLOCATED),
+            &["a: Success", elsewhere],
+        ),
         ("a selector that no device meets", POD, &selector, &[a, b]),
-        ("a class nobody made", POD, &unknown, &[&rejected("pod", "request r: device class fpga does not exist")]),
+        (
+            "a class that does not exist",
+            POD,
+            &unknown,
+            &[&rejected("pod", "request r: device class fpga does not exist")],
+        ),
     ]);
 }
 
@@ -82,7 +97,7 @@ fn devices_stand_in_for_extended_resources_a_node_does_not_have() {
     let class = "DeviceClass gpu {extendedResourceName: example.com/gpu}\n";
     let own = "Node own {allocatable: {example.com/gpu: 1}}";
     plugin("DynamicResources").given(OBJECTS).filters(&[
-        ("no class stands behind the resource", pod, "", &["a: Skip", "b: Skip"]),
+        ("no class backs the resource", pod, "", &["a: Skip", "b: Skip"]),
         (
             "devices of the class, or the node's own",
             pod,
@@ -122,7 +137,7 @@ fn a_claim_that_keeps_its_pod_from_every_node_is_given_back() {
     let used = format!("{far}, reservedFor: [{{resource: pods, name: other, uid: other}}]");
     plugin("DynamicResources").given(OBJECTS).post_filters(&[
         (
-            "its devices are where no node is",
+            "no node reaches its devices",
             POD,
             &claim("one", &far),
             &[
@@ -132,9 +147,9 @@ fn a_claim_that_keeps_its_pod_from_every_node_is_given_back() {
                  \"status\":{\"allocation\":null,\"devices\":null,\"reservedFor\":null}}",
             ],
         ),
-        ("another pod uses them", POD, &claim("one", &used), &["Unschedulable: still not schedulable"]),
+        ("another pod uses its devices", POD, &claim("one", &used), &["Unschedulable: still not schedulable"]),
         (
-            "it has no devices to give back",
+            "it has no allocation to give back",
             POD,
             &claim("one", "").replace("count: 1", "count: 9"),
             &["Unschedulable: still not schedulable"],
@@ -158,7 +173,7 @@ fn claims_that_change_and_devices_that_come_wake_the_pod() {
         ("a new node", POD, "add Node c", "Queue"),
         ("a pod that leaves keeps its claim", POD, "delete Pod x {nodeName: a}", "Skip"),
         (
-            "the claim was made from the template",
+            "a claim was created from the template",
             POD,
             "update Pod pod {} => {resourceClaimStatuses: [{name: c, resourceClaimName: one}]}",
             "Queue",

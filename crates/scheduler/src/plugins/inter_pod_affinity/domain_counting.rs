@@ -123,8 +123,8 @@ impl DomainCounting for AffinityCounting {
             has_keys &= count.is_some();
             all_near &= count.is_some_and(|count| count > 0);
         }
-        let anybody = || self.uses.iter().zip(everywhere).any(|(u, summary)| *u == Use::Affinity && summary.any);
-        (all_near || (has_keys && self.matches_itself && !anybody()))
+        let any_match = || self.uses.iter().zip(everywhere).any(|(u, summary)| *u == Use::Affinity && summary.any);
+        (all_near || (has_keys && self.matches_itself && !any_match()))
             && self.counts(Use::AntiAffinity, here).all(|count| count.is_none_or(|count| count <= 0))
             && self.counts(Use::ExistingAntiAffinity, here).all(|count| count.is_none_or(|count| count <= 0))
     }

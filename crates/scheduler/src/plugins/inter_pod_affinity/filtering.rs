@@ -27,7 +27,7 @@ pub(super) struct FilterState {
 }
 
 impl FilterState {
-    /// Counts placed pods; only those with required anti-affinity when the pod has no terms of its own.
+    /// Counts placed pods; only those with required anti-affinity when the pod itself has no terms.
     pub(super) fn new(cluster: &Cluster, pod: &PodInfo) -> Self {
         let mut state = FilterState {
             affinity_terms: unroll(&pod.required_affinity, cluster),
@@ -109,7 +109,7 @@ impl FilterState {
     }
 }
 
-/// Changes the count of the node's domain. Counts of 0 are removed, so that an empty map means that nobody matches.
+/// Changes the count of the node's domain. Counts of 0 are removed, so that an empty map means that no pod matches.
 fn shift(counts: &mut TermCounts, node: &NodeInfo, key: &str, by: i64) {
     let Some(value) = node.label(key) else { return };
     let domain = (key.to_owned(), value.to_owned());

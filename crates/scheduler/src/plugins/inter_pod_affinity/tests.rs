@@ -46,7 +46,7 @@ fn a_pod_goes_where_the_pods_it_wants_are() {
     let (a1, a2, b1) = (&*not_near("a1"), &*not_near("a2"), &*not_near("b1"));
     let itself = format!("{{labels: {{app: web}}, {}}}", required("podAffinity", "web", "zone", ""));
     plugin("InterPodAffinity").given(NODES).filters(&[
-        ("a pod that wants nobody is not asked about", "{}", DB, &["a1: Skip", "a2: Skip", "b1: Skip"]),
+        ("a pod without terms is skipped", "{}", DB, &["a1: Skip", "a2: Skip", "b1: Skip"]),
         ("the zone of a database", &near("db", "zone"), DB, &["a1: Success", "a2: Success", b1]),
         ("the host of a database", &near("db", "host"), DB, &["a1: Success", a2, b1]),
         ("there is no database", &near("db", "zone"), "", &[a1, a2, b1]),
@@ -116,7 +116,7 @@ fn terms_that_cannot_be_read_reject_the_pod() {
     let pod = "{affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, \
                labelSelector: {matchExpressions: [{key: app, operator: Near}]}}]}}}";
     plugin("InterPodAffinity").given("Node a").filters(&[(
-        "an operator nobody knows",
+        "an unknown operator",
         pod,
         "",
         &["pod: UnschedulableAndUnresolvable: parsing pod: requiredAffinityTerms: \
@@ -131,7 +131,7 @@ fn preferences_of_both_sides_add_up_by_domain() {
     let host = format!("Pod host {{nodeName: b1, {}}}", preferred("podAffinity", "web", "host", 10));
     let needs = format!("Pod needs {{nodeName: b1, {}}}", required("podAffinity", "web", "zone", ""));
     plugin("InterPodAffinity").given(NODES).scores(&[
-        ("nobody wants anything", "{labels: {app: web}}", DB, &["Skip"]),
+        ("no pod has preferences", "{labels: {app: web}}", DB, &["Skip"]),
         ("the pod prefers the zone of a database", &likes, DB, &["a1: 40 -> 100", "a2: 40 -> 100", "b1: 0 -> 0"]),
         (
             "two databases count twice",

@@ -113,7 +113,7 @@ impl Plugin for NodeResourcesFit {
         event: &ClusterEvent,
         changed: &ObjectChange<'_>,
     ) -> Result<QueueingHint, String> {
-        let worth = if event.resource == EventResource::Node {
+        let helps = if event.resource == EventResource::Node {
             let (old, new) = changed.nodes();
             new.is_none_or(|new| hints::node_grew_for(cx.cluster, cx.pod, old, new))
         } else if let (old, Some(class)) = changed.device_classes() {
@@ -128,7 +128,7 @@ impl Plugin for NodeResourcesFit {
                 _ => true,
             }
         };
-        Ok(if worth { QueueingHint::Queue } else { QueueingHint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {

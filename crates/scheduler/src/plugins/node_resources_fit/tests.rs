@@ -14,25 +14,25 @@ fn a_node_must_have_left_what_a_pod_requests() {
     fit().filters(&[
         ("exactly what is left fits", "{requests: {cpu: 2, memory: 4Gi}}", half, &["a: Success"]),
         (
-            "a bit more does not, but preemption may help",
+            "a bit more does not fit, but preemption may help",
             "{requests: {cpu: 2001m}}",
             half,
             &["a: Unschedulable: Insufficient cpu"],
         ),
         (
-            "more than the whole node cannot be helped",
+            "preemption cannot help when the whole node is too small",
             "{requests: {cpu: 5}}",
             half,
             &["a: UnschedulableAndUnresolvable: Insufficient cpu"],
         ),
         (
-            "every shortage is a reason of its own",
+            "every shortage is reported",
             "{requests: {cpu: 3, memory: 5Gi, ephemeral-storage: 10Gi}}",
             half,
             &["a: Unschedulable: Insufficient cpu, Insufficient memory"],
         ),
         (
-            "one that cannot be helped decides the code",
+            "one that preemption cannot help decides the code",
             "{requests: {cpu: 3, memory: 9Gi}}",
             half,
             &["a: UnschedulableAndUnresolvable: Insufficient cpu, Insufficient memory"],
@@ -87,12 +87,7 @@ fn what_a_pod_requests_is_more_than_the_sum_of_its_containers() {
             &[fits],
         ),
         ("the overhead of the sandbox comes on top", "{overhead: {cpu: 1}, requests: {cpu: 4}}", "", &[short]),
-        (
-            "what the pod as a whole requests replaces the sum",
-            "{resources: {requests: {cpu: 1}}, requests: {cpu: 5}}",
-            "",
-            &[fits],
-        ),
+        ("pod-level requests replace the sum", "{resources: {requests: {cpu: 1}}, requests: {cpu: 5}}", "", &[fits]),
     ]);
 }
 
@@ -109,7 +104,7 @@ fn resources_that_others_answer_for_are_left_out() {
     let class = "DeviceClass fpga {extendedResourceName: example.com/fpga}";
     fit().filters(&[
         (
-            "DynamicResources answers for a resource that devices stand behind",
+            "DynamicResources answers for a resource that devices back",
             "{requests: {example.com/fpga: 1}}",
             class,
             &["a: Success"],
@@ -124,13 +119,13 @@ fn least_allocated_prefers_the_node_with_most_left() {
     fit().scores(&[
         ("three quarters are left", "{requests: {cpu: 1, memory: 2Gi}}", "", &["a: 75 -> 75"]),
         ("other pods count", "{requests: {cpu: 1, memory: 2Gi}}", half, &["a: 25 -> 25"]),
-        ("the mean of cpu (0) and memory (75)", "{requests: {cpu: 4, memory: 2Gi}}", "", &["a: 37 -> 37"]),
+        ("cpu (0) and memory (75) make the mean", "{requests: {cpu: 4, memory: 2Gi}}", "", &["a: 37 -> 37"]),
         // 3900m of 4 and 7.8Gi of 8Gi are left: both 97 when cut off.
         ("a container that requests nothing counts as 100m and 200Mi", "{requests: {}}", "", &["a: 97 -> 97"]),
-        ("so does each on the node", "{requests: {}}", "Pod x {nodeName: a, requests: {}}", &["a: 95 -> 95"]),
+        ("so does each container on the node", "{requests: {}}", "Pod x {nodeName: a, requests: {}}", &["a: 95 -> 95"]),
         ("a request of 0 is a request", "{requests: {cpu: 0, memory: 0}}", "", &["a: 100 -> 100"]),
         (
-            "what the pod as a whole requests is not seen here, as upstream has it",
+            "pod-level requests are ignored here, as upstream does",
             "{resources: {requests: {cpu: 4, memory: 8Gi}}, requests: {cpu: 1, memory: 2Gi}}",
             "",
             &["a: 75 -> 75"],
@@ -204,7 +199,7 @@ fn room_that_grows_wakes_the_pod() {
             "Skip",
         ),
         (
-            "a class of devices now stands behind what the pod requests",
+            "a class of devices backs what the pod requests",
             "{requests: {example.com/gpu: 1}}",
             "add DeviceClass gpu {extendedResourceName: example.com/gpu}",
             "Queue",

@@ -66,7 +66,7 @@ impl DomainCounting for SpreadCounting {
         let labels = &node.metadata.labels;
         match count.checked_sub(self.hard.len()) {
             None => has_all_keys(&self.hard, labels) && self.hard[count].includes(&self.pod, &self.required, node),
-            // Score counts the pods of the node itself whatever the inclusion policies say.
+            // On the node itself, Score counts pods without asking the inclusion policies.
             Some(soft) if self.soft[soft].key == LABEL_HOSTNAME => true,
             Some(soft) => {
                 (!self.require_all || has_all_keys(&self.soft, labels))

@@ -142,12 +142,12 @@ impl Plugin for PodTopologySpread {
         changed: &ObjectChange<'_>,
     ) -> Result<QueueingHint, String> {
         let constraints = self.constraints(cx.cluster, cx.pod, DO_NOT_SCHEDULE)?;
-        let worth = if event.resource == EventResource::Node {
+        let helps = if event.resource == EventResource::Node {
             hints::node_hint(&constraints, changed.nodes())
         } else {
             hints::pod_hint(cx.pod, &constraints, changed.pods())
         };
-        Ok(if worth { QueueingHint::Queue } else { QueueingHint::Skip })
+        Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
     }
 
     fn pre_filter(&self, cx: &Cycle<'_>, state: &mut State) -> PreFilter {

@@ -32,7 +32,7 @@ fn skewed(node: &str) -> String {
 fn a_domain_may_have_max_skew_more_pods_than_the_emptiest() {
     let (a1, a2) = (&*skewed("a1"), &*skewed("a2"));
     plugin("PodTopologySpread").given(ZONES).filters(&[
-        ("a pod without constraints is not asked about", "{}", TWO_IN_A, &["a1: Skip", "a2: Skip", "b1: Skip"]),
+        ("a pod without constraints is skipped", "{}", TWO_IN_A, &["a1: Skip", "a2: Skip", "b1: Skip"]),
         ("the emptiest zone only", &hard("maxSkew: 1"), TWO_IN_A, &[a1, a2, "b1: Success"]),
         ("with the pod there are three more", &hard("maxSkew: 2"), TWO_IN_A, &[a1, a2, "b1: Success"]),
         ("three more are allowed", &hard("maxSkew: 3"), TWO_IN_A, &["a1: Success", "a2: Success", "b1: Success"]),
@@ -94,7 +94,7 @@ fn only_pods_that_the_selector_means_are_counted() {
             all,
         ),
         (
-            "an empty selector counts no pod but the one to be placed, as upstream has it",
+            "an empty selector counts only the pod itself, as upstream does",
             "{topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, \
              labelSelector: {}}]}",
             TWO_IN_A,
@@ -202,7 +202,7 @@ fn pods_of_a_service_or_a_controller_are_spread_by_default() {
     // By host: 1 * ln(3 + 2) + 2 = 3.6 against 2; no node has a zone label, and all are of one empty zone.
     let spread: &[&str] = &["a1: 4 -> 50", "a2: 2 -> 100", "b1: 2 -> 100"];
     plugin("PodTopologySpread").given(ZONES).scores(&[
-        ("a pod nobody owns", "{labels: {app: web}}", x, &["Skip"]),
+        ("a pod without a service or a controller", "{labels: {app: web}}", x, &["Skip"]),
         ("a pod of a service", "{labels: {app: web}}", &format!("{service}\n{x}"), spread),
         ("a pod of a ReplicaSet", owned, &format!("{set}\n{x}"), spread),
     ]);

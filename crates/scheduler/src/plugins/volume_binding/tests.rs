@@ -65,7 +65,7 @@ fn claims_must_be_there_and_in_order() {
         plugin("VolumeBinding").given(OBJECTS).filters(&[(sentence, pod, objects, &[&expected])]);
     }
     plugin("VolumeBinding").given(OBJECTS).filters(&[(
-        "a pod without claims is not asked about",
+        "a pod without claims is skipped",
         "{volumes: [{name: v}]}",
         "",
         &["a: Skip", "b: Skip"],
@@ -131,8 +131,8 @@ fn two_claims_do_not_share_a_volume() {
 #[test]
 fn what_changes_volumes_or_where_they_can_be_wakes_the_pod() {
     plugin("VolumeBinding").hints(&[
-        ("the pod's claim is made", POD, "add PersistentVolumeClaim data", "Queue"),
-        ("another claim is made", POD, "add PersistentVolumeClaim other", "Skip"),
+        ("the pod's claim is created", POD, "add PersistentVolumeClaim data", "Queue"),
+        ("another claim is created", POD, "add PersistentVolumeClaim other", "Skip"),
         ("any volume comes", POD, "add PersistentVolume pv", "Queue"),
         ("a node changes its labels", POD, "update Node a {} => {labels: {zone: a}}", "Queue"),
         ("a class comes", POD, "add StorageClass c {provisioner: x}", "Queue"),
