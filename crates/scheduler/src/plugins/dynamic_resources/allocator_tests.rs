@@ -15,11 +15,11 @@ use crate::framework::*;
 
 const POD: &str = "pod";
 
-pub(super) fn store(cluster: &mut Cluster, object: &Value) {
+fn store(cluster: &mut Cluster, object: &Value) {
     cluster.store(Object::decode(object).expect("a kind the scheduler reads").expect("an object"));
 }
 
-pub(super) fn slice(name: &str, spec: Value) -> Value {
+fn slice(name: &str, spec: Value) -> Value {
     let mut slice = json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
         "spec": {"driver": "d", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}},
@@ -28,7 +28,7 @@ pub(super) fn slice(name: &str, spec: Value) -> Value {
     slice
 }
 
-pub(super) fn claim(name: &str, devices: Value) -> Value {
+fn claim(name: &str, devices: Value) -> Value {
     json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
         "metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"},
@@ -36,21 +36,21 @@ pub(super) fn claim(name: &str, devices: Value) -> Value {
     })
 }
 
-pub(super) fn exactly(name: &str, more: Value) -> Value {
+fn exactly(name: &str, more: Value) -> Value {
     let mut request =
         json!({"name": name, "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}});
     merge(&mut request["exactly"], more);
     request
 }
 
-pub(super) fn pod(claims: &[&str]) -> PodInfo {
+fn pod(claims: &[&str]) -> PodInfo {
     let claims: Vec<Value> = claims.iter().map(|name| json!({"name": name, "resourceClaimName": name})).collect();
     let pod = json!({"metadata": {"namespace": "ns", "name": POD, "uid": POD}, "spec": {"resourceClaims": claims}});
     PodInfo::new(Arc::new(serde_json::from_value::<Pod>(pod).unwrap()))
 }
 
 /// Node `n` with class `c`, these slices and claims.
-pub(super) fn cluster(objects: &[Value]) -> Cluster {
+fn cluster(objects: &[Value]) -> Cluster {
     let mut cluster = Cluster::new();
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"zone": "a"}}});
     let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}});
@@ -58,11 +58,11 @@ pub(super) fn cluster(objects: &[Value]) -> Cluster {
     cluster
 }
 
-pub(super) fn plugin() -> DynamicResources {
+fn plugin() -> DynamicResources {
     DynamicResources::new(&json!({"bindingTimeout": "10s"})).unwrap()
 }
 
-pub(super) fn filter(cluster: &Cluster, pod: &PodInfo, state: &mut State) -> Status {
+fn filter(cluster: &Cluster, pod: &PodInfo, state: &mut State) -> Status {
     let cycle = Cycle { pod, cluster, now: Timestamp::UNIX_EPOCH };
     let status = plugin().pre_filter(&cycle, state).status;
     if !status.is_success() {

@@ -1,43 +1,38 @@
-//! PreBind: what is written into claims, what is waited for, and what ends the wait.
+//! Reserve, PreBind and Unreserve: what is written into claims, what is waited for, and what ends the wait.
 
-use bayplan_model::api::Request;
-use futures::FutureExt;
 use serde_json::json;
 
-use super::State;
-use super::allocator_tests::{claim, cluster, exactly, filter, plugin, pod, slice, store};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Object};
 use crate::framework::*;
-use crate::plugins::testing::{ObjectApi, StoredObjects};
+use crate::plugins::testing::{ObjectApi, PlacedPod, StoredObjects, plugin};
 
-/// Places a pod whose device must be prepared first, and runs PreBind.
-///
-/// `before` changes what the API server has before PreBind, `on_tick` what it has after each sleep.
-fn bind(
-    before: fn(&mut StoredObjects),
-    on_tick: fn(u32, &mut StoredObjects),
-) -> (Status, ObjectApi, Cluster, Vec<Request>) {
-    let device = json!({"name": "a", "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]});
-    let one = claim("one", json!({"requests": [exactly("r", json!({}))]}));
-    let mut cluster = cluster(&[slice("s", json!({"devices": [device]})), one.clone()]);
-    let (pod, mut state) = (pod(&["one"]), State::default());
-    assert_eq!(filter(&cluster, &pod, &mut state), Status::SUCCESS);
-    assert_eq!(plugin().reserve(&mut cluster, &mut state, &pod, "n"), Status::SUCCESS);
-    assert_eq!(cluster.taken_devices().count(), 1, "the device is taken while the claim is written");
-    let mut objects = StoredObjects::from([("resourceclaims/one".to_owned(), one)]);
-    before(&mut objects);
-    let api = ObjectApi::new(objects, on_tick);
-    let cx = BindContext { pod: &pod, node: "n", api: &api, recorder: &api, timer: &api };
-    let plugin = plugin();
-    let status = plugin.pre_bind(cx, &state).now_or_never().expect("nothing here really waits");
-    if status.is_success() {
-        store(&mut cluster, &api.objects.lock().unwrap()["resourceclaims/one"]);
-        assert_eq!(cluster.taken_devices().count(), 1, "it does not count twice once the claim shows it");
-    }
-    let calls = plugin.unreserve(&mut cluster, &mut state, &pod, "n");
-    (status, api, cluster, calls)
+/// A claim for a device that its driver has to prepare first.
+const OBJECTS: &str = "
+    Node n
+    DeviceClass c
+    ResourceSlice s {driver: d, nodeName: n, pool: {name: p, generation: 1, resourceSliceCount: 1}, \
+        devices: [{name: a, bindingConditions: [Ready], bindingFailureConditions: [Broken]}]}
+    ResourceClaim one {devices: {requests: [{name: r, exactly: {deviceClassName: c, allocationMode: ExactCount, \
+        count: 1}}]}}
+";
+const POD: &str = "{resourceClaims: [{name: one, resourceClaimName: one}]}";
+
+fn devices_in_use(cluster: &Cluster) -> usize {
+    cluster.taken_devices().count()
 }
 
+/// Runs Reserve and PreBind. `before` changes what the API server has before PreBind, `on_tick` after each sleep.
+fn run(before: fn(&mut StoredObjects), on_tick: fn(u32, &mut StoredObjects)) -> (Status, ObjectApi, PlacedPod) {
+    let test = plugin("DynamicResources").args("{bindingTimeout: 10s}").given(OBJECTS);
+    let (mut placed, api) = (test.place(POD, "n"), test.api(POD, on_tick));
+    assert!(placed.reserve().is_success());
+    assert_eq!(devices_in_use(&placed.cluster), 1, "the device is in use while the claim is written");
+    before(&mut api.objects.lock().unwrap());
+    let status = placed.pre_bind(&api);
+    (status, api, placed)
+}
+
+/// Reports a condition of the device, as its driver does.
 fn report(objects: &mut StoredObjects, kind: &str) {
     let condition = json!({"type": kind, "status": "True", "reason": "Because", "message": "of this"});
     let device = json!({"driver": "d", "pool": "p", "device": "a", "conditions": [condition]});
@@ -46,7 +41,7 @@ fn report(objects: &mut StoredObjects, kind: &str) {
 
 #[test]
 fn allocations_are_written_and_devices_waited_for() {
-    let (status, api, _, calls) = bind(|_| {}, |_, objects| report(objects, "Ready"));
+    let (status, api, mut placed) = run(|_| {}, |_, objects| report(objects, "Ready"));
     assert_eq!(status, Status::SUCCESS);
     let objects = api.objects.lock().unwrap();
     let claim = &objects["resourceclaims/one"];
@@ -64,7 +59,9 @@ fn allocations_are_written_and_devices_waited_for() {
         })
     );
     assert_eq!(api.events.lock().unwrap()[0].reason, "BindingConditionsPending");
-    assert_eq!(calls.len(), 1, "Unreserve gives the reservation back");
+    placed.cluster.store(Object::decode(claim).unwrap().unwrap());
+    assert_eq!(devices_in_use(&placed.cluster), 1, "the device does not count twice once the claim shows it");
+    assert_eq!(placed.unreserve().len(), 1, "Unreserve gives the reservation back");
 }
 
 #[test]
@@ -73,11 +70,11 @@ fn the_error_names_what_keeps_a_claim_from_being_used() {
     type OnTick = fn(u32, &mut StoredObjects);
     let (unchanged, nothing): (Before, OnTick) = (|_| {}, |_, _| {});
     let cases: [(Before, OnTick, &str); 4] = [
-        (|o| drop(o.remove("resourceclaims/one")), nothing, "get claim ns/one: resourceclaims/one not found"),
+        (|o| drop(o.remove("resourceclaims/one")), nothing, "get claim default/one: resourceclaims/one not found"),
         (
             |o| o.get_mut("resourceclaims/one").unwrap()["status"]["allocation"] = json!({}),
             nothing,
-            "claim ns/one got allocated elsewhere in the meantime",
+            "claim default/one got allocated elsewhere in the meantime",
         ),
         (
             unchanged,
@@ -87,10 +84,11 @@ fn the_error_names_what_keeps_a_claim_from_being_used() {
         (unchanged, nothing, "device binding timeout: context deadline exceeded"),
     ];
     for (before, on_tick, expected) in cases {
-        let (status, _, cluster, _) = bind(before, on_tick);
+        let (status, _, mut placed) = run(before, on_tick);
         assert_eq!(status, Status::error(expected));
+        placed.unreserve();
         // A written allocation keeps its device in use until the claim shows it, even though the pod was not bound.
         let written = expected.starts_with("device binding");
-        assert_eq!(cluster.taken_devices().count(), usize::from(written), "{expected}");
+        assert_eq!(devices_in_use(&placed.cluster), usize::from(written), "{expected}");
     }
 }

@@ -143,7 +143,7 @@ fn a_claim_that_keeps_its_pod_from_every_node_is_given_back() {
             &[
                 "Unschedulable: deallocation of ResourceClaim completed",
                 "MERGE-PATCH default/resourceclaims/one/status \
-                 {\"metadata\":{\"resourceVersion\":\"\",\"uid\":\"one\"},\
+                 {\"metadata\":{\"resourceVersion\":\"1\",\"uid\":\"one\"},\
                  \"status\":{\"allocation\":null,\"devices\":null,\"reservedFor\":null}}",
             ],
         ),

@@ -10,22 +10,21 @@
 //! Pod team/other {labels: {app: db}}
 //! ```
 //!
-//! Fields may leave out `metadata`, `spec` and `status`: [`expand`] puts each where it belongs. Names without a
-//! namespace are in `default`, and the UID of an object is its name.
+//! Fields may leave out `metadata`, `spec` and `status`: [`objects`] puts each where it belongs. Names without a
+//! namespace are in `default`; the UID of an object is its name, and its version is 1.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+mod objects;
+mod pre_bind;
 
-use bayplan_model::api::{Api, Event, Recorder, Request, Verb};
+use std::sync::Arc;
+
+use bayplan_model::api::Request;
 use bayplan_model::delta::Delta;
-use bayplan_model::status::{Status as ApiStatus, reason};
-use bayplan_testkit::{FakeApi, VirtualClock, merge, request_line};
-use bytes::Bytes;
+use bayplan_model::status::Status as ApiStatus;
+use bayplan_testkit::{FakeApi, VirtualClock, request_line};
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Object, PodInfo};
 use crate::config::Configuration;
@@ -36,6 +35,8 @@ use crate::nominator::Nominator;
 use crate::profile::Profile;
 use crate::queue::{Backoff, ClusterChange, Queue, QueuePlugins, QueueingStrategy};
 use crate::scheduler::{ProfilePlugins, Profiles};
+use objects::{lines, object, yaml};
+pub(super) use pre_bind::{ObjectApi, PlacedPod, StoredObjects};
 
 /// A sentence, a pod, objects beside those given to all cases, and the lines expected.
 pub(super) type Case<'a> = (&'a str, &'a str, &'a str, &'a [&'a str]);
@@ -254,8 +255,7 @@ impl PluginTest {
 
     fn cluster(&self, more: &str) -> Cluster {
         let mut cluster = Cluster::new();
-        let lines = self.objects.lines().chain(more.lines()).map(str::trim);
-        lines.filter(|line| !line.is_empty()).for_each(|line| cluster.store(object(line)));
+        lines(&self.objects).chain(lines(more)).for_each(|line| cluster.store(object(line)));
         cluster
     }
 }
@@ -330,166 +330,8 @@ fn apply(cluster: &mut Cluster, change: &str) -> Vec<ClusterChange> {
     events.into_iter().map(|event| ClusterChange::of_object(event, delta.clone())).collect()
 }
 
-fn yaml(text: &str) -> Value {
-    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
-}
-
-/// Reads `Kind name {fields}`.
-pub(super) fn object(line: &str) -> Object {
-    let mut words = line.splitn(3, ' ');
-    let (kind, name) = (words.next().unwrap_or_default(), words.next().expect("a kind and a name"));
-    let fields = words.next().map(str::trim).filter(|fields| !fields.is_empty()).map_or(json!({}), yaml);
-    let expanded = expand(kind, name, fields);
-    let decoded = Object::decode(&expanded).unwrap_or_else(|| panic!("{kind} is not a kind the scheduler reads"));
-    decoded.unwrap_or_else(|error| panic!("{line}: {error}"))
-}
-
-/// The API version of a kind, whether its objects have a namespace, and whether they have a `spec`.
-fn kind_of(kind: &str) -> (&'static str, bool, bool) {
-    match kind {
-        "Pod" | "Service" | "ReplicationController" | "PersistentVolumeClaim" => ("v1", true, true),
-        "Node" | "Namespace" | "PersistentVolume" => ("v1", false, true),
-        "ReplicaSet" | "StatefulSet" => ("apps/v1", true, true),
-        "PodDisruptionBudget" => ("policy/v1", true, true),
-        "StorageClass" => ("storage.k8s.io/v1", false, false),
-        "CSIStorageCapacity" => ("storage.k8s.io/v1", true, false),
-        "CSINode" | "CSIDriver" | "VolumeAttachment" => ("storage.k8s.io/v1", false, true),
-        "ResourceClaim" => ("resource.k8s.io/v1", true, true),
-        "ResourceSlice" | "DeviceClass" => ("resource.k8s.io/v1", false, true),
-        other => panic!("{other} is not a kind of these tests"),
-    }
-}
-
-const METADATA: [&str; 9] = [
-    "name",
-    "namespace",
-    "uid",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "deletionTimestamp",
-    "creationTimestamp",
-    "resourceVersion",
-];
-
-const STATUS: [&str; 13] = [
-    "allocatable",
-    "allocation",
-    "conditions",
-    "containerStatuses",
-    "declaredFeatures",
-    "disruptionsAllowed",
-    "images",
-    "nominatedNodeName",
-    "phase",
-    "reservedFor",
-    "resourceClaimStatuses",
-    "startTime",
-    "disruptedPods",
-];
-
-/// The whole object: fields of metadata and status go there, all others into the spec.
-///
-/// `requests` is what the only container of a pod requests, and what a claim on a volume requests.
-fn expand(kind: &str, name: &str, fields: Value) -> Value {
-    let (api_version, is_namespaced, has_spec) = kind_of(kind);
-    let (namespace, name) = name.split_once('/').unwrap_or(("default", name));
-    let mut metadata = Map::from_iter([("name".to_owned(), json!(name)), ("uid".to_owned(), json!(name))]);
-    if is_namespaced {
-        metadata.insert("namespace".into(), json!(namespace));
-    }
-    let (mut spec, mut status, mut rest) = (Map::new(), Map::new(), Map::new());
-    if kind == "Pod" {
-        spec.insert("schedulerName".into(), json!("default-scheduler"));
-    }
-    let Value::Object(fields) = fields else { panic!("{kind} {name}: the fields are a map") };
-    for (field, value) in fields {
-        match (kind, field.as_str()) {
-            ("Pod", "requests") => {
-                spec.insert("containers".into(), json!([{"name": "c", "resources": {"requests": value}}]));
-            }
-            ("PersistentVolumeClaim", "requests") => {
-                spec.insert("resources".into(), json!({"requests": value}));
-            }
-            (_, "status") => status.extend(value.as_object().cloned().unwrap_or_default()),
-            (_, field) if METADATA.contains(&field) => drop(metadata.insert(field.to_owned(), value)),
-            (_, field) if STATUS.contains(&field) => drop(status.insert(field.to_owned(), value)),
-            (_, field) if has_spec => drop(spec.insert(field.to_owned(), value)),
-            (_, field) => drop(rest.insert(field.to_owned(), value)),
-        }
-    }
-    let mut object = json!({
-        "apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec, "status": status,
-    });
-    object.as_object_mut().expect("an object").extend(rest);
-    object
-}
-
 /// `VERB namespace/resource/name body`.
 fn shown_request(request: &Request) -> String {
     let (line, body) = request_line(request);
     if body.is_null() { line } else { format!("{line} {body}") }
-}
-
-/// Objects by `resource/name`, as [`ObjectApi`] keeps them.
-pub(super) type StoredObjects = BTreeMap<String, Value>;
-
-/// An API server with a few objects, for PreBind: it reads and patches them. Every sleep is a tick, at which a script
-/// changes them as controllers and drivers would; the time stands still.
-pub(super) struct ObjectApi {
-    pub(super) objects: Mutex<StoredObjects>,
-    pub(super) events: Mutex<Vec<Event>>,
-    pub(super) ticks: Mutex<u32>,
-    script: fn(u32, &mut StoredObjects),
-}
-
-impl ObjectApi {
-    pub(super) fn new(objects: StoredObjects, script: fn(u32, &mut StoredObjects)) -> Self {
-        ObjectApi { objects: Mutex::new(objects), events: Mutex::default(), ticks: Mutex::default(), script }
-    }
-}
-
-impl Api for ObjectApi {
-    fn call(&self, request: Request) -> BoxFuture<'_, Result<Bytes, ApiStatus>> {
-        let key = format!("{}/{}", request.resource.plural, request.name);
-        let mut objects = self.objects.lock().unwrap();
-        let answer = match (request.verb, objects.get_mut(&key)) {
-            (_, None) => Err(ApiStatus::failure(404, reason::NOT_FOUND, format!("{key} not found"))),
-            (Verb::Get, Some(object)) => Ok(object.to_string().into()),
-            (Verb::Patch(_, patch), Some(object)) => patched(object, &patch),
-            (verb, _) => panic!("PreBind does not ask for {verb:?}"),
-        };
-        async { answer }.boxed()
-    }
-}
-
-/// Applies a merge patch that names the current version, and makes a new one.
-fn patched(object: &mut Value, patch: &[u8]) -> Result<Bytes, ApiStatus> {
-    let mut patch: Value = serde_json::from_slice(patch).unwrap();
-    let version = object["metadata"]["resourceVersion"].clone();
-    if patch["metadata"]["resourceVersion"] != version {
-        return Err(ApiStatus::failure(409, reason::CONFLICT, "the object has been modified"));
-    }
-    patch["metadata"]["resourceVersion"] = format!("{}1", version.as_str().unwrap()).into();
-    merge(object, patch);
-    Ok(object.to_string().into())
-}
-
-impl Recorder for ObjectApi {
-    fn record(&self, event: Event) {
-        self.events.lock().unwrap().push(event);
-    }
-}
-
-impl Timer for ObjectApi {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-
-    fn sleep(&self, _duration: Duration) -> BoxFuture<'static, ()> {
-        let mut ticks = self.ticks.lock().unwrap();
-        *ticks += 1;
-        (self.script)(*ticks, &mut self.objects.lock().unwrap());
-        async {}.boxed()
-    }
 }
