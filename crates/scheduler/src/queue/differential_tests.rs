@@ -1,29 +1,19 @@
-//! The queue compared with a plain one, which looks at every pod for everything, on random histories.
+//! Compares the queue with a plain one, which asks for every pod at every event, on random histories.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bayplan_model::node::Node;
+use bayplan_testkit::Rng;
 use serde_json::json;
 
 use super::*;
 use crate::framework::{EventResource, ObjectChange, PluginName, SortKey, Status, action};
 
-/// Numbers that look random and are the same in every run.
-struct Rng(u64);
-
-impl Rng {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % sides
-    }
-}
-
-/// `Labels` hears of nodes and looks at labels; `Own` hears of pods and looks whether it is the one; `Each` hears of
-/// deleted nodes and looks at the pod's name; `Gate` holds pods with gates back and hears of their removal; `Held`
-/// holds pods back that are named to it, and hears of other pods.
+/// Plugins of every kind of hint. `Labels` registers for nodes and compares labels; `Own` registers for pods and
+/// compares UIDs; `Each` registers for deleted nodes and reads the pod's name; `Gate` rejects gated pods in PreEnqueue
+/// and registers for the removal of gates; `Held` rejects the pods in `held` in PreEnqueue, and registers for other
+/// pods.
 struct Plugins {
     /// False makes the queue ask for each pod, and sort by looking at pods.
     fast: bool,
@@ -279,26 +269,26 @@ impl Plain {
 const UIDS: [&str; 12] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11"];
 
 fn pod(uid: &str, rng: &mut Rng) -> Arc<PodInfo> {
-    let gates = if rng.roll(5) == 0 { json!([{"name": "g"}]) } else { json!([]) };
-    let app = ["a", "b"][rng.roll(2)];
+    let gates = if rng.below(5) == 0 { json!([{"name": "g"}]) } else { json!([]) };
+    let app = ["a", "b"][rng.below(2)];
     let json = json!({
         "metadata": {"name": uid, "namespace": "d", "uid": uid, "labels": {"app": app}},
-        "spec": {"priority": rng.roll(3), "schedulingGates": gates},
+        "spec": {"priority": rng.below(3), "schedulingGates": gates},
     });
     Arc::new(PodInfo::new(Arc::new(serde_json::from_value(json).unwrap())))
 }
 
 fn change(rng: &mut Rng, known: &BTreeMap<&str, Arc<PodInfo>>) -> ClusterChange {
-    let app = ["a", "b"][rng.roll(2)];
+    let app = ["a", "b"][rng.below(2)];
     let node = || -> Object {
         let json = json!({"metadata": {"name": "n", "labels": {"app": app}}});
         Object::Node(Arc::new(serde_json::from_value::<Node>(json).unwrap()))
     };
-    match rng.roll(3) {
+    match rng.below(3) {
         0 => ClusterChange::of_object(ClusterEvent::new(EventResource::Node, action::ADD), Delta::Added(node())),
         1 => ClusterChange::of_object(ClusterEvent::new(EventResource::Node, action::DELETE), Delta::Deleted(node())),
         _ => {
-            let at = rng.roll(UIDS.len());
+            let at = rng.below(UIDS.len());
             let left = known.get(UIDS[at]).cloned().unwrap_or_else(|| pod("other", rng));
             let event = ClusterEvent::new(EventResource::AssignedPod, action::DELETE);
             ClusterChange::of_object(event, Delta::Deleted(Object::Pod(left.pod.clone())))
@@ -321,7 +311,7 @@ impl History {
     fn new(seed: u64, fast: bool) -> Self {
         let backoff = Backoff { initial: SignedDuration::from_secs(1), max: SignedDuration::from_secs(10) };
         History {
-            rng: Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            rng: Rng::new(seed),
             plugins: Plugins { fast, held: RefCell::default() },
             queue: Queue::new(backoff),
             plain: Plain {
@@ -339,9 +329,9 @@ impl History {
     }
 
     fn step(&mut self) {
-        let uid = UIDS[self.rng.roll(UIDS.len())];
+        let uid = UIDS[self.rng.below(UIDS.len())];
         let History { rng, plugins, queue, plain, now, known, in_flight } = self;
-        match rng.roll(12) {
+        match rng.below(12) {
             0 | 1 => self.add_or_update(uid),
             2..=4 => {
                 let (a, b) = (queue.pop(plugins), plain.pop(plugins));
@@ -351,20 +341,20 @@ impl History {
             }
             5 | 6 if !in_flight.is_empty() => self.fail_one(),
             7 if !in_flight.is_empty() => {
-                let at = rng.roll(in_flight.len());
+                let at = rng.below(in_flight.len());
                 let (pod, _) = in_flight.swap_remove(at);
                 queue.done(pod.info.uid());
                 plain.in_flight.remove(pod.info.uid());
             }
             8 | 9 => {
                 let change = change(rng, known);
-                let priority = rng.roll(4) as i32;
+                let priority = rng.below(4) as i32;
                 queue.move_all(&change, &|pod| pod.priority() <= priority, *now, plugins);
                 plain.move_all(&change, &|pod| pod.priority() <= priority, *now, plugins);
             }
             10 => self.change_one(uid),
             _ => {
-                let jump = [10, 500, 3_000, 40_000, 310_000][rng.roll(5)];
+                let jump = [10, 500, 3_000, 40_000, 310_000][rng.below(5)];
                 *now += SignedDuration::from_millis(jump);
                 queue.tick(*now, plugins);
                 plain.tick(*now, plugins);
@@ -390,10 +380,10 @@ impl History {
     /// Puts a pod in flight back, rejected by some plugins or none.
     fn fail_one(&mut self) {
         let History { rng, plugins, queue, plain, now, in_flight, .. } = self;
-        let at = rng.roll(in_flight.len());
-        let rejected = rng.roll(8);
+        let at = rng.below(in_flight.len());
+        let rejected = rng.below(8);
         let (mut a, mut b) = in_flight.swap_remove(at);
-        if rng.roll(3) == 0 {
+        if rng.below(3) == 0 {
             plugins.held.borrow_mut().insert(a.info.uid().to_owned());
         }
         for pod in [&mut a, &mut b] {
@@ -408,7 +398,7 @@ impl History {
     /// Activates, releases, deletes or retries a pod.
     fn change_one(&mut self, uid: &'static str) {
         let History { rng, plugins, queue, plain, now, known, .. } = self;
-        match rng.roll(4) {
+        match rng.below(4) {
             0 => {
                 queue.activate(&[uid.to_owned()], *now, plugins);
                 plain.activate(uid, *now, plugins);

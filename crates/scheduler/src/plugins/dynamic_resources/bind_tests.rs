@@ -8,9 +8,9 @@ use crate::plugins::testing::{ObjectApi, PlacedPod, StoredObjects, plugin};
 
 /// A claim for a device that its driver has to prepare first.
 const OBJECTS: &str = "
-    Node n
+    Node node
     DeviceClass c
-    ResourceSlice s {driver: d, nodeName: n, pool: {name: p, generation: 1, resourceSliceCount: 1}, \
+    ResourceSlice s {driver: d, nodeName: node, pool: {name: p, generation: 1, resourceSliceCount: 1}, \
         devices: [{name: a, bindingConditions: [Ready], bindingFailureConditions: [Broken]}]}
     ResourceClaim one {devices: {requests: [{name: r, exactly: {deviceClassName: c, allocationMode: ExactCount, \
         count: 1}}]}}
@@ -24,7 +24,7 @@ fn devices_in_use(cluster: &Cluster) -> usize {
 /// Runs Reserve and PreBind. `before` changes what the API server has before PreBind, `on_tick` after each sleep.
 fn run(before: fn(&mut StoredObjects), on_tick: fn(u32, &mut StoredObjects)) -> (Status, ObjectApi, PlacedPod) {
     let test = plugin("DynamicResources").args("{bindingTimeout: 10s}").given(OBJECTS);
-    let (mut placed, api) = (test.place(POD, "n"), test.api(POD, on_tick));
+    let (mut placed, api) = (test.place(POD, "node"), test.api(POD, on_tick));
     assert!(placed.reserve().is_success());
     assert_eq!(devices_in_use(&placed.cluster), 1, "the device is in use while the claim is written");
     before(&mut api.objects.lock().unwrap());
@@ -54,7 +54,7 @@ fn allocations_are_written_and_devices_waited_for() {
             "devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "a",
                 "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}]},
             "nodeSelector": {"nodeSelectorTerms": [
-                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node"]}]},
             ]},
         })
     );
