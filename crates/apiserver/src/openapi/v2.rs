@@ -18,7 +18,7 @@ pub(super) fn document() -> Value {
     }
     let definitions: Map<String, Value> = reachable(operations.iter().flat_map(Operation::definitions))
         .into_iter()
-        .filter_map(|name| Some((name.to_owned(), Schema::raw_definitions().get(name)?.clone())))
+        .filter_map(|name| Some((name.to_owned(), Schema::openapi_definitions().get(name)?.clone())))
         .collect();
     json!({"swagger": "2.0", "info": super::info(), "paths": paths, "definitions": definitions})
 }
@@ -60,7 +60,7 @@ pub(super) fn reachable(names: impl Iterator<Item = &'static str>) -> BTreeSet<&
     let mut found = BTreeSet::new();
     let mut open: Vec<&'static str> = names.collect();
     while let Some(name) = open.pop() {
-        if let Some((name, value)) = Schema::raw_definitions().get_key_value(name)
+        if let Some((name, value)) = Schema::openapi_definitions().get_key_value(name)
             && found.insert(name.as_str())
         {
             references(value, &mut open);

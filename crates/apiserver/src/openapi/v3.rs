@@ -22,7 +22,7 @@ pub(super) fn document(group: &str, version: &str) -> Value {
     }
     let schemas: Map<String, Value> = reachable(operations.iter().flat_map(Operation::definitions))
         .into_iter()
-        .filter_map(|name| Some((name.to_owned(), definition(name, Schema::raw_definitions().get(name)?))))
+        .filter_map(|name| Some((name.to_owned(), definition(name, Schema::openapi_definitions().get(name)?))))
         .collect();
     json!({"openapi": "3.0.0", "info": super::info(), "paths": paths, "components": {"schemas": schemas}})
 }

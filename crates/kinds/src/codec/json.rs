@@ -1,4 +1,4 @@
-//! Decoding JSON (or anything else serde can walk) into canonical objects, driven by the table of types.
+//! Decoding JSON (or anything else serde can walk) into canonical objects, driven by the schema.
 //!
 //! One pass: the document is read straight into its canonical form while unknown and duplicate fields are noted. Like
 //! upstream's decoder, a value of the wrong type does not stop the walk (a syntax error further on is the better
@@ -10,21 +10,23 @@ use std::fmt;
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use bayplan_model::schema::{Definition, Field, Schema, Type};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::quantity;
+use super::syntax::json_kind;
 use super::time;
-use super::types::{Field, Struct, StructId, Table, Type, go_name, table};
+use super::zero::{complete, zero};
 
-/// Strict errors beyond this many are not told; one document can hold very many.
+/// How many strict errors are reported; one document can hold very many.
 const STRICT_ERRORS_MAX: usize = 100;
 
 /// Base64 as upstream reads it: padded, but lenient about the unused bits of the last character.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// One step of the way from the root to the value at hand.
+/// One step of the path from the root to the current value.
 #[derive(Clone, Debug)]
 enum Step {
     Field(&'static str),
@@ -41,8 +43,8 @@ pub(crate) struct Findings {
     pub(crate) strict: Vec<String>,
     check_strict: bool,
     path: Vec<Step>,
-    /// The messages around the value at hand, innermost last.
-    within: Vec<StructId>,
+    /// The definitions around the current value, innermost last.
+    within: Vec<&'static Definition>,
 }
 
 impl Findings {
@@ -80,8 +82,8 @@ impl Findings {
             }
         }
         self.error = Some(match self.within.last() {
-            Some(id) if !path.is_empty() => {
-                let outer = table().structs[*id].name;
+            Some(outer) if !path.is_empty() => {
+                let outer = outer.short_name();
                 format!("json: cannot unmarshal {given} into Go struct field {outer}.{path} of type {of}")
             }
             _ => format!("json: cannot unmarshal {given} into Go value of type {of}"),
@@ -106,13 +108,13 @@ struct Seed<'f> {
     of: &'static Type,
 }
 
-/// Reads a whole message into its canonical form.
+/// Reads a whole object into its canonical form.
 pub(crate) fn decode_struct<'de, D: Deserializer<'de>>(
     deserializer: D,
-    id: StructId,
+    definition: &'static Definition,
     findings: &mut Findings,
 ) -> Result<Map<String, Value>, D::Error> {
-    deserializer.deserialize_any(StructVisitor { findings, id })
+    deserializer.deserialize_any(StructVisitor { findings, definition })
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
@@ -129,7 +131,7 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
 
 struct StructVisitor<'f> {
     findings: &'f mut Findings,
-    id: StructId,
+    definition: &'static Definition,
 }
 
 impl<'de> Visitor<'de> for StructVisitor<'_> {
@@ -140,7 +142,7 @@ impl<'de> Visitor<'de> for StructVisitor<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<Self::Value, A::Error> {
-        read_struct(access, self.id, self.findings)
+        read_struct(access, self.definition, self.findings)
     }
 }
 
@@ -239,7 +241,7 @@ pub(crate) fn encode_bytes(bytes: &[u8]) -> String {
 fn illegal_base64_at(text: &[u8]) -> usize {
     let foreign = |byte: &u8| !(byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'\r' | b'\n'));
     let Some(at) = text.iter().position(foreign) else { return text.len() - text.len() % 4 };
-    // Padding is in order as the last one or two characters of a group.
+    // Padding may only be the last one or two characters of a group of four.
     if text[at] == b'=' && at % 4 >= 2 { if at % 4 == 2 { at + 2 } else { at + 1 }.min(text.len()) } else { at }
 }
 
@@ -264,7 +266,7 @@ impl<'de> Visitor<'de> for TypeVisitor<'_> {
 
     fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
         match self.of {
-            Type::Bool => Ok(Some(Value::Bool(value))),
+            Type::Boolean => Ok(Some(Value::Bool(value))),
             _ => self.wrong("bool"),
         }
     }
@@ -304,7 +306,7 @@ impl<'de> Visitor<'de> for TypeVisitor<'_> {
             let element = access.next_element_seed(Seed { findings: self.findings, of });
             self.findings.path.pop();
             match element? {
-                Some(element) => list.push(element.unwrap_or_else(|| table().zero(of))),
+                Some(element) => list.push(element.unwrap_or_else(|| zero(of))),
                 None => return Ok(Some(Value::Array(list))),
             }
         }
@@ -312,7 +314,9 @@ impl<'de> Visitor<'de> for TypeVisitor<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         match self.of {
-            Type::Struct(id) => read_struct(access, *id, self.findings).map(|object| Some(Value::Object(object))),
+            Type::Object(id) => {
+                read_struct(access, Schema::get().at(*id), self.findings).map(|object| Some(Value::Object(object)))
+            }
             Type::Map(of, _) => {
                 let mut map = Map::new();
                 while let Some(key) = access.next_key::<String>()? {
@@ -324,7 +328,7 @@ impl<'de> Visitor<'de> for TypeVisitor<'_> {
                     let Some(Step::Key(key)) = self.findings.path.pop() else {
                         unreachable!("every reader pops the steps it pushes")
                     };
-                    map.insert(key, value?.unwrap_or_else(|| table().zero(of)));
+                    map.insert(key, value?.unwrap_or_else(|| zero(of)));
                 }
                 Ok(Some(Value::Object(map)))
             }
@@ -338,15 +342,14 @@ impl<'de> Visitor<'de> for TypeVisitor<'_> {
 
 fn read_struct<'de, A: MapAccess<'de>>(
     mut access: A,
-    id: StructId,
+    definition: &'static Definition,
     findings: &mut Findings,
 ) -> Result<Map<String, Value>, A::Error> {
-    let shape: &'static Struct = &table().structs[id];
     let mut object = Map::new();
     let mut seen = 0_u64;
-    findings.within.push(id);
+    findings.within.push(definition);
     while let Some(key) = access.next_key::<Cow<'de, str>>()? {
-        let Some(index) = shape.field(&key) else {
+        let Some(index) = definition.field_index(&key) else {
             findings.strict_error("unknown", &key);
             access.next_value::<IgnoredAny>()?;
             continue;
@@ -357,14 +360,14 @@ fn read_struct<'de, A: MapAccess<'de>>(
             findings.strict_error("duplicate", &key);
         }
         seen |= bit;
-        let field = &shape.fields[index];
+        let field = &definition.fields[index];
         findings.path.push(Step::Field(field.name));
-        let value = access.next_value_seed(Seed { findings, of: &field.of })?;
+        let value = access.next_value_seed(Seed { findings, of: &field.ty })?;
         findings.path.pop();
         put(&mut object, field, value);
     }
     findings.within.pop();
-    shape.complete(&mut object);
+    complete(definition, &mut object);
     Ok(object)
 }
 
@@ -373,10 +376,10 @@ pub(crate) fn put(object: &mut Map<String, Value>, field: &Field, value: Option<
     let Some(value) = value else {
         return;
     };
-    if field.omit_empty && !field.optional && is_empty(&field.of, &value) {
+    if field.omit_empty && !field.optional && is_empty(&field.ty, &value) {
         object.remove(field.name);
     } else if !field.omit_empty && matches!(&value, Value::Array(list) if list.is_empty()) {
-        // Storage does not tell an empty list from none.
+        // Stored objects do not distinguish an empty list from none.
         object.insert(field.name.to_owned(), Value::Null);
     } else {
         object.insert(field.name.to_owned(), value);
@@ -385,7 +388,7 @@ pub(crate) fn put(object: &mut Map<String, Value>, field: &Field, value: Option<
 
 fn is_empty(of: &Type, value: &Value) -> bool {
     match of {
-        Type::Struct(_) | Type::Quantity | Type::IntOrString | Type::Raw => false,
+        Type::Object(_) | Type::Quantity | Type::IntOrString | Type::Raw => false,
         _ => match value {
             Value::String(text) => text.is_empty(),
             Value::Bool(value) => !value,
@@ -397,28 +400,37 @@ fn is_empty(of: &Type, value: &Value) -> bool {
     }
 }
 
-impl Table {
-    /// The canonical form of an object already in memory, as after a patch.
-    pub(crate) fn canonical(&self, id: StructId, object: Value, findings: &mut Findings) -> Map<String, Value> {
-        match object {
-            Value::Object(map) => {
-                decode_struct(Value::Object(map), id, findings).expect("walking values in memory cannot fail")
-            }
-            other => {
-                findings.wrong_type(json_kind(&other), &self.structs[id].go_name);
-                Map::new()
-            }
+/// The canonical form of an object already in memory, as after a patch.
+pub(crate) fn canonical(definition: &'static Definition, object: Value, findings: &mut Findings) -> Map<String, Value> {
+    match object {
+        Value::Object(map) => {
+            decode_struct(Value::Object(map), definition, findings).expect("walking values in memory cannot fail")
+        }
+        other => {
+            findings.wrong_type(json_kind(&other), definition.go_name());
+            Map::new()
         }
     }
 }
 
-fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+/// What decoding errors call a type.
+fn go_name(of: &Type) -> String {
+    match of {
+        Type::String(name) => (*name).to_owned(),
+        Type::Boolean => "bool".to_owned(),
+        Type::Int32 => "int32".to_owned(),
+        Type::Int64 => "int64".to_owned(),
+        Type::Double => "float64".to_owned(),
+        Type::Bytes => "[]uint8".to_owned(),
+        Type::Quantity => "resource.Quantity".to_owned(),
+        Type::IntOrString => "intstr.IntOrString".to_owned(),
+        Type::Time => "v1.Time".to_owned(),
+        Type::MicroTime => "v1.MicroTime".to_owned(),
+        Type::Raw => "runtime.RawExtension".to_owned(),
+        Type::Fields => "v1.FieldsV1".to_owned(),
+        Type::Object(id) => Schema::get().at(*id).go_name().to_owned(),
+        Type::List(_, name) | Type::Map(_, name) if !name.is_empty() => (*name).to_owned(),
+        Type::List(of, _) => format!("[]{}", go_name(of)),
+        Type::Map(of, _) => format!("map[string]{}", go_name(of)),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   JSON ─┐                      ┌─ unknown and duplicate fields ─▶ warnings, or one error under Strict
-//!   YAML ─┼─▶ table of types ────┼─ wrong types, wrong kind ──────▶ 400 in upstream's words
+//!   YAML ─┼─▶ schema ────────────┼─ wrong types, wrong kind ──────▶ 400 in upstream's words
 //!   proto ┘                      └─ the object as upstream would write it back
 //! ```
 //!
@@ -16,17 +16,17 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod time;
-mod types;
+mod zero;
 
+use bayplan_model::schema::{Definition, Schema};
 use bayplan_model::status::{Status, reason};
 use serde_json::{Map, Value};
 
 use json::Findings;
-use types::{StructId, table};
 
 use crate::group_version_kind::GroupVersionKind;
 
-/// Names of the scheme in upstream's messages; clients show them, nobody parses them.
+/// How upstream names its scheme in messages; clients show it, nobody parses it.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
 /// How much of an unreadable body a message quotes.
@@ -35,7 +35,7 @@ const SUMMARY_MAX: usize = 30;
 /// What happens to unknown and repeated fields of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// Dropped without a word.
+    /// Dropped silently.
     Ignore,
     /// Dropped with a warning.
     #[default]
@@ -79,20 +79,19 @@ impl Encoding {
 
 /// Decodes the body of a create or update of an object of a kind.
 ///
-/// `apiVersion` and `kind` may be missing from the body and are then taken from `expected`; when present they must agree
-/// with it.
+/// `apiVersion` and `kind` may be missing from the body and are then taken from `expected`; otherwise they must agree.
 pub fn decode(
     expected: GroupVersionKind<'_>,
     encoding: Encoding,
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let id = struct_of(expected)?;
+    let definition = definition_of(expected)?;
     let strict = validation != FieldValidation::Ignore;
     let read = match encoding {
-        Encoding::Json => read_json(body, id, strict),
-        Encoding::Yaml => read_yaml(body, id, strict),
-        Encoding::Protobuf => read_protobuf(expected, body, id)?,
+        Encoding::Json => read_json(body, definition, strict),
+        Encoding::Yaml => read_yaml(body, definition, strict),
+        Encoding::Protobuf => read_protobuf(expected, body, definition)?,
     };
     let (object, findings) = read.map_err(|message| unrecognized(expected, &message, body))?;
     conclude(expected, object, findings, validation)
@@ -104,9 +103,9 @@ pub fn canonical(
     object: Value,
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let id = struct_of(expected)?;
+    let definition = definition_of(expected)?;
     let mut findings = Findings::new(validation != FieldValidation::Ignore);
-    let object = table().canonical(id, object, &mut findings);
+    let object = json::canonical(definition, object, &mut findings);
     conclude(expected, object, findings, validation)
 }
 
@@ -116,11 +115,11 @@ pub fn decode_delete_options(encoding: Encoding, body: &[u8]) -> Result<Option<V
         return Ok(None);
     }
     let expected = GroupVersionKind { group: "", version: "v1", kind: "DeleteOptions" };
-    let id = struct_of(expected)?;
+    let definition = definition_of(expected)?;
     let read = match encoding {
-        Encoding::Json => read_json(body, id, false),
-        Encoding::Yaml => read_yaml(body, id, false),
-        Encoding::Protobuf => read_protobuf(expected, body, id)?,
+        Encoding::Json => read_json(body, definition, false),
+        Encoding::Yaml => read_yaml(body, definition, false),
+        Encoding::Protobuf => read_protobuf(expected, body, definition)?,
     };
     let (mut object, findings) = read.map_err(|message| unrecognized(expected, &message, body))?;
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or(expected.kind);
@@ -141,12 +140,12 @@ fn bad_request(message: impl Into<String>) -> Status {
 
 type Read = Result<(Map<String, Value>, Findings), String>;
 
-fn read_json(body: &[u8], id: StructId, strict: bool) -> Read {
+fn read_json(body: &[u8], definition: &'static Definition, strict: bool) -> Read {
     let mut findings = Findings::new(strict);
-    // As Go does: what is not UTF-8 becomes replacement characters.
+    // Go replaces what is not UTF-8.
     let text = String::from_utf8_lossy(body);
     let mut deserializer = serde_json::Deserializer::from_str(&text);
-    let object = json::decode_struct(&mut deserializer, id, &mut findings)
+    let object = json::decode_struct(&mut deserializer, definition, &mut findings)
         .and_then(|object| deserializer.end().map(|()| object))
         .map_err(|error| {
             format!("couldn't get version/kind; json parse error: {}", syntax::explain(text.as_bytes(), &error))
@@ -154,7 +153,7 @@ fn read_json(body: &[u8], id: StructId, strict: bool) -> Read {
     Ok((object, findings))
 }
 
-fn read_yaml(body: &[u8], id: StructId, strict: bool) -> Read {
+fn read_yaml(body: &[u8], definition: &'static Definition, strict: bool) -> Read {
     let not_yaml = |message: String| format!("couldn't get version/kind; json parse error: {message}");
     let text = std::str::from_utf8(body).map_err(|error| not_yaml(format!("yaml: {error}")))?;
     let value: Value = serde_saphyr::from_str(text).map_err(|error| not_yaml(format!("yaml: {error}")))?;
@@ -166,12 +165,12 @@ fn read_yaml(body: &[u8], id: StructId, strict: bool) -> Read {
         )));
     }
     let mut findings = Findings::new(strict);
-    let object = table().canonical(id, value, &mut findings);
+    let object = json::canonical(definition, value, &mut findings);
     Ok((object, findings))
 }
 
 /// Protobuf bodies name their kind outside the message, so a wrong kind is found before anything is read.
-fn read_protobuf(expected: GroupVersionKind<'_>, body: &[u8], id: StructId) -> Result<Read, Status> {
+fn read_protobuf(expected: GroupVersionKind<'_>, body: &[u8], definition: &'static Definition) -> Result<Read, Status> {
     let Some(envelope) = body.strip_prefix(protobuf::MAGIC) else {
         return Ok(
             Err("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".into()),
@@ -187,7 +186,7 @@ fn read_protobuf(expected: GroupVersionKind<'_>, body: &[u8], id: StructId) -> R
     if expected.kind != "DeleteOptions" || unknown.kind != "DeleteOptions" {
         check_kind(expected, unknown.api_version, unknown.kind)?;
     }
-    let object = protobuf::message(unknown.raw, id)
+    let object = protobuf::message(unknown.raw, definition)
         .map_err(|error| cannot_be_handled(expected, expected, &error.to_string()))?;
     Ok(Ok((object, Findings::default())))
 }
@@ -212,7 +211,7 @@ fn conclude(
     Ok(Decoded { object: Value::Object(object), warnings: findings.strict })
 }
 
-/// Kinds whose older version reads the same and is still taken: clients before 1.22 evict with policy/v1beta1.
+/// Kinds whose older version has the same fields and is still accepted: clients before 1.22 evict with policy/v1beta1.
 const OLDER_TWINS: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
 
 fn check_kind(expected: GroupVersionKind<'_>, api_version: &str, kind: &str) -> Result<(), Status> {
@@ -234,7 +233,7 @@ fn check_kind(expected: GroupVersionKind<'_>, api_version: &str, kind: &str) -> 
         )));
     }
     let given = GroupVersionKind { group, version, kind };
-    let Some(id) = table().kind(&format!("{group}/{version}"), kind) else {
+    let Some(definition) = Schema::get().decoded(group, version, kind) else {
         let error = format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}");
         return Err(cannot_be_handled(expected, given, &error));
     };
@@ -244,14 +243,12 @@ fn check_kind(expected: GroupVersionKind<'_>, api_version: &str, kind: &str) -> 
         )));
     }
     let internal = expected.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-    let error =
-        format!("converting ({}) to ({internal}.{}): unknown conversion", table().structs[id].go_name, expected.kind);
+    let error = format!("converting ({}) to ({internal}.{}): unknown conversion", definition.go_name(), expected.kind);
     Err(cannot_be_handled(expected, given, &error))
 }
 
-fn struct_of(expected: GroupVersionKind<'_>) -> Result<StructId, Status> {
-    let group_version = format!("{}/{}", expected.group, expected.version);
-    table().kind(&group_version, expected.kind).ok_or_else(|| {
+fn definition_of(expected: GroupVersionKind<'_>) -> Result<&'static Definition, Status> {
+    Schema::get().decoded(expected.group, expected.version, expected.kind).ok_or_else(|| {
         Status::failure(500, reason::INTERNAL_ERROR, format!("Internal error occurred: no type for {}", expected.kind))
     })
 }
@@ -271,7 +268,7 @@ fn unrecognized(expected: GroupVersionKind<'_>, error: &str, body: &[u8]) -> Sta
     ))
 }
 
-/// The beginning of an unreadable body: as it stands when it looks like JSON, else in hex.
+/// The beginning of an unreadable body: verbatim when it looks like JSON, else in hex.
 fn summary(body: &[u8]) -> String {
     let (head, more) = if body.len() > SUMMARY_MAX { (&body[..SUMMARY_MAX], " ...") } else { (body, "") };
     match head.first() {
@@ -284,15 +281,11 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-/// What a kind's `status` shows when nothing is known yet, `Null` for kinds without one.
+/// The `status` of a new object, `Null` for kinds without one.
 pub(crate) fn empty_status(kind: GroupVersionKind<'_>) -> Value {
-    let group_version = format!("{}/{}", kind.group, kind.version);
-    let Some(id) = table().kind(&group_version, kind.kind) else { return Value::Null };
-    let shape = &table().structs[id];
-    match shape.field("status") {
-        Some(index) => table().zero(&shape.fields[index].of),
-        None => Value::Null,
-    }
+    let definition = Schema::get().decoded(kind.group, kind.version, kind.kind);
+    let status = definition.and_then(|definition| definition.field("status"));
+    status.map_or(Value::Null, |status| zero::zero(&status.ty))
 }
 
 /// A time as objects carry it: RFC 3339, UTC, to the second.

@@ -1,4 +1,4 @@
-//! Decoding protobuf request bodies into canonical objects, driven by the table of types.
+//! Decoding protobuf request bodies into canonical objects, driven by the schema.
 //!
 //! ```text
 //!   "k8s\0" Unknown { typeMeta=1 { apiVersion=1, kind=2 }, raw=2 (the kind's own message), … }
@@ -7,6 +7,7 @@
 //! Typed Go clients send nothing else. Scalars arrive even when zero (proto2 presence), so the canonical form, not the
 //! wire, decides what is kept.
 
+use bayplan_model::schema::{Definition, Field, Schema, Type, WireField};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -14,12 +15,12 @@ use thiserror::Error;
 use super::json::{encode_bytes, put};
 use super::quantity;
 use super::time;
-use super::types::{Field, StructId, Type, Wire, table};
+use super::zero::{complete, zero};
 
 /// The first four bytes of every protobuf body.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
 
-/// Messages nest as deep as the API types do, which is less than this; anything deeper is an attack on the stack.
+/// The API types nest less deeply than this; anything deeper is an attack on the stack.
 const DEPTH_MAX: usize = 64;
 
 /// Why a protobuf body could not be read.
@@ -71,52 +72,57 @@ pub(crate) fn unknown(body: &[u8]) -> Result<Unknown<'_>, Error> {
 }
 
 /// Reads a message into its canonical form.
-pub(crate) fn message(body: &[u8], id: StructId) -> Result<Map<String, Value>, Error> {
-    message_at(body, id, 0)
+pub(crate) fn message(body: &[u8], definition: &'static Definition) -> Result<Map<String, Value>, Error> {
+    message_at(body, definition, 0)
 }
 
-fn message_at(body: &[u8], id: StructId, depth: usize) -> Result<Map<String, Value>, Error> {
+fn message_at(body: &[u8], definition: &'static Definition, depth: usize) -> Result<Map<String, Value>, Error> {
     let mut object = Map::new();
-    read_into(&mut object, body, id, depth)?;
-    table().structs[id].complete(&mut object);
+    read_into(&mut object, body, definition, depth)?;
+    complete(definition, &mut object);
     Ok(object)
 }
 
-/// Reads the fields of message `id` into an object, which for inlined messages is the enclosing one's.
-fn read_into(object: &mut Map<String, Value>, body: &[u8], id: StructId, depth: usize) -> Result<(), Error> {
+/// Reads the fields of a message into an object, which for inlined messages is the enclosing one's.
+fn read_into(
+    object: &mut Map<String, Value>,
+    body: &[u8],
+    definition: &'static Definition,
+    depth: usize,
+) -> Result<(), Error> {
     if depth > DEPTH_MAX {
         return Err(Error::TooDeep);
     }
     for entry in entries(body) {
         let (number, scalar) = entry?;
-        match table().structs[id].wire(number) {
+        match definition.wire_field(number) {
             None => {}
-            Some(Wire::Inline(inner)) => {
+            Some(WireField::Inlined(inner)) => {
                 let Scalar::Bytes(bytes) = scalar else {
                     return Err(Error::WrongWireType { got: scalar.name(), field: "" });
                 };
-                read_into(object, bytes, inner, depth + 1)?;
+                read_into(object, bytes, Schema::get().at(inner), depth + 1)?;
             }
-            Some(Wire::Field(index)) => read_field(object, &table().structs[id].fields[index], scalar, depth)?,
+            Some(WireField::Field(index)) => read_field(object, &definition.fields[index], scalar, depth)?,
         }
     }
     Ok(())
 }
 
 fn read_field(object: &mut Map<String, Value>, field: &Field, scalar: Scalar<'_>, depth: usize) -> Result<(), Error> {
-    match &field.of {
+    match &field.ty {
         Type::List(of, _) => {
             let list = object.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
             let Value::Array(list) = list else { return Ok(()) };
             match (&**of, scalar) {
                 // Packed numbers: legal for a reader, though Go clients do not write them.
-                (Type::Int32 | Type::Int64 | Type::Bool, Scalar::Bytes(mut packed)) => {
+                (Type::Int32 | Type::Int64 | Type::Boolean, Scalar::Bytes(mut packed)) => {
                     while !packed.is_empty() {
                         let number = varint(&mut packed)?;
                         list.extend(value(of, Scalar::Varint(number), field.name, depth)?);
                     }
                 }
-                (_, scalar) => list.push(value(of, scalar, field.name, depth)?.unwrap_or_else(|| table().zero(of))),
+                (_, scalar) => list.push(value(of, scalar, field.name, depth)?.unwrap_or_else(|| zero(of))),
             }
         }
         Type::Map(of, _) => {
@@ -133,7 +139,7 @@ fn read_field(object: &mut Map<String, Value>, field: &Field, scalar: Scalar<'_>
             }
             let map = object.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
             if let Value::Object(map) = map {
-                map.insert(key.to_owned(), entry_value.unwrap_or_else(|| table().zero(of)));
+                map.insert(key.to_owned(), entry_value.unwrap_or_else(|| zero(of)));
             }
         }
         of => put(object, field, value(of, scalar, field.name, depth)?),
@@ -143,7 +149,7 @@ fn read_field(object: &mut Map<String, Value>, field: &Field, scalar: Scalar<'_>
 
 fn value(of: &Type, scalar: Scalar<'_>, field: &'static str, depth: usize) -> Result<Option<Value>, Error> {
     let read = match (of, scalar) {
-        (Type::Bool, Scalar::Varint(number)) => Value::Bool(number != 0),
+        (Type::Boolean, Scalar::Varint(number)) => Value::Bool(number != 0),
         // Negative numbers are sign-extended to 64 bits on the wire; the low 32 bits are the value.
         #[expect(clippy::cast_possible_truncation, reason = "the wire format keeps int32 in the low bits")]
         (Type::Int32, Scalar::Varint(number)) => Value::from(number as u32 as i32),
@@ -168,13 +174,15 @@ fn value(of: &Type, scalar: Scalar<'_>, field: &'static str, depth: usize) -> Re
             Value::String(if matches!(of, Type::Time) { time::write_seconds(time) } else { time::write_micros(time) })
         }
         (Type::Raw | Type::Fields, Scalar::Bytes(message)) => return raw(message, depth),
-        (Type::Struct(id), Scalar::Bytes(message)) => Value::Object(message_at(message, *id, depth + 1)?),
+        (Type::Object(id), Scalar::Bytes(message)) => {
+            Value::Object(message_at(message, Schema::get().at(*id), depth + 1)?)
+        }
         // A list inside a map travels as a message of its own.
         (Type::List(inner, _), Scalar::Bytes(message)) => {
             let mut list = Vec::new();
             for entry in entries(message) {
                 if let (1, scalar) = entry? {
-                    list.push(value(inner, scalar, field, depth + 1)?.unwrap_or_else(|| table().zero(inner)));
+                    list.push(value(inner, scalar, field, depth + 1)?.unwrap_or_else(|| zero(inner)));
                 }
             }
             Value::Array(list)
@@ -224,14 +232,14 @@ fn raw(message: &[u8], depth: usize) -> Result<Option<Value>, Error> {
     }
     if let Some(body) = document.strip_prefix(MAGIC) {
         let unknown = unknown(body)?;
-        let slash = if unknown.api_version.contains('/') { "" } else { "/" };
-        let Some(id) = table().kind(&format!("{slash}{}", unknown.api_version), unknown.kind) else {
+        let (group, version) = unknown.api_version.split_once('/').unwrap_or(("", unknown.api_version));
+        let Some(definition) = Schema::get().decoded(group, version, unknown.kind) else {
             return Err(Error::InvalidValue(format!(
                 "no kind {:?} is registered for version {:?}",
                 unknown.kind, unknown.api_version
             )));
         };
-        let mut object = message_at(unknown.raw, id, depth + 1)?;
+        let mut object = message_at(unknown.raw, definition, depth + 1)?;
         object.insert("apiVersion".into(), unknown.api_version.into());
         object.insert("kind".into(), unknown.kind.into());
         return Ok(Some(Value::Object(object)));
@@ -254,7 +262,7 @@ fn utf8<'b>(bytes: &'b [u8], field: &'static str) -> Result<&'b str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::InvalidUtf8(field))
 }
 
-/// One value as it stands on the wire.
+/// One value in wire form.
 #[derive(Clone, Copy, Debug)]
 enum Scalar<'b> {
     Varint(u64),

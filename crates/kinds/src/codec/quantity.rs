@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bayplan_model::quantity::Quantity;
 
-/// What upstream says of text that is no quantity.
+/// Upstream's message for text that is not a quantity.
 pub(crate) const WRONG_FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
@@ -17,7 +17,7 @@ pub(crate) fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     Ok(Cow::Owned(quantity.to_string()))
 }
 
-/// Plain numbers that are canonical as they stand: they keep their digits unless they end in a whole thousand.
+/// Whole numbers below a thousand, which are canonical already.
 fn is_small_integer(text: &str) -> bool {
     text.len() <= 3 && !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0')
 }

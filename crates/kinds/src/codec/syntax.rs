@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::error::Category;
 
-/// What upstream calls the place where it looks for `apiVersion` and `kind`.
+/// The Go type in which upstream looks for `apiVersion` and `kind`.
 pub(crate) const TYPE_META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
@@ -31,7 +31,7 @@ pub(crate) fn json_kind(value: &Value) -> &'static str {
     }
 }
 
-/// Names the character the parser stopped at, and what would have been in order there.
+/// Names the character at which the parser stopped, and what it expected there.
 fn foreign_character(body: &[u8], error: &serde_json::Error) -> String {
     let text = error.to_string();
     let offset = offset_of(body, error.line(), error.column());

@@ -19,7 +19,9 @@ fn objects_take_their_canonical_form() {
             "hostNetwork": false,
             "automountServiceAccountToken": false,
             "nodeSelector": {},
-            "containers": [{ "name": "c", "image": "", "resources": { "requests": { "cpu": 0.25, "memory": "1024Mi" } } }],
+            "containers": [
+                { "name": "c", "image": "", "resources": { "requests": { "cpu": 0.25, "memory": "1024Mi" } } },
+            ],
         },
     });
     let decoded = decode_text(POD, &body.to_string(), FieldValidation::Warn).expect("it decodes");
@@ -72,71 +74,78 @@ fn unknown_and_duplicate_fields_are_warnings_or_one_error() {
 }
 
 #[test]
-fn bodies_that_cannot_be_read_are_refused_in_upstreams_words() {
-    let cases: &[(GroupVersionKind<'_>, &str, &str)] = &[
-        (
-            POD,
-            r#"{"apiVersion":"#,
-            r#"the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: unexpected end of JSON input ({"apiVersion":)"#,
-        ),
-        (
-            POD,
-            "",
-            "the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)",
-        ),
+fn bodies_that_are_not_json_objects_are_refused_in_upstreams_words() {
+    const TYPE_META: &str =
+        r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    let array = format!("json: cannot unmarshal array into Go value of type {TYPE_META} (5b5d)");
+    for (body, want) in [
+        (r#"{"apiVersion":"#, r#"unexpected end of JSON input ({"apiVersion":)"#),
+        ("", "unexpected end of JSON input (<empty>)"),
+        ("[]", &array),
+        ("{a}", "invalid character 'a' looking for beginning of object key string ({a})"),
+    ] {
+        let refused = decode_text(POD, body, FieldValidation::Warn).expect_err(body);
+        let (start, end) = refused.split_once(": couldn't get version/kind; json parse error: ").expect(body);
+        assert_eq!((start, end), ("the object provided is unrecognized (must be of type Pod)", want));
+    }
+}
+
+#[test]
+fn objects_of_the_wrong_kind_or_type_are_refused_in_upstreams_words() {
+    const REGISTERED: &str = r#"in scheme "pkg/api/legacyscheme/scheme.go:30""#;
+    const INTO: &str = "into Go struct field";
+    for (kind, body, given, want) in [
         (
             POD,
             r#"{"kind":"Bogus"}"#,
-            r#"Bogus in version "v1" cannot be handled as a Pod: no kind "Bogus" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30""#,
+            r#"Bogus in version "v1""#,
+            format!(r#"no kind "Bogus" is registered for version "v1" {REGISTERED}"#),
         ),
         (
             DEPLOYMENT,
             r#"{"apiVersion":"v9","kind":"Deployment"}"#,
-            r#"Deployment in version "v9" cannot be handled as a Deployment: no kind "Deployment" is registered for version "v9" in scheme "pkg/api/legacyscheme/scheme.go:30""#,
+            r#"Deployment in version "v9""#,
+            format!(r#"no kind "Deployment" is registered for version "v9" {REGISTERED}"#),
         ),
         (
             DEPLOYMENT,
             r#"{"spec":{"replicas":"x"}}"#,
-            r#"Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"#,
+            r#"Deployment in version "v1""#,
+            format!("json: cannot unmarshal string {INTO} DeploymentSpec.spec.replicas of type int32"),
         ),
         (
             DEPLOYMENT,
             r#"{"spec":{"replicas":99999999999}}"#,
-            r#"Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal number 99999999999 into Go struct field DeploymentSpec.spec.replicas of type int32"#,
+            r#"Deployment in version "v1""#,
+            format!("json: cannot unmarshal number 99999999999 {INTO} DeploymentSpec.spec.replicas of type int32"),
         ),
         (
             POD,
             r#"{"spec":{"containers":"x"}}"#,
-            r#"Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container"#,
+            r#"Pod in version "v1""#,
+            format!("json: cannot unmarshal string {INTO} PodSpec.spec.containers of type []v1.Container"),
         ),
         (
             POD,
             r#"{"spec":{"containers":[{"name":5}]}}"#,
-            r#"Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string"#,
+            r#"Pod in version "v1""#,
+            format!("json: cannot unmarshal number {INTO} Container.spec.containers.name of type string"),
         ),
         (
             POD,
             r#"{"spec":{"restartPolicy":true}}"#,
-            r#"Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal bool into Go struct field PodSpec.spec.restartPolicy of type v1.RestartPolicy"#,
+            r#"Pod in version "v1""#,
+            format!("json: cannot unmarshal bool {INTO} PodSpec.spec.restartPolicy of type v1.RestartPolicy"),
         ),
         (
             POD,
             r#"{"metadata":{"creationTimestamp":"yesterday"}}"#,
-            r#"Pod in version "v1" cannot be handled as a Pod: parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006""#,
+            r#"Pod in version "v1""#,
+            r#"parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006""#.to_owned(),
         ),
-        (
-            POD,
-            "[]",
-            r#"the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (5b5d)"#,
-        ),
-        (
-            POD,
-            "{a}",
-            "the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: invalid character 'a' looking for beginning of object key string ({a})",
-        ),
-    ];
-    for (kind, body, want) in cases {
-        assert_eq!(decode_text(*kind, body, FieldValidation::Warn).expect_err(body), *want);
+    ] {
+        let refused = decode_text(kind, body, FieldValidation::Warn).expect_err(body);
+        assert_eq!(refused, format!("{given} cannot be handled as a {}: {want}", kind.kind));
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn write_micros(time: Timestamp) -> String {
 
 /// Reads a time by upstream's layout, with upstream's words when it does not fit.
 fn parse(text: &str, layout: &'static str, fraction_required: bool) -> Result<Option<Timestamp>, String> {
-    // What the layout wants next, by how many bytes: digits, or one literal byte.
+    // The parts of the layout: a number of digits, or one literal byte (0).
     const PARTS: [(&str, usize); 11] = [
         ("2006", 4),
         ("-", 0),

@@ -1,14 +1,18 @@
-//! The API's types as data: every served kind's fields, their types, list keys and patch strategies.
+//! The API's types as data: fields, their types, list keys, patch strategies, protobuf numbers, and what is
+//! written when a field is empty.
 //!
 //! ```text
-//!   data/schema-facts.json.gz ──inflate──▶ text ──facts──▶ Schema { definitions, by name, by group-version-kind }
-//!                                            └──────────▶ raw definitions (only when OpenAPI asks)
+//!   crates/model/schema/* ──examples/generate_schema──▶ generated/schema.txt
+//!   schema.txt ──parse──▶ Schema { definitions, by name, by group-version-kind }
+//!         └────openapi──▶ OpenAPI definitions (only when somebody asks)
 //!   Definition ──field(name)──▶ Field { type, patch strategy, … } ──Type::Object(id)──▶ Definition
 //! ```
 //!
-//! The facts are parsed once, on first use; afterwards everything is `&'static`.
+//! The text is parsed once, on first use; afterwards everything is `&'static`.
 
-mod facts;
+mod openapi;
+mod parse;
+mod text;
 
 use std::sync::OnceLock;
 
@@ -18,6 +22,13 @@ use serde_json::{Map, Value};
 /// Names one definition of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DefinitionId(u16);
+
+impl DefinitionId {
+    /// The place in [`Schema::definitions`].
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// A kind, as objects name it in `apiVersion` and `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,6 +47,8 @@ pub struct Schema {
     definitions: Vec<Definition>,
     by_name: FxHashMap<&'static str, DefinitionId>,
     by_kind: FxHashMap<(&'static str, &'static str, &'static str), DefinitionId>,
+    /// The kinds that bodies may name.
+    decoded: FxHashMap<(&'static str, &'static str, &'static str), DefinitionId>,
 }
 
 /// One type of the API: a struct with named fields, or a named scalar.
@@ -47,12 +60,22 @@ pub struct Definition {
     pub name: &'static str,
     /// The kinds this type is served as; empty for parts of other types.
     pub kinds: Vec<GroupVersionKind>,
-    /// Fields in the order of their names; inlined structs are flattened. Empty unless `shape` is an object.
+    /// Fields in the order of their names, those of inlined messages included. Empty unless `shape` is an object.
     pub fields: Vec<Field>,
     /// What a value of this type is: `Object` of itself, or the scalar (quantity, time, raw, …) it stands for.
     pub shape: Type,
     /// Whether apply owns a value as a whole or by field.
     pub map_type: Option<MapType>,
+    wire: FxHashMap<u32, WireField>,
+}
+
+/// What a protobuf field number of a message means.
+#[derive(Clone, Copy, Debug)]
+pub enum WireField {
+    /// The field at this index of [`Definition::fields`].
+    Field(usize),
+    /// A message whose fields belong to the enclosing one in JSON.
+    Inlined(DefinitionId),
 }
 
 /// One field of a definition.
@@ -64,6 +87,14 @@ pub struct Field {
     pub ty: Type,
     /// Whether the API requires it.
     pub required: bool,
+    /// The values an enumeration allows; empty for any other field.
+    pub values: Vec<&'static str>,
+    /// Go's `omitempty`: not written when empty.
+    pub omit_empty: bool,
+    /// Go's `omitzero`: not written when zero.
+    pub omit_zero: bool,
+    /// A pointer in Go: absent and zero are different.
+    pub optional: bool,
     /// How strategic merge treats it.
     pub patch_strategy: PatchStrategy,
     /// The key that identifies elements of the list in a strategic merge.
@@ -79,10 +110,8 @@ pub struct Field {
 /// Type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Text.
-    String,
-    /// Text out of a fixed set of values.
-    Enum(Vec<&'static str>),
+    /// Text, with the name Go gives the type.
+    String(&'static str),
     /// Base64 text (`format: byte`).
     Bytes,
     /// Integer of 32 bits.
@@ -101,14 +130,16 @@ pub enum Type {
     Time,
     /// `metav1.MicroTime`, with microseconds.
     MicroTime,
-    /// String-keyed map.
-    Map(Box<Type>),
-    /// List.
-    List(Box<Type>),
+    /// String-keyed map, with the name Go gives it (empty for ordinary ones).
+    Map(Box<Type>, &'static str),
+    /// List, with the name Go gives it (empty for ordinary ones).
+    List(Box<Type>, &'static str),
     /// A struct of the schema.
     Object(DefinitionId),
-    /// Any JSON: `RawExtension`, `FieldsV1`, `JSON`.
+    /// Any JSON: `RawExtension`, `JSON`.
     Raw,
+    /// `FieldsV1`: a tree of managed fields, any JSON object.
+    Fields,
 }
 
 /// How strategic merge treats a field.
@@ -151,12 +182,17 @@ impl Schema {
     /// The schema of the served API; parsed on first use.
     pub fn get() -> &'static Schema {
         static SCHEMA: OnceLock<Schema> = OnceLock::new();
-        SCHEMA.get_or_init(|| facts::parse(facts::text()))
+        SCHEMA.get_or_init(|| parse::parse(text::TEXT))
     }
 
     /// The definition of a kind.
     pub fn definition(&'static self, group: &str, version: &str, kind: &str) -> Option<&'static Definition> {
         self.by_kind.get(&(group, version, kind)).map(|&id| self.at(id))
+    }
+
+    /// The definition of a kind that bodies may name.
+    pub fn decoded(&'static self, group: &str, version: &str, kind: &str) -> Option<&'static Definition> {
+        self.decoded.get(&(group, version, kind)).map(|&id| self.at(id))
     }
 
     /// The definition of that full name.
@@ -174,17 +210,33 @@ impl Schema {
         &self.definitions
     }
 
-    /// The definitions as OpenAPI v2 JSON, with every fact: for OpenAPI documents. Parsed on first use.
-    pub fn raw_definitions() -> &'static Map<String, Value> {
-        static RAW: OnceLock<Map<String, Value>> = OnceLock::new();
-        RAW.get_or_init(|| serde_json::from_str(facts::text()).expect("the committed facts are a JSON object"))
+    /// The definitions as OpenAPI v2 JSON, built on first use.
+    pub fn openapi_definitions() -> &'static Map<String, Value> {
+        static DEFINITIONS: OnceLock<Map<String, Value>> = OnceLock::new();
+        DEFINITIONS.get_or_init(|| openapi::definitions(text::TEXT))
     }
 }
 
 impl Definition {
     /// The field of that JSON name.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        self.fields.binary_search_by(|field| field.name.cmp(name)).ok().map(|at| &self.fields[at])
+        self.field_index(name).map(|at| &self.fields[at])
+    }
+
+    /// Where the field of that JSON name is in `fields`.
+    pub fn field_index(&self, name: &str) -> Option<usize> {
+        self.fields.binary_search_by(|field| field.name.cmp(name)).ok()
+    }
+
+    /// What a protobuf field number means.
+    pub fn wire_field(&self, number: u32) -> Option<WireField> {
+        self.wire.get(&number).copied()
+    }
+
+    /// `v1.Container`: what Go calls the type, version and name.
+    pub fn go_name(&self) -> &'static str {
+        let version = self.name.rmatch_indices('.').nth(1).map_or(0, |(dot, _)| dot + 1);
+        &self.name[version..]
     }
 
     /// The last part of the full name: the struct's own name.
@@ -205,7 +257,7 @@ impl Type {
     /// The type of the elements of a list or the values of a map.
     pub fn element(&self) -> Option<&Type> {
         match self {
-            Type::List(element) | Type::Map(element) => Some(element),
+            Type::List(element, _) | Type::Map(element, _) => Some(element),
             _ => None,
         }
     }

@@ -14,7 +14,7 @@ pub(super) struct Member<'a> {
 
 /// What the field of a value of this type is.
 pub(super) fn member<'a>(ty: &'a Type, field: &str) -> Result<Member<'a>, Error> {
-    if let Type::Map(element) = ty {
+    if let Type::Map(element, _) = ty {
         return Ok(Member { ty: element, strategy: PatchStrategy::Default, merge_key: "" });
     }
     let Some(definition) = ty.object() else {
@@ -34,8 +34,8 @@ pub(super) fn member<'a>(ty: &'a Type, field: &str) -> Result<Member<'a>, Error>
 pub(super) fn list<'a>(ty: &'a Type, field: &str) -> Result<Member<'a>, Error> {
     let member = member(ty, field)?;
     match member.ty {
-        Type::List(element) if matches!(**element, Type::List(_) | Type::Bytes) => Err(Error::ListOfListsType),
-        Type::List(element) => Ok(Member { ty: element, ..member }),
+        Type::List(element, _) if matches!(**element, Type::List(..) | Type::Bytes) => Err(Error::ListOfListsType),
+        Type::List(element, _) => Ok(Member { ty: element, ..member }),
         Type::Bytes => Ok(member),
         _ => Err(Error::NotAList(kind(ty))),
     }
@@ -44,13 +44,13 @@ pub(super) fn list<'a>(ty: &'a Type, field: &str) -> Result<Member<'a>, Error> {
 /// Go's name for what kind of type it is.
 pub(super) fn kind(ty: &Type) -> &'static str {
     match ty {
-        Type::String | Type::Enum(_) => "string",
-        Type::Bytes | Type::List(_) => "slice",
+        Type::String(_) => "string",
+        Type::Bytes | Type::List(..) => "slice",
         Type::Int32 => "int32",
         Type::Int64 => "int64",
         Type::Double => "float64",
         Type::Boolean => "bool",
-        Type::Map(_) => "map",
+        Type::Map(..) => "map",
         _ => "struct",
     }
 }
@@ -62,7 +62,7 @@ fn opaque_struct(ty: &Type) -> Option<&'static str> {
         Type::IntOrString => Some("IntOrString"),
         Type::Time => Some("Time"),
         Type::MicroTime => Some("MicroTime"),
-        Type::Raw => Some("RawExtension"),
+        Type::Raw | Type::Fields => Some("RawExtension"),
         _ => None,
     }
 }
