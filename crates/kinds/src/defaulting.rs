@@ -45,6 +45,15 @@ pub(crate) fn child_or_new<'o>(object: &'o mut Object, name: &str) -> Option<&'o
     value.as_object_mut()
 }
 
+/// The list in a field, created when missing.
+pub(crate) fn list_or_new<'o>(object: &'o mut Object, name: &str) -> Option<&'o mut Vec<Value>> {
+    let value = object.entry(name).or_insert(Value::Null);
+    if value.is_null() {
+        *value = Value::Array(Vec::new());
+    }
+    value.as_array_mut()
+}
+
 /// The objects of a list field.
 pub(crate) fn children<'o>(object: &'o mut Object, name: &str) -> impl Iterator<Item = &'o mut Object> {
     object.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)

@@ -6,11 +6,12 @@
 //!                                                           object ─columns, row─▶ what kubectl prints
 //! ```
 //!
-//! A kind is one file, `<group>/<kind>.rs`, and one line in `table`. The modules beside the groups are what kinds share: pod
-//! specs, workloads, metadata, selectors, names, printing.
+//! A kind is one file, `<group>/<kind>.rs`, and one line in `table`. The modules beside the groups are what kinds
+//! share: pod specs, workloads, metadata, selectors, names, printing.
 //!
 //! Invariant: nothing here does IO, reads a clock or knows HTTP, so files and stores can be read without a server.
 
+pub mod admission;
 mod apps;
 mod authentication;
 mod authorization;

@@ -4,6 +4,7 @@
 //!   decoded, defaulted object ─▶ admit (may change it) ─▶ strategy, validation ─▶ validate (may only refuse) ─▶ store
 //! ```
 
+use bayplan_kinds::admission::{add_default_tolerations, protect_in_use, taint_until_ready};
 use bayplan_model::status::Status;
 use serde_json::Value;
 
@@ -14,15 +15,12 @@ use crate::user::User;
 
 mod limit_ranger;
 mod namespace_lifecycle;
-mod node;
-mod pod_resources;
 mod priority;
 mod resource_quota;
 mod role_escalation;
 mod runtime_class;
 mod service_account;
 mod storage;
-mod tolerations;
 mod topology_labels;
 
 /// What a write does.
@@ -91,14 +89,19 @@ impl AdmissionPlugins {
         if self.service_account {
             service_account::admit(context, object).await?;
         }
-        if self.taint_nodes_by_condition {
-            node::admit(context, object);
+        if self.taint_nodes_by_condition && context.is_new("", "nodes") {
+            taint_until_ready(object);
         }
         priority::admit(context, object, old).await?;
-        tolerations::admit(context, object);
+        if context.operation != Operation::Delete && context.is("", "pods") {
+            add_default_tolerations(object);
+        }
         storage::admit_class(context, object).await?;
-        if self.storage_object_in_use_protection {
-            storage::admit_finalizer(context, object);
+        if self.storage_object_in_use_protection
+            && context.operation == Operation::Create
+            && context.subresource.is_empty()
+        {
+            protect_in_use(context.resource, object);
         }
         runtime_class::admit(context, object).await?;
         topology_labels::admit(context, object).await?;

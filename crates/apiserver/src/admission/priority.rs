@@ -1,14 +1,12 @@
 //! Priority: a pod's class becomes its priority; there is one default class.
 
+use bayplan_kinds::admission::priority;
 use bayplan_model::status::Status;
 use serde_json::Value;
 
 use super::{AdmissionContext, Operation, row, text};
 
 const GROUP: &str = "scheduling.k8s.io";
-/// Without any class.
-const PRIORITY: i64 = 0;
-const POLICY: &str = "PreemptLowerPriority";
 const SYSTEM_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 
 pub(super) async fn admit(context: &AdmissionContext<'_>, pod: &mut Value, old: Option<&Value>) -> Result<(), Status> {
@@ -18,13 +16,8 @@ pub(super) async fn admit(context: &AdmissionContext<'_>, pod: &mut Value, old: 
     match context.operation {
         Operation::Create => set_priority(context, pod).await,
         Operation::Update => {
-            // A client that does not know these fields does not mean to clear them.
-            for key in ["priority", "preemptionPolicy"] {
-                if pod["spec"][key].is_null()
-                    && let Some(kept) = old.and_then(|old| old["spec"].get(key))
-                {
-                    pod["spec"][key] = kept.clone();
-                }
+            if let Some(old) = old {
+                priority::keep_priority(pod, old);
             }
             Ok(())
         }
@@ -42,32 +35,7 @@ async fn set_priority(context: &AdmissionContext<'_>, pod: &mut Value) -> Result
         let missing = || context.refuse(pod, format!("no PriorityClass with name {name} was found"));
         Some(Value::clone(&*class.ok_or_else(missing)?))
     };
-    let priority = class.as_ref().and_then(|class| class["value"].as_i64()).unwrap_or(PRIORITY);
-    let policy = class.as_ref().and_then(|class| class["preemptionPolicy"].as_str()).unwrap_or(POLICY);
-    let from_class = "from the given PriorityClass name";
-    if let Some(given) = pod["spec"]["priority"].as_i64().filter(|given| *given != priority) {
-        let why = format!(
-            "the integer value of priority ({given}) must not be provided in pod spec; \
-             priority admission controller computed {priority} {from_class}"
-        );
-        return Err(context.refuse(pod, why));
-    }
-    if let Some(given) = pod["spec"]["preemptionPolicy"].as_str().filter(|given| *given != policy) {
-        let why = format!(
-            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; \
-             priority admission controller computed {policy} {from_class}"
-        );
-        return Err(context.refuse(pod, why));
-    }
-    let spec = &mut pod["spec"];
-    spec["priority"] = priority.into();
-    spec["preemptionPolicy"] = policy.into();
-    if name.is_empty()
-        && let Some(class) = &class
-    {
-        spec["priorityClassName"] = class["metadata"]["name"].clone();
-    }
-    Ok(())
+    priority::set_priority(pod, class.as_ref()).map_err(|why| context.refuse(pod, why))
 }
 
 /// The class of pods that name none: the lowest of those marked as default.

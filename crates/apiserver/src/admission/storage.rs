@@ -1,10 +1,10 @@
-//! Storage: the default class of claims, finalizers of volumes in use, and who may grow a claim.
+//! Storage: the default class of claims, and who may grow a claim.
 
 use bayplan_model::quantity::Quantity;
 use bayplan_model::status::Status;
 use serde_json::Value;
 
-use super::{AdmissionContext, Operation, list_mut, row, text};
+use super::{AdmissionContext, Operation, row, text};
 
 const GROUP: &str = "storage.k8s.io";
 const CLASS_ANNOTATION: &str = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class";
@@ -12,9 +12,6 @@ const DEFAULT_ANNOTATIONS: [&str; 2] = [
     "/metadata/annotations/storageclass.kubernetes.io~1is-default-class",
     "/metadata/annotations/storageclass.beta.kubernetes.io~1is-default-class",
 ];
-/// Upstream protects VolumeAttributesClasses too; the controller that would let them go is not here.
-const FINALIZERS: [(&str, &str); 2] =
-    [("persistentvolumeclaims", "kubernetes.io/pvc-protection"), ("persistentvolumes", "kubernetes.io/pv-protection")];
 
 /// DefaultStorageClass: a claim that says nothing gets the default class; the newest when there are several.
 pub(super) async fn admit_class(context: &AdmissionContext<'_>, claim: &mut Value) -> Result<(), Status> {
@@ -38,18 +35,6 @@ pub(super) async fn admit_class(context: &AdmissionContext<'_>, claim: &mut Valu
 /// The class a claim names; an empty name is a choice too.
 fn class_of(claim: &Value) -> Option<&str> {
     claim.pointer(CLASS_ANNOTATION).or_else(|| claim.pointer("/spec/storageClassName")).and_then(Value::as_str)
-}
-
-/// StorageObjectInUseProtection.
-pub(super) fn admit_finalizer(context: &AdmissionContext<'_>, object: &mut Value) {
-    let Some((_, finalizer)) = FINALIZERS.iter().find(|(plural, _)| context.is_new("", plural)) else {
-        return;
-    };
-    if let Some(finalizers) = list_mut(&mut object["metadata"], "finalizers")
-        && !finalizers.iter().any(|known| known == finalizer)
-    {
-        finalizers.push((*finalizer).into());
-    }
 }
 
 /// PersistentVolumeClaimResize: only bound claims of a class that allows it may grow.

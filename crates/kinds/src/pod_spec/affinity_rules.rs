@@ -8,7 +8,7 @@ use crate::{label_selector, names};
 
 pub(crate) const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+pub(crate) const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 pub(super) fn affinity(errors: &mut ErrorList, path: Path<'_>, affinity: &Value) {
     if !affinity.is_object() {
@@ -113,7 +113,7 @@ fn pod_term(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
     errors.all_invalid(path.child("topologyKey"), key, names::qualified_name(key));
 }
 
-/// Label keys need a selector to be merged into, and may not say two things.
+/// Label keys need a selector to merge into, and no key may be in both lists.
 fn label_keys(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
     let mismatch = list(term, "mismatchLabelKeys");
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {

@@ -8,7 +8,7 @@ mod rules;
 mod volume_defaults;
 mod volume_rules;
 
-pub(crate) use affinity_rules::REQUIRED;
+pub(crate) use affinity_rules::{PREFERRED, REQUIRED};
 pub(crate) use defaults::{drop_init_container_annotations, spec_defaults, template_defaults};
 pub(crate) use rules::{NOT_AN_ADDRESS, SECONDS_MAX, is_address, spec_rules, template_rules, toleration_rules};
 pub(crate) use volume_defaults::source_defaults;

@@ -1,10 +1,8 @@
 //! What upstream fills into a pod, beside what every pod spec gets.
 
-use std::collections::BTreeMap;
-
-use bayplan_model::quantity::Quantity;
 use serde_json::{Map, Value};
 
+use crate::admission::pod_resources::container_totals;
 use crate::defaulting::{
     child, child_or_new, children, default, default_nonzero, round_requirements, round_resource_list,
 };
@@ -72,7 +70,7 @@ fn pod_status(status: &mut Object) {
         .and_then(Value::as_str)
         .unwrap_or("")
         .to_owned();
-    // The single address is the older client's word and wins.
+    // Older clients only set the single address, so it wins.
     if !ip.is_empty() && ip != first {
         status.insert("podIPs".into(), serde_json::json!([{ "ip": ip }]));
     } else if ip.is_empty() && !first.is_empty() {
@@ -88,7 +86,7 @@ fn pod_status(status: &mut Object) {
     round_requirements(child(status, "resources"));
 }
 
-/// Pod-level requests and huge-page limits that follow from what the containers ask (KEP-2837).
+/// Pod-level requests and huge-page limits that follow from those of the containers (KEP-2837).
 fn pod_level_resources(spec: &mut Object) {
     let Some(Value::Object(resources)) = spec.get("resources") else { return };
     let entries = |name: &str| resources.get(name).and_then(Value::as_object).map_or(0, Map::len);
@@ -98,14 +96,14 @@ fn pod_level_resources(spec: &mut Object) {
     let has = |list: &str, name: &str| resources.get(list).is_some_and(|list| list.get(name).is_some());
 
     let mut limits = resources.get("limits").and_then(Value::as_object).cloned().unwrap_or_default();
-    for (name, quantity) in aggregate(spec, "limits") {
+    for (name, quantity) in container_totals(spec, "limits") {
         if is_huge_page(&name) && !has("requests", &name) && !limits.contains_key(&name) {
             limits.insert(name, quantity.to_string().into());
         }
     }
     let mut requests = resources.get("requests").and_then(Value::as_object).cloned().unwrap_or_default();
     if !limits.is_empty() {
-        for (name, quantity) in aggregate(spec, "requests") {
+        for (name, quantity) in container_totals(spec, "requests") {
             if matches!(name.as_str(), "cpu" | "memory") && !requests.contains_key(&name) {
                 requests.insert(name, quantity.to_string().into());
             }
@@ -126,61 +124,6 @@ fn pod_level_resources(spec: &mut Object) {
 
 fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
-}
-
-type Amounts = BTreeMap<String, Quantity>;
-
-/// What all containers together ask: the sum of those that run together, or the most an init step needs.
-fn aggregate(spec: &Object, list: &str) -> Amounts {
-    let of = |container: &Value| -> Amounts {
-        let amounts = container.get("resources").and_then(|resources| resources.get(list)).and_then(Value::as_object);
-        amounts
-            .into_iter()
-            .flatten()
-            .filter_map(|(name, quantity)| Some((name.clone(), quantity.as_str()?.parse().ok()?)))
-            .collect()
-    };
-    let containers = |name: &str| spec.get(name).and_then(Value::as_array).into_iter().flatten();
-    let mut total = Amounts::new();
-    for container in containers("containers") {
-        add(&mut total, &of(container));
-    }
-    let (mut sidecars, mut init) = (Amounts::new(), Amounts::new());
-    for container in containers("initContainers") {
-        let mut needs = of(container);
-        if container.get("restartPolicy").and_then(Value::as_str) == Some("Always") {
-            add(&mut total, &needs);
-            add(&mut sidecars, &needs);
-            needs.clone_from(&sidecars);
-        } else {
-            add(&mut needs, &sidecars);
-        }
-        most(&mut init, &needs);
-    }
-    most(&mut total, &init);
-    total
-}
-
-fn add(total: &mut Amounts, more: &Amounts) {
-    for (name, quantity) in more {
-        match total.get_mut(name) {
-            Some(sum) => sum.add(quantity),
-            None => {
-                total.insert(name.clone(), quantity.clone());
-            }
-        }
-    }
-}
-
-fn most(total: &mut Amounts, other: &Amounts) {
-    for (name, quantity) in other {
-        match total.get(name) {
-            Some(have) if have >= quantity => {}
-            _ => {
-                total.insert(name.clone(), quantity.clone());
-            }
-        }
-    }
 }
 
 #[cfg(test)]

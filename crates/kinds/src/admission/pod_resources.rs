@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use bayplan_model::quantity::Quantity;
 use serde_json::Value;
 
-use super::list;
+use crate::object::{Fields, list};
 
 /// Amounts by resource name.
-pub(super) type Amounts = BTreeMap<String, Quantity>;
+pub type Amounts = BTreeMap<String, Quantity>;
 
 /// Reads a resource list; what cannot be read is left out, validation names it.
-pub(super) fn amounts(value: &Value) -> Amounts {
+pub fn amounts(value: &Value) -> Amounts {
     let entries = value.as_object().into_iter().flatten();
     entries.filter_map(|(name, value)| Some((name.clone(), quantity(value)?))).collect()
 }
@@ -24,15 +24,15 @@ fn quantity(value: &Value) -> Option<Quantity> {
     }
 }
 
-/// The pod's total of `requests` or `limits`, overhead included. Sidecars run beside everything that follows them;
-/// amounts stated for the pod as a whole take the place of the containers' sum.
-pub(super) fn pod_totals(pod: &Value, part: &str) -> Amounts {
+/// The containers' total of `requests` or `limits`: the sum of those that run together, or the most that an init step
+/// needs. Sidecars run beside everything that follows them.
+pub(crate) fn container_totals(spec: &impl Fields, part: &str) -> Amounts {
     let of = |container: &Value| amounts(&container["resources"][part]);
     let mut total = Amounts::new();
-    list(pod, "/spec/containers").for_each(|container| add(&mut total, &of(container)));
+    list(spec, "containers").iter().for_each(|container| add(&mut total, &of(container)));
     let mut sidecars = Amounts::new();
     let mut peak = Amounts::new();
-    for container in list(pod, "/spec/initContainers") {
+    for container in list(spec, "initContainers") {
         let mut during = of(container);
         if container["restartPolicy"] == "Always" {
             add(&mut sidecars, &during);
@@ -44,10 +44,18 @@ pub(super) fn pod_totals(pod: &Value, part: &str) -> Amounts {
     }
     add(&mut total, &sidecars);
     raise(&mut total, &peak);
-    if let Some(stated) = pod.pointer("/spec/resources") {
+    total
+}
+
+/// The pod's total of `requests` or `limits`, overhead included; amounts stated for the pod as a whole replace the
+/// containers' sum.
+pub fn pod_totals(pod: &Value, part: &str) -> Amounts {
+    let spec = &pod["spec"];
+    let mut total = container_totals(spec, part);
+    if let Some(stated) = spec.get("resources") {
         total.extend(amounts(&stated[part]));
     }
-    if let Some(overhead) = pod.pointer("/spec/overhead") {
+    if let Some(overhead) = spec.get("overhead") {
         // Overhead counts against a limit only where there is one.
         let overhead = amounts(overhead).into_iter().filter(|(name, _)| part == "requests" || total.contains_key(name));
         let overhead: Amounts = overhead.collect();
@@ -57,7 +65,7 @@ pub(super) fn pod_totals(pod: &Value, part: &str) -> Amounts {
 }
 
 /// Adds amounts to a sum.
-pub(super) fn add(sum: &mut Amounts, amounts: &Amounts) {
+pub fn add(sum: &mut Amounts, amounts: &Amounts) {
     for (name, amount) in amounts {
         match sum.get_mut(name) {
             Some(sum) => sum.add(amount),
