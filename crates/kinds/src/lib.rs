@@ -44,6 +44,8 @@ mod selectable_fields;
 mod storage;
 mod strategy;
 mod table;
+#[cfg(test)]
+mod tests;
 mod validation;
 mod verb;
 mod workload;

@@ -1,0 +1,65 @@
+//! What holds for all kinds, and for one that is new.
+
+mod flow_schema;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::codec::{self, Encoding, FieldValidation};
+use crate::table::KINDS;
+use crate::{Kind, Scheme};
+
+/// The built-in kinds and one line more.
+fn scheme() -> Scheme {
+    Scheme::new(KINDS.iter().copied().chain([&flow_schema::KIND]))
+}
+
+#[test]
+fn a_new_kind_is_one_file_and_one_line() {
+    let scheme = scheme();
+    let found = scheme.by_resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas");
+    let kind: &'static Kind = found.expect("its line is in the table");
+    assert_eq!(scheme.by_kind(kind.group, kind.version, "FlowSchema"), Some(kind));
+    assert!(scheme.served().any(|served| served == kind), "discovery shows it");
+
+    let body = b"metadata: { name: health }\nspec: { priorityLevelConfiguration: { name: exempt } }\n";
+    let decoded = codec::decode(kind.group_version_kind(), Encoding::Yaml, body, FieldValidation::Strict);
+    let mut object = decoded.expect("the schema knows every type of the API").object;
+    kind.default(&mut object);
+    let now = Timestamp::UNIX_EPOCH;
+    kind.prepare_for_create(&mut object, now);
+    assert_eq!(kind.validate_create(&object), []);
+    assert_eq!(object["metadata"]["generation"], 1);
+    assert_eq!(object["spec"]["matchingPrecedence"], 1000);
+    let row = kind.row(&object, now);
+    assert_eq!(row.cells, [json!("health"), json!("exempt"), json!(1000), json!("<none>"), json!("<unknown>")]);
+
+    let mut update = object.clone();
+    update["metadata"]["resourceVersion"] = "1".into();
+    update["spec"] = json!({ "matchingPrecedence": 20_000 });
+    kind.prepare_for_update(&mut update, &object, "", now);
+    assert_eq!(update["metadata"]["generation"], 2);
+    let errors: Vec<String> = kind.validate_update("", &update, &object).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        errors,
+        [
+            "spec.matchingPrecedence: Invalid value: 20000: must be between 1 and 10000",
+            "spec.priorityLevelConfiguration.name: Required value: must reference a priority level",
+        ]
+    );
+}
+
+#[test]
+fn every_kind_of_the_table_has_names_of_its_own_and_a_type_in_the_schema() {
+    let mut names: Vec<_> = KINDS.iter().map(|kind| (kind.group, kind.version, kind.kind)).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), KINDS.len());
+    for kind in KINDS {
+        let decoded = codec::decode(kind.group_version_kind(), Encoding::Json, b"{}", FieldValidation::Strict);
+        assert!(decoded.is_ok(), "{} {}", kind.api_version(), kind.kind);
+        assert_eq!(kind.plural.is_empty(), kind.verbs.is_empty(), "{}: a URL has verbs", kind.kind);
+        assert!(kind.verbs.iter().is_sorted_by_key(|verb| verb.as_str()), "{}: discovery lists verbs in order", kind.kind);
+        assert!(kind.subresources.iter().is_sorted_by_key(|subresource| subresource.name), "{}", kind.kind);
+    }
+}
