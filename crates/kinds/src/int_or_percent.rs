@@ -1,11 +1,11 @@
-//! Fields that hold a count or a share of the whole, as `maxUnavailable` does.
+//! Fields that hold a count or a percentage, as `maxUnavailable` does.
 
 use serde_json::Value;
 
 use crate::field::{ErrorList, Path};
 use crate::names;
 
-/// A count, or a share of the whole.
+/// Checks a count or a percentage.
 pub(crate) fn int_or_percent(errors: &mut ErrorList, path: Path<'_>, value: &Value) {
     match value {
         Value::String(text) => {
@@ -26,7 +26,7 @@ pub(crate) fn amount(value: &Value) -> i64 {
     value.as_i64().or_else(|| percentage(value)).unwrap_or(0)
 }
 
-/// A share may not be more than the whole.
+/// Checks that a percentage is at most 100%.
 pub(crate) fn at_most_all(errors: &mut ErrorList, path: Path<'_>, value: &Value) {
     if percentage(value).is_some_and(|percent| percent > 100) {
         errors.invalid(path, value, "must not be greater than 100%");

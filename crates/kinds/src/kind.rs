@@ -78,11 +78,11 @@ pub struct Kind {
 pub struct Subresource {
     /// `status`, `scale`, `binding`, …
     pub name: &'static str,
-    /// Group of the kind it speaks, empty for the parent's own group version.
+    /// Group of the kind of its bodies, empty for the parent's own group version.
     pub group: &'static str,
-    /// Version of the kind it speaks, empty for the parent's own group version.
+    /// Version of the kind of its bodies, empty for the parent's own group version.
     pub version: &'static str,
-    /// The kind it speaks.
+    /// The kind of its bodies.
     pub kind: &'static str,
     /// Supported verbs, sorted.
     pub verbs: &'static [Verb],
@@ -100,7 +100,7 @@ impl Subresource {
 }
 
 impl Kind {
-    /// A kind of which nothing is known but its names; other kinds start from it.
+    /// A kind without behaviour of its own, from which the others start.
     pub(crate) const PLAIN: Kind = Kind {
         group: "",
         version: "v1",
@@ -155,7 +155,7 @@ impl Kind {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// The kind a subresource speaks.
+    /// The kind of a subresource's bodies.
     pub fn subresource_kind(&self, subresource: &'static Subresource) -> GroupVersionKind<'static> {
         let Subresource { group, version, kind, .. } = *subresource;
         if version.is_empty() {
@@ -172,8 +172,8 @@ impl Kind {
 
     /// Fills in the defaults of a decoded object.
     ///
-    /// Defaulting includes what upstream's conversions do on the way (mirrored and merged fields), because clients cannot
-    /// tell the two apart. It expects the canonical form that [`crate::codec`] gives, and applying it twice changes nothing.
+    /// This includes what upstream's conversions do (mirrored and merged fields), which clients cannot distinguish from
+    /// defaulting. It expects the canonical form that [`crate::codec`] gives, and is idempotent.
     pub fn default(&self, object: &mut Value) {
         if let Value::Object(object) = object {
             (self.defaults)(object);
@@ -197,7 +197,8 @@ impl Kind {
         }
     }
 
-    /// Restores what an update through the object (`subresource` empty) or a subresource may not set; bumps the generation.
+    /// Restores what an update may not set, through the object (`subresource` empty) or a subresource; bumps the
+    /// generation.
     pub fn prepare_for_update(&self, object: &mut Value, old: &Value, subresource: &str, now: Timestamp) {
         if let Value::Object(object) = object {
             self.strategy.update(object, old, subresource, now);

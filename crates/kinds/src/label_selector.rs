@@ -10,7 +10,7 @@ use crate::field::{ErrorList, Path};
 use crate::object::{list, text};
 use crate::{metadata, names};
 
-/// A label selector; absent is fine.
+/// Checks a label selector, which may be absent.
 pub(crate) fn rules(errors: &mut ErrorList, path: Path<'_>, selector: &Value) {
     metadata::labels(errors, path.child("matchLabels"), &selector["matchLabels"]);
     let path = path.child("matchExpressions");
@@ -39,7 +39,7 @@ pub(crate) fn values(errors: &mut ErrorList, path: Path<'_>, values: &[Value]) {
     }
 }
 
-/// A selector that parses, or `None`.
+/// The selector, if it is a valid one.
 pub(crate) fn selector_of(value: &Value) -> Option<Selector> {
     let selector = Option::<LabelSelector>::deserialize(value).ok()?;
     Selector::of(selector.as_ref()).ok()

@@ -6,27 +6,27 @@ use crate::field::{ErrorList, Json, Path};
 use crate::names;
 use crate::object::{list, text};
 
-/// Annotations of one object may not be larger than this together.
+/// The limit for all annotations of an object together.
 const ANNOTATIONS_MAX_BYTES: usize = 256 * 1024;
 
 /// The fields of an owner reference, in the order messages show them.
 const OWNER_FIELDS: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
 
-/// What checks the name of a kind.
+/// Checks a name; returns what is wrong with it.
 pub(crate) type NameRule = fn(&str) -> Vec<String>;
 
-/// The metadata of a new object. Generated names are completed before this, so the prefix is checked as it will be used.
+/// Checks the metadata of a new object, whose generated name is complete by then.
 pub(crate) fn create(errors: &mut ErrorList, metadata: &Value, namespaced: bool, rule: NameRule) {
     create_with_any_finalizer(errors, metadata, namespaced, rule);
     qualified_finalizers(errors, metadata);
 }
 
-/// The metadata of a new object of a kind that takes any finalizer.
+/// Checks the metadata of a new object of a kind that accepts any finalizer.
 pub(crate) fn create_with_any_finalizer(errors: &mut ErrorList, metadata: &Value, namespaced: bool, rule: NameRule) {
     let path = Path::root("metadata");
     let generate = text(metadata, "generateName");
     if !generate.is_empty() {
-        // A trailing dash is in order in a prefix; what follows makes it a name.
+        // A prefix may end in a dash, because a suffix follows.
         let probe = generate.strip_suffix('-').map_or_else(|| generate.to_owned(), |head| format!("{head}a"));
         errors.all_invalid(path.child("generateName"), generate, rule(&probe));
     }
@@ -45,7 +45,7 @@ pub(crate) fn create_with_any_finalizer(errors: &mut ErrorList, metadata: &Value
     finalizers(errors, metadata);
 }
 
-/// The metadata of a changed object.
+/// Checks the metadata of a changed object.
 pub(crate) fn update(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("metadata");
     if !old["deletionTimestamp"].is_null() {
@@ -61,7 +61,8 @@ pub(crate) fn update(errors: &mut ErrorList, new: &Value, old: &Value) {
             errors.forbidden(
                 path.child("finalizers"),
                 &format!(
-                    "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                    "no new finalizers can be added if the object is being deleted, \
+                     found new finalizers []string{{{}}}",
                     shown.join(", ")
                 ),
             );
@@ -108,13 +109,13 @@ pub(crate) fn annotations(errors: &mut ErrorList, path: Path<'_>, annotations: &
     }
 }
 
-/// Objects with their fields in a given order and under given names, as Go's structs print.
+/// Several objects, each shown by [`in_order`].
 fn ordered(objects: &[Value], fields: &[&str], shown: &[&str]) -> Json {
     let shown: Vec<String> = objects.iter().map(|object| in_order(object, fields, shown)).collect();
     Json(format!("[{}]", shown.join(",")))
 }
 
-/// One object with its fields in a given order and under given names.
+/// An object with its fields in the order and under the names that messages use, which are those of Go's structs.
 pub(crate) fn in_order(object: &Value, fields: &[&str], shown: &[&str]) -> String {
     let given = fields.iter().zip(shown).filter_map(|(field, shown)| Some((shown, object.get(field)?)));
     let fields: Vec<String> = given.map(|(name, value)| format!("{name:?}:{value}")).collect();
@@ -144,7 +145,8 @@ fn owner_references(errors: &mut ErrorList, path: Path<'_>, metadata: &Value) {
                     path,
                     ordered(owners, &OWNER_FIELDS, &OWNER_FIELDS),
                     &format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                        "Only one reference can have Controller set to true. \
+                         Found \"true\" in references for {first} and {this}"
                     ),
                 ),
                 None => controller = Some(this),
@@ -178,7 +180,7 @@ fn finalizers(errors: &mut ErrorList, metadata: &Value) {
     }
 }
 
-/// Beside the three of Kubernetes itself, finalizers name their domain.
+/// Finalizers other than the three of Kubernetes itself must be qualified by a domain.
 fn qualified_finalizers(errors: &mut ErrorList, metadata: &Value) {
     let path = Path::root("metadata");
     let path = path.child("finalizers");

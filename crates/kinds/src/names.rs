@@ -1,4 +1,4 @@
-//! The forms of names: labels, subdomains, qualified names, ports.
+//! What names must look like, in upstream's words: labels, subdomains, qualified names, ports.
 
 const LABEL_MAX: usize = 63;
 const SUBDOMAIN_MAX: usize = 253;
@@ -49,8 +49,8 @@ pub(crate) fn dns_label(value: &str) -> Vec<String> {
             "must not contain dots".to_owned()
         } else {
             form_error(
-                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
-                 end with an alphanumeric character",
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
+                 and must start and end with an alphanumeric character",
                 LABEL_FORM,
                 &["my-name", "123-abc"],
             )
@@ -67,8 +67,8 @@ pub(crate) fn dns_1035_label(value: &str) -> Vec<String> {
     }
     if !(is_label(value) && value.as_bytes()[0].is_ascii_lowercase()) {
         errors.push(form_error(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, \
-             and end with an alphanumeric character",
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', \
+             start with an alphabetic character, and end with an alphanumeric character",
             "[a-z]([-a-z0-9]*[a-z0-9])?",
             &["my-name", "abc-123"],
         ));
@@ -84,8 +84,8 @@ pub(crate) fn dns_subdomain(value: &str) -> Vec<String> {
     }
     if !is_subdomain(value) {
         errors.push(form_error(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and \
-             end with an alphanumeric character",
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+             and must start and end with an alphanumeric character",
             SUBDOMAIN_FORM,
             &["example.com"],
         ));
@@ -140,8 +140,8 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
     }
     if !value.is_empty() && !edges(value, |b| b.is_ascii_alphanumeric(), qualified_part) {
         errors.push(form_error(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and \
-             end with an alphanumeric character",
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
+             and must start and end with an alphanumeric character",
             "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?",
             &["MyValue", "my_value", "12345"],
         ));

@@ -64,7 +64,7 @@ impl Scheme {
         self.by_kind.get(&(group, version, kind)).copied()
     }
 
-    /// The kind as which objects of `kind` are stored.
+    /// The version in which objects of `kind` are stored.
     pub fn storage_version(&self, kind: &'static Kind) -> &'static Kind {
         self.by_storage_prefix.get(kind.storage_prefix).copied().unwrap_or(kind)
     }

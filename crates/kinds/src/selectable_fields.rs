@@ -8,7 +8,7 @@ pub(crate) struct SelectableFields {
     pub(crate) names: &'static [&'static str],
     /// Whether `metadata.namespace` can be selected by too.
     pub(crate) by_namespace: bool,
-    /// The field that another spelling stands for; any other label as it is.
+    /// Translates older or alternative spellings of a field; returns any other label unchanged.
     pub(crate) canonical: fn(&str) -> &str,
     /// The value of a field, empty when unset.
     pub(crate) value: fn(&Value, &str) -> String,
@@ -36,7 +36,7 @@ impl SelectableFields {
         if self.names.contains(&canonical) {
             return Ok(canonical);
         }
-        // Kinds that list their fields refuse in other words than kinds that have none.
+        // Upstream words the refusal differently for kinds without selectable fields of their own.
         if self.names.is_empty() {
             Err(format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""))
         } else {

@@ -13,7 +13,7 @@ use crate::selectable_fields::SelectableFields;
 pub(crate) enum Generation {
     /// The kind does not count generations.
     Uncounted,
-    /// Counted from 1, but updates do not add.
+    /// Always 1.
     Fixed,
     /// `spec`.
     Spec,
@@ -21,7 +21,7 @@ pub(crate) enum Generation {
     SpecAndAnnotations,
     /// Everything but metadata, and labels.
     ContentAndLabels,
-    /// `spec`, but not counted from the start.
+    /// `spec`; new objects have no generation yet.
     SpecOnUpdate,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Generation {
 pub(crate) enum StatusRule {
     /// The kind has none, or it is an ordinary field.
     None,
-    /// Creates empty it; only the status subresource writes it.
+    /// Creates reset it; only the status subresource writes it.
     Owned,
     /// Creates keep it; only the status subresource writes it afterwards.
     KeptOnCreate,
@@ -43,7 +43,7 @@ pub struct Strategy {
     pub allow_create_on_update: bool,
     /// PUT without a resource version overwrites.
     pub allow_unconditional_update: bool,
-    /// Deletions give grace (pods only).
+    /// Deletions grant a grace period (pods only).
     pub graceful_deletion: bool,
     /// Deletions answer with the object instead of a `Status`.
     pub returns_object_on_delete: bool,
@@ -71,7 +71,7 @@ impl Strategy {
         warnings: |_, _| Vec::new(),
     };
 
-    /// Deletions bump `metadata.generation`: kinds that count generations at all.
+    /// Whether the kind counts generations; deletions bump them too.
     pub fn counts_generations(&self) -> bool {
         self.generation != Generation::Uncounted
     }

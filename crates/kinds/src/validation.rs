@@ -1,4 +1,4 @@
-//! The rules of a kind, and the order in which they are asked.
+//! The rules of a kind, and the order in which they are checked.
 //!
 //! Rules report into an [`ErrorList`] under the [`crate::field::Path`] of the field they are about. Objects arrive in
 //! canonical form, defaulted, and prepared by their strategy.
@@ -9,12 +9,12 @@ use crate::field::{ErrorList, FieldError};
 use crate::metadata::{self, NameRule};
 use crate::names;
 
-/// When a kind's own validation looks at the metadata of new objects.
+/// When a kind's validation checks the metadata of new objects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MetadataCheck {
     /// First of all, with this rule for names.
     First(NameRule),
-    /// Only when all else is well, with the rule that any name must keep.
+    /// Last, when there are no other errors, with the rule for names in URLs.
     Last,
     /// Not at all.
     Never,
@@ -29,9 +29,9 @@ pub(crate) type ChangeRules = fn(&mut ErrorList, &Value, &Value);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validation {
     pub(crate) metadata: MetadataCheck,
-    /// Whether finalizers need no domain in front of their name.
+    /// Whether finalizers need no domain.
     pub(crate) any_finalizer: bool,
-    /// Whether updates look at the whole of the new metadata again.
+    /// Whether updates check the new metadata as creates do.
     pub(crate) rechecks_metadata: bool,
     pub(crate) rules: Rules,
     /// What only new objects must satisfy.
@@ -93,8 +93,8 @@ impl Validation {
     }
 }
 
-/// What is wrong with the metadata of a changed object of any kind: upstream looks at it before the kind does, which looks
-/// again.
+/// What is wrong with the metadata of a changed object of any kind. Upstream checks it before the kind does, which
+/// checks it again.
 pub fn update_metadata(object: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = ErrorList::default();
     metadata::update(&mut errors, &object["metadata"], &old["metadata"]);

@@ -9,7 +9,7 @@ use crate::label_selector::{is_empty_selector, selector_of, selects};
 use crate::object::{Object, given, number, text};
 use crate::{label_selector, pod_spec};
 
-/// How many old revisions are kept unless another number is given.
+/// The default number of old revisions that are kept.
 pub(crate) const REVISION_HISTORY_LIMIT: i64 = 10;
 
 /// The labels of the pod template, if it has any.
@@ -26,7 +26,7 @@ pub(crate) fn label_like_template(object: &mut Object, labels: Value) {
     }
 }
 
-/// A selector that must be there and select something.
+/// Requires a selector that selects something.
 pub(crate) fn selector_rules(errors: &mut ErrorList, spec_path: Path<'_>, spec: &Value, kind: &str) {
     let path = spec_path.child("selector");
     if !given(spec, "selector") {
@@ -39,9 +39,9 @@ pub(crate) fn selector_rules(errors: &mut ErrorList, spec_path: Path<'_>, spec: 
     }
 }
 
-/// A selector that must be there and find the pods of the template, which restart for ever.
+/// Requires a selector that finds the pods of the template, which must always restart.
 pub(crate) fn selector_and_template_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
-    // Upstream validates the spec of either kind as the other's, and names it so.
+    // Upstream's messages name these two kinds for Deployments and ReplicaSets alike.
     selector_rules(errors, path, spec, "deployment");
     match selector_of(&spec["selector"]) {
         Some(selector) => template_rules(errors, path, spec, &selector, "ReplicaSet"),
@@ -49,7 +49,7 @@ pub(crate) fn selector_and_template_rules(errors: &mut ErrorList, path: Path<'_>
     }
 }
 
-/// A template whose pods the selector must find and which must restart for ever.
+/// Checks a template whose pods the selector must find and which must always restart.
 pub(crate) fn template_rules(
     errors: &mut ErrorList,
     spec_path: Path<'_>,
@@ -68,7 +68,7 @@ pub(crate) fn template_rules(
         );
     }
     pod_spec::template_rules(errors, path, template);
-    runs_for_ever(errors, path, template, kind);
+    always_restarts(errors, path, template, kind);
 }
 
 /// The selector must find the pods of the template.
@@ -83,7 +83,7 @@ pub(crate) fn selected_template_rules(errors: &mut ErrorList, path: Path<'_>, sp
     }
 }
 
-pub(crate) fn runs_for_ever(errors: &mut ErrorList, path: Path<'_>, template: &Value, kind: &str) {
+pub(crate) fn always_restarts(errors: &mut ErrorList, path: Path<'_>, template: &Value, kind: &str) {
     let path = path.child("spec");
     let policy = text(&template["spec"], "restartPolicy");
     if policy != "Always" {

@@ -112,7 +112,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     }
     let template_path = path.child("template");
     pod_spec::template_rules(errors, template_path, &spec["template"]);
-    workload::runs_for_ever(errors, template_path, &spec["template"], "DaemonSet");
+    workload::always_restarts(errors, template_path, &spec["template"], "DaemonSet");
     workload::non_negative(errors, path, spec, &["minReadySeconds", "revisionHistoryLimit"]);
     let strategy_path = path.child("updateStrategy");
     let (strategy, rolling) = (&spec["updateStrategy"], &spec["updateStrategy"]["rollingUpdate"]);

@@ -61,7 +61,7 @@ fn defaults(object: &mut Object) {
             default_absent(rolling, "maxUnavailable", "25%");
             default_absent(rolling, "maxSurge", "25%");
         } else if let Some(rolling) = child(strategy, "rollingUpdate") {
-            // Out of place here, but once given it is written in full.
+            // Validation refuses it here; upstream still writes its zero values.
             default_absent(rolling, "maxUnavailable", 0);
             default_absent(rolling, "maxSurge", 0);
         }
@@ -173,10 +173,12 @@ mod tests {
     #[test]
     fn status_and_spec_are_written_through_their_own_endpoints_only() {
         let old = json!({
-            "metadata": { "generation": 3, "labels": { "a": "1" } }, "spec": { "replicas": 1 }, "status": { "replicas": 1 },
+            "metadata": { "generation": 3, "labels": { "a": "1" } },
+            "spec": { "replicas": 1 }, "status": { "replicas": 1 },
         });
         let new = json!({
-            "metadata": { "generation": 3, "labels": { "b": "2" } }, "spec": { "replicas": 2 }, "status": { "replicas": 5 },
+            "metadata": { "generation": 3, "labels": { "b": "2" } },
+            "spec": { "replicas": 2 }, "status": { "replicas": 5 },
         });
         let mut main = new.clone();
         KIND.prepare_for_update(&mut main, &old, "", Timestamp::UNIX_EPOCH);

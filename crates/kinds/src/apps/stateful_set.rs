@@ -112,7 +112,7 @@ fn rules(errors: &mut ErrorList, object: &Value, old: Option<&Value>) {
         }
         None => errors.invalid(path.child("selector"), &spec["selector"], ""),
     }
-    workload::runs_for_ever(errors, path.child("template"), &spec["template"], "StatefulSet");
+    workload::always_restarts(errors, path.child("template"), &spec["template"], "StatefulSet");
 }
 
 fn template_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value, selector: &Selector) {
@@ -125,7 +125,7 @@ fn template_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value, selector
     pod_spec::template_rules(errors, template_path, &spec["template"]);
 }
 
-/// Claims become volumes of the same name; hostname and subdomain are the controller's to choose.
+/// Adds a volume for each claim template, and drops hostname and subdomain, which the controller sets.
 fn claim_volumes(spec: &mut Value) {
     let claims: Vec<Value> = list(spec, "volumeClaimTemplates")
         .iter()

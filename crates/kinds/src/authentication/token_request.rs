@@ -1,4 +1,4 @@
-//! TokenRequests, which `serviceaccounts/token` speaks.
+//! TokenRequests, the bodies of `serviceaccounts/token`.
 
 use crate::defaulting::{child, default};
 use crate::kind::{Kind, Scope};

@@ -1,4 +1,4 @@
-//! Scales, which the `scale` of workloads speaks.
+//! Scales, the bodies of the `scale` subresource.
 
 use crate::kind::{Kind, Scope};
 use crate::object::number;

@@ -34,7 +34,7 @@ pub(crate) static KIND: Kind = Kind {
     ..Kind::PLAIN
 };
 
-/// Coordinated leader election is off by default: its fields may stay, but not come.
+/// The feature gate CoordinatedLeaderElection is off: its fields are dropped unless the stored object has them.
 fn on_create(object: &mut Object, _now: Timestamp) {
     if let Some(Value::Object(spec)) = object.get_mut("spec") {
         spec.remove("strategy");

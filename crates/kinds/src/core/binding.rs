@@ -1,4 +1,4 @@
-//! Bindings, which `pods/binding` speaks: they place a pod on a node.
+//! Bindings, the bodies of `pods/binding`: they place a pod on a node.
 
 use serde_json::Value;
 

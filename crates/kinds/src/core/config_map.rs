@@ -28,7 +28,7 @@ pub(crate) static KIND: Kind = Kind {
     ..Kind::PLAIN
 };
 
-/// A ConfigMap or Secret may not hold more than this.
+/// The limit for the data of a ConfigMap or Secret.
 pub(super) const DATA_MAX_BYTES: usize = 1024 * 1024;
 
 fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
@@ -54,7 +54,7 @@ fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     immutable_data(errors, new, old, &["data", "binaryData"]);
 }
 
-/// Immutable objects keep their data, and stay immutable.
+/// Checks that an immutable object keeps its data and stays immutable.
 pub(super) fn immutable_data(errors: &mut ErrorList, new: &Value, old: &Value, fields: &[&str]) {
     const DETAIL: &str = "field is immutable when `immutable` is set";
     if old["immutable"] != true {

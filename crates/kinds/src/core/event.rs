@@ -1,4 +1,4 @@
-//! Events of the core group; `events.k8s.io` shows the same objects in other words.
+//! Events of the core group; `events.k8s.io` serves the same objects under other field names.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -47,7 +47,7 @@ pub(crate) const SELECTABLE: &[&str] = &[
     "type",
 ];
 
-/// The value of a selectable field, of an event in either of its two forms.
+/// The value of a selectable field, of an event of either group.
 pub(crate) fn value(object: &Value, field: &str) -> String {
     let first = |values: [&Value; 2]| values.iter().find_map(|value| value.as_str()).unwrap_or("").to_owned();
     match field {
@@ -67,7 +67,8 @@ pub(crate) fn value(object: &Value, field: &str) -> String {
     }
 }
 
-/// An event lives in the namespace of what it is about; what lives in none is in `default` or `kube-system`.
+/// An event must be in the namespace of the object it is about, or for cluster-scoped objects in `default` or
+/// `kube-system`.
 pub(crate) fn namespace_rule(errors: &mut ErrorList, event: &Value, about: &str) {
     let (own, other) = (text(&event["metadata"], "namespace"), text(&event[about], "namespace"));
     let fits = if other.is_empty() { matches!(own, "default" | "kube-system") } else { own == other };
@@ -94,7 +95,7 @@ pub(crate) const PRINTER: Printer = Printer {
     ..Printer::PLAIN
 };
 
-/// Events in either of their two forms.
+/// The cells of an event of either group.
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let either = |first: &str, second: &str| {
         let chosen = if given(object, first) { first } else { second };

@@ -63,7 +63,7 @@ fn defaults(object: &mut Object) {
         let cidr = text(spec, "podCIDR").to_owned();
         let first =
             spec.get("podCIDRs").and_then(|cidrs| cidrs.get(0)).and_then(Value::as_str).unwrap_or("").to_owned();
-        // The single range is the older client's word and wins.
+        // Older clients only set the single range, so it wins.
         if !cidr.is_empty() && cidr != first {
             spec.insert("podCIDRs".into(), Value::Array(vec![cidr.into()]));
         } else if cidr.is_empty() && !first.is_empty() {
@@ -110,7 +110,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     }
 }
 
-/// A network prefix.
+/// The address of a network prefix, if it is one.
 fn parse_cidr(text: &str) -> Option<IpAddr> {
     let (address, prefix) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -118,7 +118,7 @@ fn parse_cidr(text: &str) -> Option<IpAddr> {
     (prefix <= if address.is_ipv4() { 32 } else { 128 }).then_some(address)
 }
 
-/// Not negative, and whole where only whole ones make sense.
+/// Amounts are not negative, and whole for resources that are counted.
 fn quantity_of(errors: &mut ErrorList, path: Path<'_>, name: &str, text: &str) {
     let Ok(quantity) = text.parse::<Quantity>() else { return };
     if quantity.sign() < 0 {

@@ -87,7 +87,7 @@ fn on_update(object: &mut Object, old: &Value, subresource: &str, now: Timestamp
     }
 }
 
-/// What a volume's spec says beside where the data is.
+/// The fields of a spec that are not a volume source.
 const PLAIN_FIELDS: [&str; 9] = [
     "accessModes",
     "capacity",
@@ -140,7 +140,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     }
 }
 
-/// Where the data is does not change.
+/// The volume source is immutable.
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("spec");
     let source = |volume: &Value| {

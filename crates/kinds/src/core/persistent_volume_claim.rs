@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims, whose spec also stands in StatefulSets and in ephemeral volumes.
+//! PersistentVolumeClaims; StatefulSets and ephemeral volumes have the same spec.
 
 use bayplan_model::quantity::Quantity;
 use jiff::Timestamp;
@@ -86,7 +86,7 @@ fn on_update(object: &mut Object, old: &Value, subresource: &str, _now: Timestam
     }
 }
 
-/// Keeps the two spellings of a data source in step (KEP-1495); what only the older one could say is dropped.
+/// Mirrors `dataSource` and `dataSourceRef` (KEP-1495); drops a `dataSource` of a kind it does not support.
 fn data_sources(spec: &mut Object, old: Option<&Value>) {
     let in_use = old.is_some_and(|old| old.get("dataSource").is_some() || old.get("dataSourceRef").is_some());
     if !in_use && !spec.contains_key("dataSourceRef") {

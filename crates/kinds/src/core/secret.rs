@@ -38,7 +38,7 @@ pub(crate) static KIND: Kind = Kind {
 
 fn defaults(object: &mut Object) {
     default(object, "type", "Opaque");
-    // Written text becomes data, over data of the same name.
+    // `stringData` is write-only: it becomes data, and wins over data of the same key.
     if let Some(Value::Object(texts)) = object.remove("stringData")
         && let Some(data) = child_or_new(object, "data")
     {

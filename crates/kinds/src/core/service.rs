@@ -58,7 +58,7 @@ pub(crate) static KIND: Kind = Kind {
     ..Kind::PLAIN
 };
 
-/// How long a client stays with its pod when it asked to: three hours.
+/// The default session affinity: three hours.
 const CLIENT_IP_AFFINITY_SECONDS: i64 = 10_800;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
@@ -154,7 +154,7 @@ fn node_ports(spec: &Value) -> Vec<i64> {
     ports
 }
 
-/// Clears what the new type has no use for, where the user did not change it too.
+/// Clears fields that the new type does not use, unless the user changed them too.
 fn on_update(object: &mut Object, old: &Value, subresource: &str, _now: Timestamp) {
     if !subresource.is_empty() {
         return;
@@ -197,7 +197,7 @@ fn on_update(object: &mut Object, old: &Value, subresource: &str, _now: Timestam
     }
 }
 
-/// Fields that are kept but mean nothing.
+/// Warns of fields that are kept but ignored.
 fn warnings(object: &Value, _old: Option<&Value>) -> Vec<String> {
     let spec = &object["spec"];
     let mut warnings = Vec::new();
@@ -296,7 +296,7 @@ fn all_ports(errors: &mut ErrorList, path: Path<'_>, ports: &[Value], headless: 
     }
 }
 
-/// Two ports of a service may not be the same one.
+/// No two ports may have the same number and protocol.
 fn repeated(errors: &mut ErrorList, path: Path<'_>, ports: &[Value], index: usize) {
     let port = &ports[index];
     let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];

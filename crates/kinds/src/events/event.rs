@@ -35,7 +35,7 @@ pub(crate) static KIND: Kind = Kind {
     ..Kind::PLAIN
 };
 
-/// The core event's name of a field; nothing for the core names themselves.
+/// The core name of a field; empty for labels that this group does not know.
 fn canonical(label: &str) -> &str {
     match label {
         "regarding.kind" => "involvedObject.kind",
@@ -57,8 +57,8 @@ const WORD_MAX: usize = 128;
 /// The longest note, in bytes.
 const NOTE_MAX: usize = 1024;
 
-/// Fields that never change, as both versions call them; errors use the second, the older name. Upstream looks at the
-/// reason twice, and says so twice.
+/// Immutable fields, and their names in errors, which are those of core. Upstream checks `reason` twice, and reports it
+/// twice.
 const IMMUTABLE: [(&str, &str); 9] = [
     ("regarding", "involvedObject"),
     ("reason", "reason"),
@@ -71,7 +71,6 @@ const IMMUTABLE: [(&str, &str); 9] = [
     ("reportingInstance", "reportingInstance"),
 ];
 
-/// A new event of `events.k8s.io`.
 fn create_rules(errors: &mut ErrorList, object: &Value) {
     event::namespace_rule(errors, object, "regarding");
     if object["eventTime"].is_null() {
@@ -100,7 +99,7 @@ fn create_rules(errors: &mut ErrorList, object: &Value) {
     }
 }
 
-/// Of an event of `events.k8s.io` only the series changes.
+/// Only the series of an event changes.
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     for (field, shown) in IMMUTABLE {
         errors.immutable(Path::root(shown), &new[field], &old[field]);

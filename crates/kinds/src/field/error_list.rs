@@ -1,4 +1,4 @@
-//! Collects what is wrong, in upstream's words.
+//! Collects field errors, in upstream's words. Upstream: `field.ErrorList`.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ impl ErrorList {
         self.0
     }
 
-    /// Keeps one of each equal error.
+    /// Removes repeated errors.
     pub(crate) fn drop_repeated(&mut self) {
         let mut kept: Vec<FieldError> = Vec::with_capacity(self.0.len());
         for error in self.0.drain(..) {
@@ -43,7 +43,7 @@ impl ErrorList {
         self.with_value("FieldValueInvalid", "Invalid value", path, value.into(), detail);
     }
 
-    /// Invalid once for each detail.
+    /// Reports the value as invalid once for each detail.
     pub(crate) fn all_invalid(&mut self, path: Path<'_>, value: &str, details: Vec<String>) {
         for detail in details {
             self.invalid(path, value, &detail);
@@ -87,7 +87,7 @@ impl ErrorList {
         }
     }
 
-    /// One of a few words; an empty one was forgotten.
+    /// Requires one of the supported values.
     pub(crate) fn one_of(&mut self, path: Path<'_>, value: &str, supported: &[&str]) {
         if value.is_empty() {
             self.required(path, "");
@@ -127,7 +127,7 @@ impl From<&Value> for Shown {
     }
 }
 
-/// Text that is JSON already, for objects whose field order matters to readers.
+/// Text that is JSON already, for objects that messages show in Go's field order.
 pub(crate) struct Json(pub(crate) String);
 
 impl From<Json> for Shown {

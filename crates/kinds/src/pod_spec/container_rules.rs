@@ -9,7 +9,7 @@ use crate::object::{given, list, number, text};
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 
-/// All containers of a pod, whose names must differ.
+/// Checks all containers of a pod, whose names must differ.
 pub(super) fn containers(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
     if list(spec, "containers").is_empty() {
         errors.required(path.child("containers"), "");
@@ -95,7 +95,7 @@ fn ephemeral(errors: &mut ErrorList, path: Path<'_>, container: &Value) {
     }
 }
 
-/// Ports of the node that two containers would both want.
+/// No two containers may claim the same port of the node.
 fn host_ports(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
     let mut taken = Vec::new();
     for (index, container) in list(spec, "containers").iter().enumerate() {
@@ -176,7 +176,8 @@ fn environment(errors: &mut ErrorList, path: Path<'_>, variables: &[Value]) {
             errors.invalid(
                 path,
                 "",
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
+                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` \
+                 or `fileKeyRef`",
             );
         } else if !text(variable, "value").is_empty() {
             errors.invalid(path, "", "may not be specified when `value` is not empty");
@@ -342,7 +343,7 @@ fn resource_name(errors: &mut ErrorList, path: Path<'_>, name: &str) {
     }
 }
 
-/// One entry of a resource list; answers the amount when it parses.
+/// Checks one entry of a resource list; returns the amount when it parses.
 fn amount(errors: &mut ErrorList, path: Path<'_>, name: &str, value: &Value) -> Option<Quantity> {
     let text = value.as_str().unwrap_or("");
     let quantity: Quantity = text.parse().ok()?;

@@ -6,7 +6,7 @@ use super::{image, volume_defaults};
 use crate::defaulting::{child, children, default, default_nonzero, round_requirements, round_resource_list};
 use crate::object::{Object, text};
 
-/// Annotations of long-gone kubelets; a pod must not bring them back.
+/// Annotations of early kubelets, which upstream drops.
 const INIT_CONTAINER_ANNOTATIONS: [&str; 4] = [
     "pod.beta.kubernetes.io/init-containers",
     "pod.alpha.kubernetes.io/init-containers",
@@ -14,7 +14,7 @@ const INIT_CONTAINER_ANNOTATIONS: [&str; 4] = [
     "pod.alpha.kubernetes.io/init-container-statuses",
 ];
 
-/// A template gets everything but what only pods get.
+/// The defaults of a pod template: those of its spec, without those that only pods get.
 pub(crate) fn template_defaults(template: Option<&mut Value>) {
     let Some(template) = template.and_then(Value::as_object_mut) else { return };
     drop_init_container_annotations(template);

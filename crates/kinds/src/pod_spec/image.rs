@@ -5,7 +5,7 @@ pub(super) fn pull_policy(image: &str) -> &'static str {
     if is_latest(image) { "Always" } else { "IfNotPresent" }
 }
 
-/// True when an image reference means the tag `latest`, said or unsaid. A reference that does not parse does not.
+/// Whether an image reference means the tag `latest`, explicitly or by omission. An invalid reference does not.
 fn is_latest(image: &str) -> bool {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),

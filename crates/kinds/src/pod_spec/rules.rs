@@ -165,7 +165,7 @@ pub(crate) fn toleration_rules(errors: &mut ErrorList, path: Path<'_>, toleratio
                 errors.invalid(path.child("operator"), value, "value must be empty when `operator` is 'Exists'");
             }
             "Exists" => {}
-            // Comparing operators are behind a gate that is off.
+            // The feature gate TaintTolerationComparisonOperators is off.
             "Lt" | "Gt" => errors.not_supported(path.child("operator"), operator, &["Equal", "Exists", "Lt", "Gt"]),
             other => errors.not_supported(path.child("operator"), other, &["Equal", "Exists"]),
         }

@@ -46,7 +46,7 @@ pub(super) fn volume(volume: &mut Object) {
     source_defaults(volume);
 }
 
-/// The sources pods and persistent volumes share.
+/// Defaults of the volume sources that pods and persistent volumes share.
 pub(crate) fn source_defaults(volume: &mut Object) {
     if let Some(host_path) = child(volume, "hostPath")
         && host_path.get("type").is_none_or(Value::is_null)

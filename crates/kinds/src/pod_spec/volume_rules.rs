@@ -7,7 +7,7 @@ use crate::field::{ErrorList, Path};
 use crate::names;
 use crate::object::{given, list, text};
 
-/// Sources in the order upstream looks for them, with the name its messages use where that is another one.
+/// Volume sources in the order in which upstream checks them: the field, and its name in messages.
 const SOURCES: [(&str, &str); 30] = [
     ("emptyDir", "emptyDir"),
     ("hostPath", "hostPath"),

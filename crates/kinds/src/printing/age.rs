@@ -18,10 +18,10 @@ pub(crate) fn parse(time: &Value) -> Option<Timestamp> {
     time.as_str().and_then(|text| text.parse().ok())
 }
 
-/// The time from `from` to `to`: two units at most, and only where the second still matters.
+/// The time from `from` to `to` in at most two units. Upstream: `duration.HumanDuration`.
 pub(crate) fn human(to: Timestamp, from: Timestamp) -> String {
     let nanos = to.as_nanosecond() - from.as_nanosecond();
-    // Whole seconds toward zero; times that do not fit are absurd anyway.
+    // Truncated to whole seconds, as upstream does.
     let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
     let (minutes, hours) = (seconds / MINUTE, seconds / HOUR);
     let two = |first: i64, unit: char, second: i64, small: char| {

@@ -25,7 +25,7 @@ pub(crate) static KIND: Kind = Kind {
     ..Kind::PLAIN
 };
 
-/// The rules of a role; those of a namespace cannot be about URLs.
+/// Checks the policy rules of a role; a namespaced role cannot grant URLs.
 pub(super) fn policy_rules(errors: &mut ErrorList, namespaced: bool, object: &Value) {
     let path = Path::root("rules");
     for (index, rule) in list(object, "rules").iter().enumerate() {

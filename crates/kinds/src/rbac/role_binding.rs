@@ -51,7 +51,7 @@ pub(super) fn defaults(object: &mut Object) {
     }
 }
 
-/// The rules of a binding's role, which must be of one of `kinds`, and of its subjects.
+/// Checks a binding's role, which must be of one of `kinds`, and its subjects.
 pub(super) fn reference_rules(errors: &mut ErrorList, kinds: &[&str], object: &Value) {
     let role = &object["roleRef"];
     let path = Path::root("roleRef");

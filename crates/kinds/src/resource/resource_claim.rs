@@ -51,7 +51,7 @@ fn device_request(request: &mut Object) {
     children(request, "tolerations").for_each(|toleration| default(toleration, "operator", "Equal"));
 }
 
-/// `pending`, or what happened since, as a list.
+/// `pending`, or the list of what has happened to the claim.
 fn state(object: &Value) -> String {
     let deleting = given(&object["metadata"], "deletionTimestamp");
     let status = &object["status"];

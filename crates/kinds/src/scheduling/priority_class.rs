@@ -53,7 +53,8 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
             errors.forbidden(
                 path.child("name"),
                 &format!(
-                    "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
+                    "priority class names with 'system-' prefix are reserved for system use only. \
+                     error: {name} is not a known system priority class"
                 ),
             );
         }

@@ -56,7 +56,7 @@ fn defaults(object: &mut Object) {
     default(spec, "seLinuxMount", false);
 }
 
-/// How volumes of a driver are attached and live does not change.
+/// Attachment and lifecycle modes of a driver are immutable.
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("spec");
     for (field, shown) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {

@@ -26,7 +26,7 @@ pub(crate) static KIND: Kind = Kind {
     ..Kind::PLAIN
 };
 
-/// The drivers of a node need a name and the node's name there.
+/// Every driver needs a name, and the name under which it knows the node.
 fn rules(errors: &mut ErrorList, node: &Value, _old: Option<&Value>) {
     let path = Path::root("spec");
     let path = path.child("drivers");

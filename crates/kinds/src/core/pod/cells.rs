@@ -10,7 +10,7 @@ fn or_none(text: &str) -> Value {
     Value::from(if text.is_empty() { "<none>" } else { text })
 }
 
-/// `Completed` for pods that have come to an end.
+/// The condition `Completed` for pods that have finished.
 pub(super) fn conditions(pod: &Value) -> Value {
     let (reason, message) = match text(&pod["status"], "phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
@@ -81,7 +81,7 @@ impl Summary {
     fn of(pod: &Value) -> Summary {
         let (spec, status) = (&pod["spec"], &pod["status"]);
         let sidecar = |name: &str| {
-            // Of containers with the same name the last one counts.
+            // The last of several containers with one name counts.
             let found = list(spec, "initContainers").iter().rev().find(|container| text(container, "name") == name);
             found.is_some_and(|container| text(container, "restartPolicy") == "Always")
         };
@@ -138,7 +138,7 @@ impl Summary {
         summary
     }
 
-    /// The first container that is not well gives the reason.
+    /// Takes the reason from the first container that does not run.
     fn read_containers(&mut self, status: &Value, restarts: &mut Restarts) {
         let (mut running, mut failure) = (false, None);
         for container in list(status, "containerStatuses").iter().rev() {
@@ -174,7 +174,7 @@ fn has_true_condition(status: &Value, kind: &str) -> bool {
     list(status, "conditions").iter().any(|c| text(c, "type") == kind && text(c, "status") == "True")
 }
 
-/// How a container ended, in a word.
+/// Why a container terminated.
 fn ended(terminated: &Value) -> String {
     match (text(terminated, "reason"), terminated["signal"].as_i64().unwrap_or(0)) {
         ("", 0) => format!("ExitCode:{}", terminated["exitCode"].as_i64().unwrap_or(0)),

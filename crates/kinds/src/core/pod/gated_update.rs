@@ -6,7 +6,8 @@ use crate::field::{ErrorList, Json, Path};
 use crate::object::{Object, given, list, put, text};
 use crate::pod_spec::REQUIRED;
 
-/// A gated pod may narrow where it can go, never widen it.
+/// A gated pod may restrict where it can run, never extend it. Puts back what may change, so that `rest` must equal the
+/// old spec.
 pub(super) fn rules(errors: &mut ErrorList, path: Path<'_>, rest: &mut Object, old: &Value) {
     let selector = rest.get("nodeSelector").cloned().unwrap_or(Value::Null);
     if selector != old["nodeSelector"] {

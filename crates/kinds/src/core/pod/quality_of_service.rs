@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bayplan_model::quantity::Quantity;
 use serde_json::Value;
 
-/// `Guaranteed`, `Burstable` or `BestEffort`, by processor and memory alone.
+/// `Guaranteed`, `Burstable` or `BestEffort`, by CPU and memory alone.
 pub(super) fn quality_of_service(spec: &Value) -> &'static str {
     const COUNTED: [&str; 2] = ["cpu", "memory"];
     let (mut requests, mut limits): (BTreeMap<&str, Quantity>, BTreeMap<&str, Quantity>) = Default::default();

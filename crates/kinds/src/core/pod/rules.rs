@@ -21,7 +21,8 @@ pub(super) fn create(errors: &mut ErrorList, pod: &Value) {
 }
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
-    `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
+    `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
+    `spec.tolerations` (only additions to existing tolerations),\
     `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// What may change in a pod that exists.
@@ -72,7 +73,7 @@ pub(super) fn change(errors: &mut ErrorList, new: &Value, old: &Value) {
         return;
     }
     let mut rest = new.as_object().cloned().unwrap_or_default();
-    forgive(&mut rest, old);
+    restore_mutable(&mut rest, old);
     if !list(old, "schedulingGates").is_empty() {
         gated_update::rules(errors, path, &mut rest, old);
     }
@@ -81,8 +82,8 @@ pub(super) fn change(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
 }
 
-/// Takes back what may change, so that what is left must be equal.
-fn forgive(rest: &mut Object, old: &Value) {
+/// Puts back what may change, so that the rest must be equal.
+fn restore_mutable(rest: &mut Object, old: &Value) {
     for containers in ["containers", "initContainers"] {
         let Some(Value::Array(given)) = rest.get_mut(containers) else { continue };
         for (container, before) in given.iter_mut().zip(list(old, containers)) {

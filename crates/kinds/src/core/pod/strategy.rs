@@ -40,7 +40,7 @@ pub(super) fn on_update(object: &mut Object, old: &Value, subresource: &str, _no
     }
 }
 
-/// The status endpoint leaves spec, owners and deletion alone, and does not forget what older clients do not know.
+/// The status endpoint does not write owners, and keeps fields that older clients leave out.
 fn status_on_update(object: &mut Object, old: &Value) {
     restore_metadata(object, old, "ownerReferences");
     let Some(Value::Object(status)) = object.get_mut("status") else { return };
@@ -69,7 +69,7 @@ fn status_on_update(object: &mut Object, old: &Value) {
     }
 }
 
-/// Takes the old pod, and from the new one only what the subresource is about.
+/// Restores the old pod, except for what the subresource may change.
 fn keep_but(object: &mut Object, old: &Value, take: impl Fn(&mut Object, &Value)) {
     let given = object.get("spec").cloned().unwrap_or(Value::Null);
     restore(object, old, "spec");

@@ -9,7 +9,7 @@ use crate::object::{Object, list, put, text};
 /// The resources that can change while a pod runs.
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 
-/// Ephemeral containers are only added.
+/// Ephemeral containers can only be added.
 pub(super) fn ephemeral_containers(errors: &mut ErrorList, new: &Value, old: &Value) {
     let (spec, before) = (&new["spec"], &old["spec"]);
     let path = Path::root("spec");
@@ -25,11 +25,11 @@ pub(super) fn ephemeral_containers(errors: &mut ErrorList, new: &Value, old: &Va
     }
 }
 
-/// A resize changes processor and memory of containers, within the pod's quality of service.
+/// A resize changes CPU and memory of containers, within the pod's quality of service.
 pub(super) fn resize(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("spec");
     let (spec, before) = (&new["spec"], &old["spec"]);
-    // A kubelet that knows resizing reports the resources of the containers it runs.
+    // A kubelet that supports resizing reports the resources of the containers it runs.
     let statuses = list(&old["status"], "containerStatuses");
     if statuses.iter().find(|status| !status["state"]["running"].is_null()).is_some_and(|s| s["resources"].is_null()) {
         return errors.forbidden(path, "Pod running on node without support for resize");
@@ -46,7 +46,7 @@ pub(super) fn resize(errors: &mut ErrorList, new: &Value, old: &Value) {
         }
     }
     let mut rest = spec.as_object().cloned().unwrap_or_default();
-    forgive(&mut rest, before);
+    restore_resizable(&mut rest, before);
     if Some(&rest) != before.as_object() {
         errors.forbidden(path, "only cpu and memory resources are mutable");
     }
@@ -63,21 +63,21 @@ fn nothing_removed(errors: &mut ErrorList, path: Path<'_>, new: &Value, old: &Va
     }
 }
 
-/// Takes back what may change, so that what is left must be equal.
-fn forgive(rest: &mut Object, old: &Value) {
+/// Puts back what may change, so that the rest must be equal.
+fn restore_resizable(rest: &mut Object, old: &Value) {
     for containers in ["containers", "initContainers"] {
         let Some(Value::Array(given)) = rest.get_mut(containers) else { continue };
         for (container, before) in given.iter_mut().zip(list(old, containers)) {
             let sidecar = containers == "containers" || before["restartPolicy"] == "Always";
             if let (true, Value::Object(container)) = (sidecar, container) {
-                forgive_resources(container, before);
+                restore_resizable_of(container, before);
             }
         }
     }
-    forgive_resources(rest, old);
+    restore_resizable_of(rest, old);
 }
 
-fn forgive_resources(holder: &mut Object, old: &Value) {
+fn restore_resizable_of(holder: &mut Object, old: &Value) {
     let mut resources = holder.get("resources").and_then(Value::as_object).cloned().unwrap_or_default();
     for part in ["requests", "limits"] {
         let mut amounts = resources.get(part).and_then(Value::as_object).cloned().unwrap_or_default();
