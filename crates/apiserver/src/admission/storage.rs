@@ -61,6 +61,7 @@ pub(super) async fn validate_resize(
     if class.is_some_and(|class| class["allowVolumeExpansion"] == true) {
         return Ok(());
     }
-    let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+    let why = "only dynamically provisioned pvc can be resized and \
+               the storageclass that provisions the pvc must support resize";
     Err(context.refuse(claim, why))
 }

@@ -59,7 +59,11 @@ fn every_kind_of_the_table_has_names_of_its_own_and_a_type_in_the_schema() {
         let decoded = codec::decode(kind.group_version_kind(), Encoding::Json, b"{}", FieldValidation::Strict);
         assert!(decoded.is_ok(), "{} {}", kind.api_version(), kind.kind);
         assert_eq!(kind.plural.is_empty(), kind.verbs.is_empty(), "{}: a URL has verbs", kind.kind);
-        assert!(kind.verbs.iter().is_sorted_by_key(|verb| verb.as_str()), "{}: discovery lists verbs in order", kind.kind);
+        assert!(
+            kind.verbs.iter().is_sorted_by_key(|verb| verb.as_str()),
+            "{}: discovery lists verbs in order",
+            kind.kind
+        );
         assert!(kind.subresources.iter().is_sorted_by_key(|subresource| subresource.name), "{}", kind.kind);
     }
 }
