@@ -42,8 +42,3 @@ pub use request::Verb;
 pub use server::{ApiServer, Config, InProcess, ResponseBody, StartError};
 pub use serviceaccounts::KeyError;
 pub use user::User;
-
-/// The kinds by the names that requests use.
-mod resources {
-    pub(crate) use bayplan_kinds::{Kind as Resource, Scope, Subresource, find, served};
-}

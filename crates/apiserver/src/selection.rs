@@ -1,10 +1,10 @@
 //! Which objects a list or a watch selects: a label selector and a field selector.
 
+use bayplan_kinds::Kind;
 use bayplan_model::field_selector::{FieldSelector, Operator};
 use bayplan_model::label_selector::Selector;
 use bayplan_model::status::Status;
 
-use crate::resources::Resource;
 use crate::status_errors::bad_request;
 use crate::watch_cache::CachedObject;
 
@@ -19,7 +19,7 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// Parses the two selectors; refuses fields that the kind cannot be selected by.
-    pub(crate) fn parse(resource: &'static Resource, labels: &str, fields: &str) -> Result<Selection, Status> {
+    pub(crate) fn parse(resource: &'static Kind, labels: &str, fields: &str) -> Result<Selection, Status> {
         let labels = Selector::parse(labels).map_err(|e| bad_request(e.to_string()))?;
         let fields = FieldSelector::parse(fields).map_err(|e| bad_request(e.to_string()))?;
         let mut aliases = Vec::new();

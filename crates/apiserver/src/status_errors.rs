@@ -2,14 +2,13 @@
 
 use std::fmt;
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::{Cause, Details, Outcome, Status, StatusKind, StatusMeta, V1, reason};
 use bayplan_store::{ReadError, Revision, WriteError};
 
 pub(crate) use bayplan_kinds::FieldError;
 
-use crate::resources::Resource;
-
-fn of(resource: &Resource, name: &str) -> Details {
+fn of(resource: &Kind, name: &str) -> Details {
     Details {
         name: name.to_owned(),
         group: resource.group.to_owned(),
@@ -29,7 +28,7 @@ pub(crate) fn unauthorized() -> Status {
 }
 
 /// 403: `pods "x" is forbidden: <why>`; collections have no name.
-pub(crate) fn forbidden(resource: &Resource, name: &str, why: impl fmt::Display) -> Status {
+pub(crate) fn forbidden(resource: &Kind, name: &str, why: impl fmt::Display) -> Status {
     let message = if name.is_empty() {
         format!("{} is forbidden: {why}", resource.qualified())
     } else {
@@ -39,7 +38,7 @@ pub(crate) fn forbidden(resource: &Resource, name: &str, why: impl fmt::Display)
 }
 
 /// 404 for an object.
-pub(crate) fn not_found(resource: &Resource, name: &str) -> Status {
+pub(crate) fn not_found(resource: &Kind, name: &str) -> Status {
     Status::failure(404, reason::NOT_FOUND, format!("{} {name:?} not found", resource.qualified()))
         .with_details(of(resource, name))
 }
@@ -57,14 +56,14 @@ pub(crate) fn method_not_allowed() -> Status {
 }
 
 /// 409 for a create.
-pub(crate) fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Status {
+pub(crate) fn already_exists(resource: &Kind, name: &str, terminating: bool) -> Status {
     let prefix = if terminating { "object is being deleted: " } else { "" };
     Status::failure(409, reason::ALREADY_EXISTS, format!("{prefix}{} {name:?} already exists", resource.qualified()))
         .with_details(of(resource, name))
 }
 
 /// 409 when every generated name exists already.
-pub(crate) fn generated_name_exhausted(resource: &Resource, name: &str) -> Status {
+pub(crate) fn generated_name_exhausted(resource: &Kind, name: &str) -> Status {
     let mut details = of(resource, name);
     details.retry_after_seconds = 1;
     Status::failure(
@@ -79,7 +78,7 @@ pub(crate) fn generated_name_exhausted(resource: &Resource, name: &str) -> Statu
 }
 
 /// 409: `Operation cannot be fulfilled on pods "x": <why>`.
-pub(crate) fn conflict(resource: &Resource, name: &str, why: impl fmt::Display) -> Status {
+pub(crate) fn conflict(resource: &Kind, name: &str, why: impl fmt::Display) -> Status {
     Status::failure(
         409,
         reason::CONFLICT,
@@ -89,7 +88,7 @@ pub(crate) fn conflict(resource: &Resource, name: &str, why: impl fmt::Display) 
 }
 
 /// 409 for a resource version that is not the newest.
-pub(crate) fn modified(resource: &Resource, name: &str) -> Status {
+pub(crate) fn modified(resource: &Kind, name: &str) -> Status {
     conflict(
         resource,
         name,
@@ -124,7 +123,7 @@ pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]
 }
 
 /// 422 for an object of a served kind.
-pub(crate) fn invalid_object(resource: &Resource, name: &str, errors: &[FieldError]) -> Status {
+pub(crate) fn invalid_object(resource: &Kind, name: &str, errors: &[FieldError]) -> Status {
     // Events of both groups are one kind, and errors name the core one.
     let group = if resource.kind == "Event" { "" } else { resource.group };
     invalid(group, resource.kind, name, errors)

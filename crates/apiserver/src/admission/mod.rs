@@ -4,12 +4,12 @@
 //!   decoded, defaulted object ─▶ admit (may change it) ─▶ strategy, validation ─▶ validate (may only refuse) ─▶ store
 //! ```
 
+use bayplan_kinds::Kind;
 use bayplan_kinds::admission::{add_default_tolerations, protect_in_use, taint_until_ready};
 use bayplan_model::status::Status;
 use serde_json::Value;
 
 use crate::registry::SystemObjects;
-use crate::resources::{self, Resource};
 use crate::status_errors;
 use crate::user::User;
 
@@ -39,7 +39,7 @@ pub(crate) struct AdmissionContext<'a> {
     /// What it does.
     pub(crate) operation: Operation,
     /// To which resource.
-    pub(crate) resource: &'static Resource,
+    pub(crate) resource: &'static Kind,
     /// Through which subresource, empty for the object itself.
     pub(crate) subresource: &'a str,
     /// In which namespace, empty at cluster scope.
@@ -150,8 +150,8 @@ impl AdmissionContext<'_> {
 }
 
 /// A resource admission reads.
-fn row(group: &str, plural: &str) -> Result<&'static Resource, Status> {
-    resources::find(group, "v1", plural)
+fn row(group: &str, plural: &str) -> Result<&'static Kind, Status> {
+    bayplan_kinds::find(group, "v1", plural)
         .ok_or_else(|| status_errors::internal(format!("{plural} are needed for admission, but not served")))
 }
 

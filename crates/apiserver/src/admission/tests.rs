@@ -27,7 +27,7 @@ async fn admit_as(
     object: Value,
     old: Option<Value>,
 ) -> Result<Value, String> {
-    let resource = resources::find(write.group, "v1", write.plural).unwrap();
+    let resource = bayplan_kinds::find(write.group, "v1", write.plural).unwrap();
     let context = AdmissionContext {
         operation: write.operation,
         resource,

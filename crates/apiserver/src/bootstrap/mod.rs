@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::{Status, reason};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 use crate::authz::escalation::uncovered;
 use crate::authz::policy::Rule;
 use crate::registry::{SystemObjects, SystemWrite};
-use crate::resources::{self, Resource};
 use crate::status_errors;
 
 mod roles;
@@ -57,7 +57,7 @@ enum Reconcile {
 
 /// One object that the cluster starts with.
 struct BootstrapObject {
-    resource: &'static Resource,
+    resource: &'static Kind,
     namespace: &'static str,
     object: Value,
     reconcile: Reconcile,
@@ -146,7 +146,7 @@ fn bootstrap_object(
     reconcile: Reconcile,
     mut object: Value,
 ) -> Result<BootstrapObject, Status> {
-    let resource = resources::find(group, "v1", plural)
+    let resource = bayplan_kinds::find(group, "v1", plural)
         .ok_or_else(|| status_errors::internal(format!("{plural} are not served, but a cluster needs them")))?;
     object["kind"] = resource.kind.into();
     object["apiVersion"] = resource.api_version().into();

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use bayplan_kinds::{Kind, Scope, Subresource, served};
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, Response};
 use serde_json::{Map, Value, json};
-
-use crate::resources::{Resource, Scope, Subresource, served};
 
 mod document;
 
@@ -89,7 +88,7 @@ fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 /// The resources of a group version, by name.
-fn resources_of(group: &str, version: &str) -> Vec<&'static Resource> {
+fn resources_of(group: &str, version: &str) -> Vec<&'static Kind> {
     let mut rows: Vec<_> = served().filter(|row| row.group == group && row.version == version).collect();
     rows.sort_by_key(|row| row.plural);
     rows
@@ -121,7 +120,7 @@ fn aggregated(wanted: impl Fn(&str) -> bool) -> Document {
     Document::new(AGGREGATED, &list)
 }
 
-fn aggregated_resource(row: &'static Resource) -> Value {
+fn aggregated_resource(row: &'static Kind) -> Value {
     let mut entry = json!({
         "resource": row.plural,
         "responseKind": {"group": "", "version": "", "kind": row.kind},
@@ -146,7 +145,7 @@ fn aggregated_resource(row: &'static Resource) -> Value {
     entry
 }
 
-fn set_names(entry: &mut Value, row: &Resource) {
+fn set_names(entry: &mut Value, row: &Kind) {
     if !row.short_names.is_empty() {
         entry["shortNames"] = json!(row.short_names);
     }
@@ -215,7 +214,7 @@ fn resource_list(group: &str, version: &str, group_version: &str) -> Value {
     list
 }
 
-fn legacy_resource(row: &'static Resource) -> Value {
+fn legacy_resource(row: &'static Kind) -> Value {
     let mut entry = json!({
         "name": row.plural,
         "singularName": row.singular,
@@ -230,7 +229,7 @@ fn legacy_resource(row: &'static Resource) -> Value {
     entry
 }
 
-fn legacy_subresource(row: &Resource, sub: &Subresource) -> Value {
+fn legacy_subresource(row: &Kind, sub: &Subresource) -> Value {
     let mut entry = json!({
         "name": format!("{}/{}", row.plural, sub.name),
         "singularName": "",
@@ -246,7 +245,7 @@ fn legacy_subresource(row: &Resource, sub: &Subresource) -> Value {
 }
 
 /// A hash of the storage version.
-fn storage_version_hash(row: &Resource) -> String {
+fn storage_version_hash(row: &Kind) -> String {
     use base64::Engine as _;
     let hash = sha256(format!("{}/{}/{}", row.group, row.version, row.kind).as_bytes());
     base64::engine::general_purpose::STANDARD.encode(&hash[..8])

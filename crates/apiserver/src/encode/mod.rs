@@ -12,13 +12,13 @@ mod shallow;
 
 use std::sync::LazyLock;
 
+use bayplan_kinds::{Kind, served};
 use bayplan_model::status::Status;
 use bayplan_store::Revision;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
-use crate::resources::{Resource, served};
 use crate::status_errors;
 
 /// An object encoded as it is stored.
@@ -41,7 +41,7 @@ static HEADS: LazyLock<FxHashMap<usize, String>> = LazyLock::new(|| {
         .collect()
 });
 
-fn head_of(resource: &'static Resource) -> &'static str {
+fn head_of(resource: &'static Kind) -> &'static str {
     HEADS.get(&(std::ptr::from_ref(resource) as usize)).expect("every resource is a row of the table")
 }
 
@@ -52,7 +52,7 @@ fn stored_metadata(key: &str) -> bool {
 
 impl Encoded {
     /// Encodes an object; apiVersion and kind are those of the resource, the resource version is omitted.
-    pub(crate) fn new(resource: &'static Resource, object: &Value) -> Encoded {
+    pub(crate) fn new(resource: &'static Kind, object: &Value) -> Encoded {
         let head = head_of(resource);
         let mut out = Vec::with_capacity(1024);
         out.extend_from_slice(head.as_bytes());
@@ -72,7 +72,7 @@ impl Encoded {
     }
 
     /// Takes bytes from the store; bytes in another layout, written by another server, are encoded again.
-    pub(crate) fn from_store(resource: &'static Resource, bytes: Bytes) -> Result<Encoded, Status> {
+    pub(crate) fn from_store(resource: &'static Kind, bytes: Bytes) -> Result<Encoded, Status> {
         let head = head_of(resource);
         if bytes.starts_with(head.as_bytes())
             && let Some(metadata_end) = end_of_members(&bytes, head.len())
@@ -190,7 +190,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::resources;
 
     fn text(write: impl FnOnce(&mut Vec<u8>)) -> Value {
         let mut out = Vec::new();
@@ -200,7 +199,7 @@ mod tests {
 
     #[test]
     fn one_encoding_serves_object_item_and_metadata() {
-        let resource = resources::find("", "v1", "configmaps").unwrap();
+        let resource = bayplan_kinds::find("", "v1", "configmaps").unwrap();
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "}\"{"},
             "metadata": {"name": "x", "annotations": {"q": "\\\"}"}, "resourceVersion": "9", "managedFields": []},
@@ -222,7 +221,7 @@ mod tests {
 
     #[test]
     fn bytes_of_another_writer_are_read_too() {
-        let resource = resources::find("", "v1", "configmaps").unwrap();
+        let resource = bayplan_kinds::find("", "v1", "configmaps").unwrap();
         let foreign = Bytes::from_static(
             b"{\"apiVersion\":\"v1\",\"data\":{\"a\":\"b\"},\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"x\"}}",
         );

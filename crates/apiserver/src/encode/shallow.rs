@@ -89,10 +89,10 @@ impl<'de> Visitor<'de> for Shallow {
 
 #[cfg(test)]
 mod tests {
+    use bayplan_kinds::{Kind, served};
     use serde_json::json;
 
     use super::*;
-    use crate::resources::{Resource, served};
 
     #[test]
     fn every_selectable_field_is_read_and_deep_ones_are_not() {
@@ -112,7 +112,7 @@ mod tests {
                 "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}], "conditions": null, "n": 1.5},
             })
         );
-        for field in served().flat_map(Resource::selectable_fields) {
+        for field in served().flat_map(Kind::selectable_fields) {
             assert!(field.split('.').count() <= usize::from(DEPTH), "{field} is deeper");
         }
         assert!(decode(b"{\"a\":1} x").is_err());

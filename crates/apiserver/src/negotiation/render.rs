@@ -1,5 +1,6 @@
 //! Renders answers as JSON or YAML: objects, lists, tables and metadata.
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 use super::{Format, Media, Transform};
 use crate::registry::{Answer, Body, List, VersionedObject};
 use crate::request::IncludeObject;
-use crate::resources::Resource;
 use crate::status_errors;
 
 /// Renders an answer in the negotiated form.
@@ -189,7 +189,7 @@ pub(crate) struct TableMeta<'a> {
 
 /// Objects as a table.
 pub(crate) fn table(
-    resource: &'static Resource,
+    resource: &'static Kind,
     items: &[VersionedObject],
     include: IncludeObject,
     now: Timestamp,

@@ -11,13 +11,13 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use bayplan_kinds::served;
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, EXPIRES, LOCATION};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::discovery::Document;
-use crate::resources::served;
 
 mod operations;
 mod protobuf;

@@ -1,10 +1,10 @@
 //! The operations of a resource: path, method, parameters, body and answer.
 
+use bayplan_kinds::{Kind, Subresource};
 use bayplan_model::schema::Schema;
 use serde_json::{Value, json};
 
 use crate::request::Verb;
-use crate::resources::{Resource, Subresource};
 
 /// One operation.
 pub(super) struct Operation {
@@ -85,7 +85,7 @@ const DESCRIPTIONS: [VerbDescription; 7] = [
 ];
 
 /// Every operation of a resource and its subresources.
-pub(super) fn of(row: &'static Resource) -> Vec<Operation> {
+pub(super) fn of(row: &'static Kind) -> Vec<Operation> {
     let mut operations = Vec::new();
     let root = if row.group.is_empty() {
         format!("/api/{}", row.version)
@@ -113,13 +113,7 @@ pub(super) fn of(row: &'static Resource) -> Vec<Operation> {
     operations
 }
 
-fn operation(
-    row: &'static Resource,
-    form: &VerbDescription,
-    path: String,
-    scope: &str,
-    suffix: &str,
-) -> Option<Operation> {
+fn operation(row: &'static Kind, form: &VerbDescription, path: String, scope: &str, suffix: &str) -> Option<Operation> {
     let kind = (row.group.to_owned(), row.version.to_owned(), row.kind.to_owned());
     let object = definition(row.group, row.version, row.kind)?;
     let answer = match form.verb {
@@ -144,7 +138,7 @@ fn operation(
 }
 
 fn sub_operation(
-    row: &'static Resource,
+    row: &'static Kind,
     sub: &'static Subresource,
     form: &VerbDescription,
     path: String,
@@ -189,7 +183,7 @@ fn query(verb: &Verb) -> Vec<(&'static str, &'static str)> {
 }
 
 /// `patchAppsV1`, `readRbacAuthorizationV1`, `listCoreV1`.
-fn id_prefix(word: &str, row: &Resource) -> String {
+fn id_prefix(word: &str, row: &Kind) -> String {
     let group = if row.group.is_empty() { "core" } else { row.group.trim_end_matches(".k8s.io") };
     let group: String = group.split('.').map(capitalized).collect();
     format!("{word}{group}{}", capitalized(row.version))

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use bayplan_kinds::served;
 use bayplan_model::schema::Schema;
 use serde_json::{Map, Value, json};
 
 use super::operations::{self, Operation};
-use crate::resources::served;
 
 /// The whole document.
 pub(super) fn document() -> Value {

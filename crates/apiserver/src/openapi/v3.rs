@@ -1,11 +1,11 @@
 //! The OpenAPI v3 document of one group version.
 
+use bayplan_kinds::served;
 use bayplan_model::schema::Schema;
 use serde_json::{Map, Value, json};
 
 use super::operations::{self, Operation};
 use super::v2::reachable;
-use crate::resources::served;
 
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";

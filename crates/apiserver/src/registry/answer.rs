@@ -1,11 +1,11 @@
 //! The answer of a verb, before it is rendered in the form the client accepts.
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::Revision;
 use serde_json::Value;
 
 use crate::encode::Encoded;
-use crate::resources::Resource;
 
 /// The answer of a verb.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct VersionedObject {
 /// One page of a collection.
 #[derive(Debug)]
 pub(crate) struct List {
-    pub(crate) resource: &'static Resource,
+    pub(crate) resource: &'static Kind,
     pub(crate) items: Vec<VersionedObject>,
     /// The revision of the snapshot: the list's resource version.
     pub(crate) revision: Revision,
@@ -42,7 +42,7 @@ pub(crate) struct List {
 #[derive(Debug)]
 pub(crate) enum Body {
     /// A stored object.
-    Object(&'static Resource, VersionedObject),
+    Object(&'static Kind, VersionedObject),
     /// A collection.
     List(List),
     /// An object that is not stored: a scale, a review.
@@ -53,12 +53,7 @@ pub(crate) enum Body {
 
 impl Answer {
     /// Answers with a stored object.
-    pub(crate) fn object(
-        code: u16,
-        resource: &'static Resource,
-        encoded: Encoded,
-        revision: Option<Revision>,
-    ) -> Answer {
+    pub(crate) fn object(code: u16, resource: &'static Kind, encoded: Encoded, revision: Option<Revision>) -> Answer {
         Answer { code, body: Body::Object(resource, VersionedObject { encoded, revision }), warnings: Vec::new() }
     }
 

@@ -1,10 +1,10 @@
 //! Conversion between API versions. One resource has two: events, in the core group and in `events.k8s.io`.
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use serde_json::{Map, Value, json};
 
 use crate::encode::Encoded;
-use crate::resources::Resource;
 
 /// The fields of an event: name in `events.k8s.io`, name in core.
 const EVENT_FIELDS: &[(&str, &str)] = &[
@@ -17,7 +17,7 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("reportingController", "reportingComponent"),
 ];
 
-fn rename(object: &mut Value, resource: &Resource, pairs: impl Iterator<Item = (&'static str, &'static str)>) {
+fn rename(object: &mut Value, resource: &Kind, pairs: impl Iterator<Item = (&'static str, &'static str)>) {
     let Some(members) = object.as_object_mut() else { return };
     let moved: Vec<(&str, Value)> =
         pairs.filter_map(|(from, to)| members.remove(from).map(|value| (to, value))).collect();
@@ -26,7 +26,7 @@ fn rename(object: &mut Value, resource: &Resource, pairs: impl Iterator<Item = (
 }
 
 /// Converts an object from the storage version.
-pub(super) fn from_storage(resource: &'static Resource, mut object: Value) -> Value {
+pub(super) fn from_storage(resource: &'static Kind, mut object: Value) -> Value {
     if std::ptr::eq(resource, resource.storage()) {
         return object;
     }
@@ -49,7 +49,7 @@ pub(super) fn from_storage(resource: &'static Resource, mut object: Value) -> Va
 }
 
 /// Converts an object to the storage version.
-pub(super) fn to_storage(resource: &'static Resource, mut object: Value) -> Value {
+pub(super) fn to_storage(resource: &'static Kind, mut object: Value) -> Value {
     let storage = resource.storage();
     if std::ptr::eq(resource, storage) {
         return object;
@@ -71,7 +71,7 @@ pub(super) fn to_storage(resource: &'static Resource, mut object: Value) -> Valu
 }
 
 /// Converts stored bytes; the storage version needs no conversion.
-pub(super) fn view(resource: &'static Resource, encoded: Encoded) -> Result<Encoded, Status> {
+pub(super) fn view(resource: &'static Kind, encoded: Encoded) -> Result<Encoded, Status> {
     if std::ptr::eq(resource, resource.storage()) {
         return Ok(encoded);
     }

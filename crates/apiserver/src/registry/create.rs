@@ -1,12 +1,12 @@
 //! Create, and the naming of objects that leave their name to the server.
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::WriteError;
 use serde_json::Value;
 
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
-use crate::resources::Resource;
 use crate::status_errors;
 
 /// Upstream gives up on a generated name after eight collisions.
@@ -87,14 +87,14 @@ impl Registry {
         Ok(Answer::object(code, call.resource, encoded, revision).with_warnings(warnings))
     }
 
-    fn exists(&self, resource: &'static Resource, name: &str, found: &bayplan_store::Entry) -> Status {
+    fn exists(&self, resource: &'static Kind, name: &str, found: &bayplan_store::Entry) -> Status {
         let terminating = self.decoded(resource, found).is_ok_and(|object| metadata::deleting(&object));
         status_errors::already_exists(resource, name, terminating)
     }
 }
 
 /// Gives the object the namespace of the URL and refuses any other; objects at cluster scope lose theirs.
-pub(super) fn check_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Status> {
+pub(super) fn check_namespace(resource: &Kind, namespace: &str, object: &mut Value) -> Result<(), Status> {
     let metadata = metadata::of(object);
     let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if !resource.namespaced() {

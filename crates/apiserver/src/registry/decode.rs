@@ -5,13 +5,12 @@
 //!   patch            the patched object ──────────┴─▶ canonical object + warnings ─▶ defaults
 //! ```
 
-use bayplan_kinds::GroupVersionKind;
+use bayplan_kinds::{GroupVersionKind, Kind};
 use bayplan_model::status::Status;
 use serde_json::Value;
 
 use crate::codec::{self, Decoded, Encoding};
 use crate::request::FieldValidation;
-use crate::resources::Resource;
 use crate::status_errors::{self, FieldError};
 
 /// What an object is decoded from.
@@ -24,7 +23,7 @@ pub(crate) enum Input<'a> {
 
 /// Decodes and defaults an object of a resource.
 pub(crate) fn object(
-    resource: &'static Resource,
+    resource: &'static Kind,
     input: Input<'_>,
     field_validation: FieldValidation,
 ) -> Result<Decoded, Status> {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::{Entry, Range, ReadError, Revision};
 
 use super::continuation::Continuation;
 use super::{List, Registry, VersionedObject, conversion};
 use crate::request::{ListOptions, VersionMatch};
-use crate::resources::Resource;
 use crate::selection::Selection;
 use crate::status_errors::{self, FieldError};
 use crate::watch_cache::{CachedObject, prefix_end};
@@ -31,7 +31,7 @@ enum Snapshot {
 
 impl Registry {
     /// The key range of a resource in a namespace, or in all of them: the first key, and the first after the last.
-    pub(crate) fn bounds(resource: &'static Resource, namespace: &str) -> (String, String) {
+    pub(crate) fn bounds(resource: &'static Kind, namespace: &str) -> (String, String) {
         let prefix = if namespace.is_empty() || !resource.namespaced() {
             format!("/registry/{}/", resource.storage_prefix)
         } else {
@@ -44,7 +44,7 @@ impl Registry {
     /// Reads a collection.
     pub(crate) async fn list(
         &self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &str,
         selection: &Selection,
         options: &ListOptions,
@@ -87,7 +87,7 @@ impl Registry {
     #[allow(clippy::too_many_arguments)]
     async fn pages(
         &self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         prefix: &str,
         mut start: String,
         end: &str,
@@ -129,7 +129,7 @@ impl Registry {
     /// The object of an entry in the requested version, if it is selected.
     fn select(
         &self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         entry: &Entry,
         selection: &Selection,
     ) -> Result<Option<VersionedObject>, Status> {
@@ -148,7 +148,7 @@ impl Registry {
     /// A cached object in the requested version.
     pub(crate) fn converted(
         &self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         object: &Arc<CachedObject>,
     ) -> Result<Arc<CachedObject>, Status> {
         if std::ptr::eq(resource, resource.storage()) {

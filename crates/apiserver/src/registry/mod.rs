@@ -23,6 +23,7 @@ mod update;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_kinds::{Kind, served};
 use bayplan_model::status::Status;
 use bayplan_store::{Entry, Revision, Store};
 use jiff::Timestamp;
@@ -39,7 +40,6 @@ pub(crate) use update::UpdatedObject;
 use crate::admission::{AdmissionContext, AdmissionPlugins, Operation};
 use crate::encode::Encoded;
 use crate::request::Preconditions;
-use crate::resources::{Resource, served};
 use crate::status_errors;
 use crate::user::User;
 use crate::watch_cache::{WatchCache, prefix_end};
@@ -67,7 +67,7 @@ pub(crate) struct Registry {
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     /// The resource in the version of the URL.
-    pub(crate) resource: &'static Resource,
+    pub(crate) resource: &'static Kind,
     /// Empty for the object itself.
     pub(crate) subresource: &'a str,
     /// Empty at cluster scope.
@@ -108,7 +108,7 @@ impl Registry {
         self.caches.values()
     }
 
-    pub(crate) fn cache(&self, resource: &'static Resource) -> &Arc<WatchCache> {
+    pub(crate) fn cache(&self, resource: &'static Kind) -> &Arc<WatchCache> {
         self.caches.get(resource.storage_prefix).expect("every stored resource has a cache")
     }
 
@@ -117,7 +117,7 @@ impl Registry {
     }
 
     /// The storage key of an object.
-    pub(crate) fn key(resource: &Resource, namespace: &str, name: &str) -> String {
+    pub(crate) fn key(resource: &Kind, namespace: &str, name: &str) -> String {
         if resource.namespaced() {
             format!("/registry/{}/{namespace}/{name}", resource.storage_prefix)
         } else {
@@ -149,19 +149,19 @@ impl Registry {
     }
 
     /// An entry in the requested version: the stored bytes, or a conversion of them.
-    fn view(&self, resource: &'static Resource, entry: &Entry) -> Result<Encoded, Status> {
+    fn view(&self, resource: &'static Kind, entry: &Entry) -> Result<Encoded, Status> {
         let encoded = Encoded::from_store(resource.storage(), entry.value.clone())?;
         conversion::view(resource, encoded)
     }
 
     /// The decoded object in the requested version, with its resource version.
-    fn decoded(&self, resource: &'static Resource, entry: &Entry) -> Result<Value, Status> {
+    fn decoded(&self, resource: &'static Kind, entry: &Entry) -> Result<Value, Status> {
         let object = Encoded::from_store(resource.storage(), entry.value.clone())?.decode(Some(entry.mod_revision))?;
         Ok(conversion::from_storage(resource, object))
     }
 
     /// Encodes an object in the storage version.
-    fn encode(&self, resource: &'static Resource, object: &Value) -> Encoded {
+    fn encode(&self, resource: &'static Kind, object: &Value) -> Encoded {
         if std::ptr::eq(resource, resource.storage()) {
             return Encoded::new(resource, object);
         }

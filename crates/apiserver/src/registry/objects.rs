@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::WriteError;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Registry, metadata};
-use crate::resources::Resource;
 use crate::status_errors;
 use crate::watch_cache::labels_of;
 
@@ -18,7 +18,7 @@ pub(crate) trait Objects: Send + Sync {
     /// One object as JSON with its resource version; `namespace` is empty for cluster-scoped resources.
     fn get<'a>(
         &'a self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<Value>>, Status>>;
@@ -26,7 +26,7 @@ pub(crate) trait Objects: Send + Sync {
     /// The labels of one object: cheaper than [`get`](Self::get), which keeps the whole object decoded.
     fn labels<'a>(
         &'a self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<BTreeMap<String, String>>, Status>> {
@@ -37,7 +37,7 @@ pub(crate) trait Objects: Send + Sync {
     /// All objects of a namespace, or of the cluster if `namespace` is empty, in storage order.
     fn list<'a>(
         &'a self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
     ) -> BoxFuture<'a, Result<Vec<Arc<Value>>, Status>>;
 }
@@ -62,7 +62,7 @@ pub(crate) trait SystemObjects: Objects {
     fn create_unchecked<'a>(
         &'a self,
         why: SystemWrite,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
         object: Value,
     ) -> BoxFuture<'a, Result<Arc<Value>, Status>>;
@@ -71,7 +71,7 @@ pub(crate) trait SystemObjects: Objects {
     fn update_unchecked<'a>(
         &'a self,
         why: SystemWrite,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
         name: &'a str,
         change: &'a mut (dyn FnMut(&mut Value) -> Result<(), Status> + Send),
@@ -81,7 +81,7 @@ pub(crate) trait SystemObjects: Objects {
 impl Objects for Registry {
     fn get<'a>(
         &'a self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<Value>>, Status>> {
@@ -95,7 +95,7 @@ impl Objects for Registry {
 
     fn labels<'a>(
         &'a self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<BTreeMap<String, String>>, Status>> {
@@ -107,7 +107,7 @@ impl Objects for Registry {
 
     fn list<'a>(
         &'a self,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
     ) -> BoxFuture<'a, Result<Vec<Arc<Value>>, Status>> {
         Box::pin(async move {
@@ -123,7 +123,7 @@ impl SystemObjects for Registry {
     fn create_unchecked<'a>(
         &'a self,
         why: SystemWrite,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
         mut object: Value,
     ) -> BoxFuture<'a, Result<Arc<Value>, Status>> {
@@ -149,7 +149,7 @@ impl SystemObjects for Registry {
     fn update_unchecked<'a>(
         &'a self,
         why: SystemWrite,
-        resource: &'static Resource,
+        resource: &'static Kind,
         namespace: &'a str,
         name: &'a str,
         change: &'a mut (dyn FnMut(&mut Value) -> Result<(), Status> + Send),

@@ -197,7 +197,7 @@ fn check_identity(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
 }
 
 /// True if a deleted object waits neither for a finalizer nor for its grace period.
-fn deletion_complete(resource: &'static crate::resources::Resource, new: &Value) -> bool {
+fn deletion_complete(resource: &'static bayplan_kinds::Kind, new: &Value) -> bool {
     metadata::finalizers(new).is_empty()
         && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && (resource.kind != "Namespace" || new["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty))

@@ -2,13 +2,13 @@
 
 mod options;
 
+use bayplan_kinds::{Kind, Subresource};
+
 pub use bayplan_kinds::Verb;
 pub(crate) use options::{
     DeleteOptions, FieldValidation, GetOptions, IncludeObject, ListOptions, Preconditions, Query, VersionMatch,
     WriteOptions,
 };
-
-use crate::resources::{self, Resource, Subresource};
 
 /// What a request is about, for authorization and routing; upstream's `RequestInfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,8 +112,8 @@ impl RequestInfo {
     }
 
     /// The row of the resource.
-    pub(crate) fn resource(&self) -> Option<&'static Resource> {
-        resources::find(&self.group, &self.version, &self.plural)
+    pub(crate) fn resource(&self) -> Option<&'static Kind> {
+        bayplan_kinds::find(&self.group, &self.version, &self.plural)
     }
 
     /// The row of the subresource.

@@ -1,5 +1,6 @@
 //! The reviews: virtual resources that answer who a user is and what they may do.
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_model::timestamp;
 use jiff::Timestamp;
@@ -10,7 +11,6 @@ use crate::authz::policy::Rule;
 use crate::authz::{Action, Attributes, Authorizer, rbac};
 use crate::registry::Objects;
 use crate::request::Verb;
-use crate::resources::Resource;
 use crate::status_errors::{FieldError, bad_request, invalid, method_not_allowed};
 use crate::user::User;
 
@@ -28,7 +28,7 @@ impl Reviews<'_> {
     /// Fills in the status of a review; `user` is the user who asks, `namespace` that of the URL.
     pub(crate) async fn create(
         &self,
-        resource: &Resource,
+        resource: &Kind,
         namespace: &str,
         user: &User,
         mut review: Value,
@@ -239,7 +239,6 @@ mod tests {
 
     use super::*;
     use crate::authn::StaticTokens;
-    use crate::resources;
     use crate::serviceaccounts::tests::{Fixture, signer};
 
     async fn ask(plural: &str, user: &User, review: Value) -> Result<Value, String> {
@@ -249,7 +248,7 @@ mod tests {
         let reviews = Reviews { authenticator: &authenticator, authorizer: &authorizer, objects: &objects };
         let group =
             if plural.contains("access") || plural.contains("rules") { AUTHORIZATION } else { "authentication.k8s.io" };
-        let resource = resources::find(group, "v1", plural).unwrap();
+        let resource = bayplan_kinds::find(group, "v1", plural).unwrap();
         let answer = reviews.create(resource, "ns", user, review, Timestamp::from_second(0).unwrap()).await;
         answer.map_err(|status| format!("{} {}", status.code, status.message))
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::encode::Encoded;
 use crate::registry::Registry;
-use crate::{resources, status_errors};
+use crate::status_errors;
 
 /// How long an event is kept; upstream's `--event-ttl`.
 const EVENT_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
@@ -35,7 +35,7 @@ pub(super) async fn expire_events(registry: Arc<Registry>) {
 
 /// Reads all events in chunks: there can be one for each pod that was placed within the hour.
 async fn sweep(registry: &Registry) -> Result<(), Status> {
-    let events = resources::find("", "v1", "events").expect("a row of the table");
+    let events = bayplan_kinds::find("", "v1", "events").expect("a row of the table");
     let oldest = registry.now() - EVENT_LIFETIME;
     let (mut start, end) = Registry::bounds(events, "");
     loop {
@@ -102,7 +102,7 @@ mod tests {
         let store = Arc::new(LogStore::in_memory().unwrap());
         let registry =
             Registry::new(store, Arc::new(move || now), AdmissionPlugins::default(), ServiceRange::default());
-        let events = resources::find("", "v1", "events").unwrap();
+        let events = bayplan_kinds::find("", "v1", "events").unwrap();
         for number in 0..2 * SWEEP_CHUNK + 1 {
             // Every other event was seen again later.
             let again = if number % 2 == 0 { "2026-05-28T11:30:00Z" } else { "2026-05-28T10:59:59Z" };

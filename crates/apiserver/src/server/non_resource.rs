@@ -10,7 +10,7 @@ use super::response::{full, text};
 use super::{ResponseBody, health};
 use crate::negotiation::{self, Format};
 use crate::registry::Answer;
-use crate::{discovery, openapi, resources, status_errors};
+use crate::{discovery, openapi, status_errors};
 
 /// Answers a request whose path names no resource.
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<ResponseBody>, Status> {
@@ -41,7 +41,7 @@ pub(super) fn not_found(path: &str) -> Result<Response<ResponseBody>, Status> {
     let mut parts = path.trim_matches('/').split('/');
     let served = match (parts.next(), parts.next(), parts.next()) {
         (Some("api"), Some(_), _) => true,
-        (Some("apis"), Some(group), Some(_)) => resources::served().any(|r| r.group == group),
+        (Some("apis"), Some(group), Some(_)) => bayplan_kinds::served().any(|r| r.group == group),
         _ => false,
     };
     if served { Err(status_errors::path_not_found()) } else { Ok(text(404, "404 page not found\n")) }

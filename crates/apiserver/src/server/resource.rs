@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use futures::StreamExt;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -19,7 +20,6 @@ use crate::negotiation::{self, Format};
 use crate::registry::decode::{self, Input};
 use crate::registry::{Answer, Body, Call, PatchKind, UpdatedObject, VersionedObject, metadata};
 use crate::request::{DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, Verb, WriteOptions};
-use crate::resources::{self, Resource};
 use crate::selection::Selection;
 use crate::{reviews, serviceaccounts, status_errors, subresources, watch};
 
@@ -44,7 +44,7 @@ pub(super) async fn serve(context: &RequestContext<'_>) -> Result<Response<Respo
 }
 
 /// 404 for a path that the resource does not have, 405 for a verb that the path does not have.
-fn check_route(context: &RequestContext<'_>, resource: &'static Resource) -> Result<(), Status> {
+fn check_route(context: &RequestContext<'_>, resource: &'static Kind) -> Result<(), Status> {
     let info = context.info;
     if !scope_fits(context, resource) || info.path.contains("//") {
         return Err(status_errors::path_not_found());
@@ -60,7 +60,7 @@ fn check_route(context: &RequestContext<'_>, resource: &'static Resource) -> Res
 }
 
 /// True if the path names a namespace exactly when the resource has one.
-fn scope_fits(context: &RequestContext<'_>, resource: &'static Resource) -> bool {
+fn scope_fits(context: &RequestContext<'_>, resource: &'static Kind) -> bool {
     let info = context.info;
     if resource.namespaced() {
         return !info.namespace.is_empty() || !info.named;
@@ -70,7 +70,7 @@ fn scope_fits(context: &RequestContext<'_>, resource: &'static Resource) -> bool
 
 /// True if the verb applies to the path. Collections have list, watch, create and deletecollection, objects have the
 /// other verbs; across all namespaces there are only list and watch.
-fn verb_fits(context: &RequestContext<'_>, resource: &'static Resource) -> bool {
+fn verb_fits(context: &RequestContext<'_>, resource: &'static Kind) -> bool {
     let info = context.info;
     let of_collection = matches!(info.verb, Verb::List | Verb::Create | Verb::DeleteCollection);
     let of_either = info.verb == Verb::Watch || !info.subresource.is_empty();
@@ -227,7 +227,7 @@ impl ResourceRequest<'_> {
         let Decoded { object, warnings } = self.decode_unstored(options.field_validation)?;
         let answer = match (call.resource.plural, call.subresource) {
             ("pods", "binding") | ("bindings", "") => {
-                let pods = resources::find("", "v1", "pods").expect("a row of the table");
+                let pods = bayplan_kinds::find("", "v1", "pods").expect("a row of the table");
                 check_binding_namespace(call.namespace, &object)?;
                 subresources::bind(registry, Call { resource: pods, subresource: "binding", ..call }, object).await?
             }

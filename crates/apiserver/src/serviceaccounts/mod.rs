@@ -12,7 +12,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::registry::Objects;
-use crate::resources;
 use crate::user::User;
 
 mod request;
@@ -215,7 +214,7 @@ async fn objects_exist(claims: &Claims, objects: &dyn Objects, now: Timestamp) -
 }
 
 async fn exists(plural: &str, namespace: &str, reference: &Reference, objects: &dyn Objects, now: Timestamp) -> bool {
-    let Some(resource) = resources::find("", "v1", plural) else { return false };
+    let Some(resource) = bayplan_kinds::find("", "v1", plural) else { return false };
     let Ok(Some(object)) = objects.get(resource, namespace, &reference.name).await else { return false };
     let deleted = object.pointer("/metadata/deletionTimestamp").and_then(Value::as_str);
     let in_time = deleted
@@ -265,12 +264,12 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
 pub(crate) mod tests {
     use std::sync::{Arc, Mutex};
 
+    use bayplan_kinds::Kind;
     use bayplan_model::status::Status;
     use futures::future::BoxFuture;
 
     use super::*;
     use crate::registry::{SystemObjects, SystemWrite};
-    use crate::resources::Resource;
     use crate::status_errors;
 
     /// Objects in memory, by plural, namespace and name.
@@ -302,7 +301,7 @@ pub(crate) mod tests {
     impl Objects for Fixture {
         fn get<'a>(
             &'a self,
-            resource: &'static Resource,
+            resource: &'static Kind,
             namespace: &'a str,
             name: &'a str,
         ) -> BoxFuture<'a, Result<Option<Arc<Value>>, Status>> {
@@ -311,7 +310,7 @@ pub(crate) mod tests {
 
         fn list<'a>(
             &'a self,
-            resource: &'static Resource,
+            resource: &'static Kind,
             namespace: &'a str,
         ) -> BoxFuture<'a, Result<Vec<Arc<Value>>, Status>> {
             let objects = self.objects.lock().unwrap();
@@ -327,7 +326,7 @@ pub(crate) mod tests {
         fn create_unchecked<'a>(
             &'a self,
             _: SystemWrite,
-            resource: &'static Resource,
+            resource: &'static Kind,
             namespace: &'a str,
             mut object: Value,
         ) -> BoxFuture<'a, Result<Arc<Value>, Status>> {
@@ -343,7 +342,7 @@ pub(crate) mod tests {
         fn update_unchecked<'a>(
             &'a self,
             _: SystemWrite,
-            resource: &'static Resource,
+            resource: &'static Kind,
             namespace: &'a str,
             name: &'a str,
             change: &'a mut (dyn FnMut(&mut Value) -> Result<(), Status> + Send),

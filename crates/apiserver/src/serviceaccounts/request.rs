@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_model::timestamp;
 use jiff::Timestamp;
@@ -10,7 +11,6 @@ use uuid::Uuid;
 
 use super::{Claims, ISSUER, PrivateClaims, Reference, Tokens, user_name};
 use crate::registry::Objects;
-use crate::resources::{self, Resource};
 use crate::status_errors::{FieldError, bad_request, conflict, internal, invalid, not_found};
 
 const DEFAULT_SECONDS: i64 = 3600;
@@ -149,8 +149,8 @@ async fn node_of(objects: &dyn Objects, name: &str) -> Result<Option<Reference>,
     }))
 }
 
-fn row(plural: &str) -> Result<&'static Resource, Status> {
-    resources::find("", "v1", plural).ok_or_else(|| internal(format!("{plural} are not served")))
+fn row(plural: &str) -> Result<&'static Kind, Status> {
+    bayplan_kinds::find("", "v1", plural).ok_or_else(|| internal(format!("{plural} are not served")))
 }
 
 async fn fetch(objects: &dyn Objects, plural: &str, namespace: &str, name: &str) -> Result<Arc<Value>, Status> {

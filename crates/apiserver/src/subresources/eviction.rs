@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::registry::{Answer, Call, Objects, Registry, SystemObjects, SystemWrite, metadata};
 use crate::request::DeleteOptions;
-use crate::resources;
 use crate::status_errors;
 
 /// The most unconfirmed evictions of a budget; more wait for the disruption controller.
@@ -56,7 +55,7 @@ fn ignores_budgets(pod: &Value) -> bool {
 }
 
 async fn matching_budgets(registry: &Registry, namespace: &str, pod: &Value) -> Result<Vec<Value>, Status> {
-    let resource = resources::find("policy", "v1", "poddisruptionbudgets").expect("a row of the table");
+    let resource = bayplan_kinds::find("policy", "v1", "poddisruptionbudgets").expect("a row of the table");
     let labels: std::collections::BTreeMap<String, String> = pod["metadata"]["labels"]
         .as_object()
         .map(|l| l.iter().map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned())).collect())
@@ -91,7 +90,7 @@ fn may_evict_unready(pod: &Value, budget: &Value) -> bool {
 
 /// Takes one disruption from the budget.
 async fn take_disruption(registry: &Registry, call: Call<'_>, budget: &Value) -> Result<(), Status> {
-    let resource = resources::find("policy", "v1", "poddisruptionbudgets").expect("a row of the table");
+    let resource = bayplan_kinds::find("policy", "v1", "poddisruptionbudgets").expect("a row of the table");
     let name = metadata::text(budget, "name").to_owned();
     let now = metadata::time(registry.now());
     let mut take = |budget: &mut Value| {
@@ -137,7 +136,7 @@ fn check(name: &str, budget: &Value) -> Result<(), Status> {
         return Err(refuse(why, RETRY_SECONDS));
     }
     let forbidden = |why: &str| {
-        let resource = resources::find("policy", "v1", "poddisruptionbudgets").expect("a row of the table");
+        let resource = bayplan_kinds::find("policy", "v1", "poddisruptionbudgets").expect("a row of the table");
         status_errors::forbidden(resource, name, why)
     };
     let allowed = number("disruptionsAllowed");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::Revision;
 use bytes::Bytes;
@@ -12,19 +13,18 @@ use crate::codec;
 use crate::negotiation::{TableMeta, Transform, table};
 use crate::registry::VersionedObject;
 use crate::request::{FieldValidation, IncludeObject};
-use crate::resources::Resource;
 use crate::watch_cache::{CacheEvent, CachedObject, EventType, watch_line};
 
 /// Encodes the events of one stream, one JSON line each.
 pub(super) struct EventEncoder {
-    resource: &'static Resource,
+    resource: &'static Kind,
     transform: Transform,
     /// Only the first table of a stream carries the column definitions.
     columns_sent: bool,
 }
 
 impl EventEncoder {
-    pub(super) fn new(resource: &'static Resource, transform: Transform) -> EventEncoder {
+    pub(super) fn new(resource: &'static Kind, transform: Transform) -> EventEncoder {
         EventEncoder { resource, transform, columns_sent: false }
     }
 

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::{Change, Entry, ReadError, Revision};
 use bytes::Bytes;
@@ -22,7 +23,6 @@ use tokio::time::Instant;
 use crate::negotiation::Transform;
 use crate::registry::{Registry, list};
 use crate::request::ListOptions;
-use crate::resources::Resource;
 use crate::selection::Selection;
 use crate::status_errors;
 use crate::watch_cache::{CacheEvent, CachedObject, EventType, EventsSince, Subscription, WatchCache};
@@ -48,7 +48,7 @@ enum Source {
 struct Watcher {
     registry: Arc<Registry>,
     cache: Arc<WatchCache>,
-    resource: &'static Resource,
+    resource: &'static Kind,
     prefix: String,
     end: String,
     selection: Selection,
@@ -75,7 +75,7 @@ struct Watcher {
 /// Opens a watch. Bad options and a failed first read are answered with a `Status`; a later failure is an `ERROR` line.
 pub(crate) async fn open(
     registry: Arc<Registry>,
-    resource: &'static Resource,
+    resource: &'static Kind,
     namespace: &str,
     options: &ListOptions,
     transform: Transform,

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::{Change, Entry, ReadError, Revision, Store};
 use rustc_hash::FxHashMap;
@@ -27,8 +28,6 @@ pub(crate) use event::{CacheEvent, EventType, watch_line};
 pub(crate) use object::{CachedObject, labels_of};
 pub(crate) use value_watchers::Subscription;
 use value_watchers::ValueWatchers;
-
-use crate::resources::Resource;
 
 /// How many events the log of a resource keeps. A watcher that reconnects within that many events is served from
 /// memory; one that was away longer is served from the store's history. At about 4 KiB an event, the log of the
@@ -43,7 +42,7 @@ const RESTART_DELAY: Duration = Duration::from_millis(100);
 
 /// The watch cache of one stored resource.
 pub(crate) struct WatchCache {
-    resource: &'static Resource,
+    resource: &'static Kind,
     prefix: String,
     end: String,
     state: RwLock<State>,
@@ -71,7 +70,7 @@ pub(crate) enum EventsSince {
 
 impl WatchCache {
     /// An empty cache of a resource that is its own storage version.
-    pub(crate) fn new(resource: &'static Resource) -> WatchCache {
+    pub(crate) fn new(resource: &'static Kind) -> WatchCache {
         let prefix = format!("/registry/{}/", resource.storage_prefix);
         let end = prefix_end(&prefix);
         let changed = watch::channel(0).0;

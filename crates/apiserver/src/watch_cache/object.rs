@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::{Entry, Revision};
 use serde_json::Value;
 
 use crate::encode::Encoded;
-use crate::resources::Resource;
 
 /// A stored object with its labels and selectable fields parsed; upstream's `storeElement`.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct CachedObject {
 
 impl CachedObject {
     /// Parses a stored object.
-    pub(crate) fn new(resource: &'static Resource, entry: &Entry) -> Result<CachedObject, Status> {
+    pub(crate) fn new(resource: &'static Kind, entry: &Entry) -> Result<CachedObject, Status> {
         let encoded = Encoded::from_store(resource, entry.value.clone())?;
         let selectable = resource.selectable_fields();
         let (metadata, fields) = if selectable.is_empty() {

@@ -128,7 +128,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::resources;
     use crate::watch_cache::CachedObject;
 
     fn pod(node: &str, revision: u64) -> Arc<CachedObject> {
@@ -137,7 +136,7 @@ mod tests {
         });
         let value = Bytes::from(value.to_string());
         let entry = Entry { key: "/registry/pods/b/a".into(), value, create_revision: 1, mod_revision: revision };
-        Arc::new(CachedObject::new(resources::find("", "v1", "pods").unwrap(), &entry).unwrap())
+        Arc::new(CachedObject::new(bayplan_kinds::find("", "v1", "pods").unwrap(), &entry).unwrap())
     }
 
     fn moved(from: Option<&str>, to: Option<&str>, revision: u64) -> Arc<CacheEvent> {
