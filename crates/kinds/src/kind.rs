@@ -67,6 +67,10 @@ pub struct Kind {
     pub(crate) defaults: fn(&mut Object),
     /// What happens to an object before it is stored.
     pub strategy: Strategy,
+    /// Turns an object of the storage version into this one, apart from `apiVersion`; nothing for the storage version.
+    pub(crate) from_storage: fn(&mut Object),
+    /// Turns an object into one of the storage version, apart from `apiVersion`; nothing for the storage version.
+    pub(crate) to_storage: fn(&mut Object),
     /// The rules an object must keep.
     pub(crate) validation: Validation,
     /// What `kubectl get` prints.
@@ -115,6 +119,8 @@ impl Kind {
         storage_prefix: "",
         defaults: |_| {},
         strategy: Strategy::PLAIN,
+        from_storage: |_| {},
+        to_storage: |_| {},
         validation: Validation::PLAIN,
         printer: Printer::PLAIN,
     };
@@ -148,6 +154,26 @@ impl Kind {
     /// core events.
     pub fn storage(&'static self) -> &'static Kind {
         Scheme::built_in().storage_version(self)
+    }
+
+    /// Converts an object of the storage version to this one.
+    pub fn convert_from_storage(&'static self, object: &mut Value) {
+        if self != self.storage()
+            && let Value::Object(object) = object
+        {
+            (self.from_storage)(object);
+            object.insert("apiVersion".into(), self.api_version().into());
+        }
+    }
+
+    /// Converts an object to the storage version.
+    pub fn convert_to_storage(&'static self, object: &mut Value) {
+        if self != self.storage()
+            && let Value::Object(object) = object
+        {
+            (self.to_storage)(object);
+            object.insert("apiVersion".into(), self.storage().api_version().into());
+        }
     }
 
     /// The subresource of that name.

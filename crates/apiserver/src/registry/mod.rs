@@ -156,8 +156,10 @@ impl Registry {
 
     /// The decoded object in the requested version, with its resource version.
     fn decoded(&self, resource: &'static Kind, entry: &Entry) -> Result<Value, Status> {
-        let object = Encoded::from_store(resource.storage(), entry.value.clone())?.decode(Some(entry.mod_revision))?;
-        Ok(conversion::from_storage(resource, object))
+        let stored = Encoded::from_store(resource.storage(), entry.value.clone())?;
+        let mut object = stored.decode(Some(entry.mod_revision))?;
+        resource.convert_from_storage(&mut object);
+        Ok(object)
     }
 
     /// Encodes an object in the storage version.
@@ -165,7 +167,9 @@ impl Registry {
         if std::ptr::eq(resource, resource.storage()) {
             return Encoded::new(resource, object);
         }
-        Encoded::new(resource.storage(), &conversion::to_storage(resource, object.clone()))
+        let mut object = object.clone();
+        resource.convert_to_storage(&mut object);
+        Encoded::new(resource.storage(), &object)
     }
 
     /// Waits until the store has reached a revision, which a read with `resourceVersion=N` demands.

@@ -1,12 +1,12 @@
 //! Events as `events.k8s.io` names their fields; they are stored as core events.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::core::event;
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::names;
-use crate::object::text;
+use crate::object::{Object, text};
 use crate::selectable_fields::SelectableFields;
 use crate::strategy::Strategy;
 use crate::validation::Validation;
@@ -30,10 +30,62 @@ pub(crate) static KIND: Kind = Kind {
         },
         ..Strategy::PLAIN
     },
+    from_storage,
+    to_storage,
     validation: Validation { create_rules, change_rules, ..Validation::PLAIN },
     printer: event::PRINTER,
     ..Kind::PLAIN
 };
+
+/// The fields that the groups name differently: in `events.k8s.io`, in core.
+const RENAMED: [(&str, &str); 7] = [
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+    ("reportingController", "reportingComponent"),
+];
+
+/// Moves fields, by their old and new names.
+fn rename(event: &mut Object, names: impl Iterator<Item = (&'static str, &'static str)>) {
+    let moved: Vec<(&str, Value)> = names.filter_map(|(from, to)| Some((to, event.remove(from)?))).collect();
+    event.extend(moved.into_iter().map(|(to, value)| (to.to_owned(), value)));
+}
+
+fn from_storage(event: &mut Object) {
+    rename(event, RENAMED.iter().map(|(new, core)| (*core, *new)));
+    // The two groups differ in which empty fields they omit.
+    for key in ["reportingController", "reportingInstance", "reason", "note", "type", "action"] {
+        if event.get(key).is_some_and(|value| value == "") {
+            event.remove(key);
+        }
+    }
+    for (key, empty) in [
+        ("deprecatedFirstTimestamp", Value::Null),
+        ("deprecatedLastTimestamp", Value::Null),
+        ("regarding", json!({})),
+        ("deprecatedSource", json!({})),
+    ] {
+        event.entry(key).or_insert(empty);
+    }
+}
+
+fn to_storage(event: &mut Object) {
+    rename(event, RENAMED.into_iter());
+    for (key, empty) in [
+        ("involvedObject", json!({})),
+        ("source", json!({})),
+        ("firstTimestamp", Value::Null),
+        ("lastTimestamp", Value::Null),
+        ("eventTime", Value::Null),
+        ("reportingComponent", json!("")),
+        ("reportingInstance", json!("")),
+    ] {
+        event.entry(key).or_insert(empty);
+    }
+}
 
 /// The core name of a field; empty for labels that this group does not know.
 fn canonical(label: &str) -> &str {
