@@ -20,12 +20,12 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     verbs: STANDARD_VERBS,
     storage_prefix: "rolebindings",
-    defaults: defaults,
+    defaults,
     strategy: Strategy { allow_create_on_update: true, ..Strategy::PLAIN },
     validation: Validation {
         metadata: MetadataCheck::Last,
         rules: |errors, binding, _| reference_rules(errors, &["Role", "ClusterRole"], binding),
-        change_rules: change_rules,
+        change_rules,
         ..Validation::PLAIN
     },
     printer: PRINTER,
