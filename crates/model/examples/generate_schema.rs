@@ -9,6 +9,7 @@
 //! Run it with `cargo run -p bayplan-model --example generate_schema`; a test compares its output with the committed
 //! file.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -48,9 +49,9 @@ pub(crate) fn generate() -> String {
     }
     // Messages that OpenAPI only shows as the fields of others; they may inline further ones.
     while let Some((name, fact)) = inlined.pop_first() {
-        if !definitions.contains_key(&name) {
-            let text = inputs.definition(&name, &fact, Some("inlined"), &mut inlined);
-            definitions.insert(name, text);
+        if let Entry::Vacant(vacant) = definitions.entry(name) {
+            let text = inputs.definition(vacant.key(), &fact, Some("inlined"), &mut inlined);
+            vacant.insert(text);
         }
     }
     let mut text = HEADER.to_owned();

@@ -90,7 +90,8 @@ fn join(folder: &str, target: &str) -> String {
 fn has_heading(tree: &Tree, file: &str, anchor: &str) -> bool {
     let lines = prose(tree.text(file).unwrap_or_default());
     lines
-        .filter_map(|(_, line)| line.starts_with('#').then(|| slug(line.trim_start_matches('#'))))
+        .filter(|(_, line)| line.starts_with('#'))
+        .map(|(_, line)| slug(line.trim_start_matches('#')))
         .any(|slug| slug == anchor)
 }
 

@@ -3,7 +3,7 @@
 //! All of them are Bayplan's own parts, so that the guide runs where nothing of upstream is installed. The drop-in
 //! tests do the same beside upstream's binaries.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,7 +98,7 @@ impl Drop for Cluster {
 }
 
 /// Runs kube-scheduler while its manifest is there, as a kubelet does.
-fn run_static_pod(manifest: &Path, conf: &PathBuf, ending: &AtomicBool) {
+fn run_static_pod(manifest: &Path, conf: &Path, ending: &AtomicBool) {
     let mut running: Option<Part> = None;
     while !ending.load(Ordering::Relaxed) {
         match (manifest.exists(), running.take()) {
