@@ -20,7 +20,7 @@ pub enum Error {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A line is not JSON.
@@ -30,7 +30,7 @@ pub enum Error {
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// Why.
+        /// Error of the parser.
         source: serde_json::Error,
     },
 }

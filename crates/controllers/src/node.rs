@@ -51,9 +51,9 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
-    /// Its name.
+    /// Label-like key, such as `node.kubernetes.io/not-ready`.
     pub key: String,
-    /// Its value.
+    /// Empty for taints that need no value.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.

@@ -197,7 +197,7 @@ impl From<Selector> for LabelSelector {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReplicaSetStatus {
-    /// Its pods.
+    /// Pods that match the selector.
     pub replicas: i32,
     /// Those that carry every label of the template.
     #[serde(skip_serializing_if = "is_zero")]

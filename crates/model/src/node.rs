@@ -67,7 +67,6 @@ views! {
     struct ContainerImage {
         /// All its names.
         names: Vec<String>,
-        /// Its size.
         size_bytes: i64,
     }
 }

@@ -44,11 +44,9 @@ views! {
         tolerations: Vec<Toleration>,
         /// How evenly pods like it are spread over topology domains.
         topology_spread_constraints: Vec<TopologySpreadConstraint>,
-        /// Its containers.
         containers: Vec<Container>,
         /// Containers that run before them, or beside them when restartable.
         init_containers: Vec<Container>,
-        /// Its volumes.
         volumes: Vec<Volume>,
         /// Resources of the pod sandbox.
         overhead: ResourceList,
@@ -172,7 +170,6 @@ views! {
     struct GcePersistentDisk {
         /// The disk.
         pd_name: String,
-        /// Its partition.
         partition: i32,
         /// Mounted for reading only.
         read_only: bool,
@@ -183,7 +180,6 @@ views! {
         /// The disk.
         #[serde(rename = "volumeID")]
         volume_id: String,
-        /// Its partition.
         partition: i32,
         /// Mounted for reading only.
         read_only: bool,

@@ -104,7 +104,6 @@ views! {
         api_group: String,
         /// `pods` usually.
         resource: String,
-        /// Its name.
         name: String,
         /// Its UID.
         uid: String,
@@ -121,7 +120,6 @@ views! {
         /// Tells shares of a device apart.
         #[serde(rename = "shareID")]
         share_id: Option<String>,
-        /// Its conditions.
         conditions: Vec<DeviceCondition>,
     }
 

@@ -15,7 +15,6 @@ has_meta!(ResourceSlice, DeviceClass);
 views! {
     /// A ResourceSlice: some devices of a driver's pool.
     struct ResourceSlice {
-        /// Its name.
         metadata: ObjectMeta,
         /// The devices and where they are.
         spec: ResourceSliceSpec,
@@ -143,7 +142,6 @@ views! {
 
     /// A DeviceClass: devices of one kind, and how they are set up.
     struct DeviceClass {
-        /// Its name.
         metadata: ObjectMeta,
         /// Which devices.
         spec: DeviceClassSpec,

@@ -151,7 +151,7 @@ impl Resource {
         }
     }
 
-    /// Its name.
+    /// Key of the resource in a `ResourceList`.
     pub fn name(&self) -> &str {
         match self {
             Resource::Cpu => CPU,

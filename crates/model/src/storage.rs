@@ -54,13 +54,11 @@ views! {
         access_modes: Vec<String>,
         /// The claim it is bound or reserved to.
         claim_ref: Option<ClaimRef>,
-        /// Its class.
         storage_class_name: String,
         /// What becomes of it when its claim is gone: `Retain`, `Recycle` or `Delete`.
         persistent_volume_reclaim_policy: String,
         /// `Filesystem` when absent.
         volume_mode: Option<String>,
-        /// Its attributes class.
         volume_attributes_class_name: Option<String>,
         /// Where it can be reached.
         node_affinity: Option<VolumeNodeAffinity>,
@@ -84,9 +82,7 @@ views! {
 
     /// The claim a volume is bound or reserved to.
     struct ClaimRef {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
         /// Its UID; empty when reserved by name.
         uid: String,
@@ -132,11 +128,9 @@ views! {
         resources: ResourceRequirements,
         /// The volume it is bound to.
         volume_name: String,
-        /// Its class.
         storage_class_name: Option<String>,
         /// `Filesystem` when absent.
         volume_mode: Option<String>,
-        /// Its attributes class.
         volume_attributes_class_name: Option<String>,
     }
 
@@ -152,7 +146,6 @@ views! {
 
     /// A StorageClass.
     struct StorageClass {
-        /// Its name.
         metadata: ObjectMeta,
         /// Who makes volumes of it.
         provisioner: String,
@@ -194,7 +187,6 @@ views! {
 
     /// A driver on a node.
     struct CsiNodeDriver {
-        /// Its name.
         name: String,
         /// How much the node takes.
         allocatable: Option<VolumeNodeResources>,
@@ -208,7 +200,6 @@ views! {
 
     /// A CSIDriver.
     struct CsiDriver {
-        /// Its name.
         metadata: ObjectMeta,
         /// What it can do.
         spec: CsiDriverSpec,
@@ -224,7 +215,6 @@ views! {
 
     /// Free capacity of a class in some part of the cluster.
     struct CsiStorageCapacity {
-        /// Its name.
         metadata: ObjectMeta,
         /// Which nodes can reach it.
         node_topology: Option<LabelSelector>,
@@ -238,7 +228,6 @@ views! {
 
     /// A VolumeAttachment.
     struct VolumeAttachment {
-        /// Its name.
         metadata: ObjectMeta,
         /// What is wanted.
         spec: VolumeAttachmentSpec,

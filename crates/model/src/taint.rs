@@ -7,7 +7,6 @@ views! {
     struct Taint {
         /// The taint's name.
         key: String,
-        /// Its value.
         value: String,
         /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
         effect: String,

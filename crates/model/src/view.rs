@@ -14,11 +14,14 @@ where
 }
 
 /// Declares views: public structs of public fields with camelCase JSON names, all optional.
+///
+/// A field means what the Kubernetes API says of it; its doc line says what that does not.
 macro_rules! views {
     ($($(#[$meta:meta])* struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* })*) => {$(
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, Hash, serde::Deserialize)]
         #[serde(rename_all = "camelCase", default)]
+        #[allow(missing_docs, reason = "the Kubernetes API documents its fields")]
         pub struct $name {
             $($(#[$field_meta])* #[serde(deserialize_with = "crate::view::null_as_default")] pub $field: $type,)*
         }

@@ -39,7 +39,6 @@ views! {
 
     /// What a replication controller wants.
     struct ReplicationControllerSpec {
-        /// Its pods.
         selector: Map,
     }
 
@@ -53,7 +52,6 @@ views! {
 
     /// What a controller wants.
     struct ControllerSpec {
-        /// Its pods.
         selector: Option<LabelSelector>,
     }
 

@@ -18,7 +18,7 @@ const API_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.auth
 pub struct ExecPlugin {
     /// The program, on the `PATH` unless it is a path.
     pub command: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Option<Vec<String>>,
     /// Variables it gets besides ours.
     pub env: Option<Vec<EnvironmentVariable>>,
@@ -26,11 +26,11 @@ pub struct ExecPlugin {
     pub api_version: String,
     /// What to tell a user who does not have the program.
     pub install_hint: Option<String>,
-    /// Whether it is told about the cluster.
+    /// Whether the program gets a description of the cluster (`KUBERNETES_EXEC_INFO`).
     pub provide_cluster_info: bool,
     /// Whether it may ask the user.
     pub interactive_mode: InteractiveMode,
-    /// What it is told about the cluster, if it asked.
+    /// Description of the cluster, if `provide_cluster_info` asks for it.
     #[serde(skip)]
     pub cluster: Option<Value>,
 }

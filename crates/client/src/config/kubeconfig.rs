@@ -90,7 +90,7 @@ impl Cluster {
         material(AUTHORITY, &self.certificate_authority_data, &self.certificate_authority)
     }
 
-    /// What an exec plugin with `provideClusterInfo` is told: `ExecCredential`'s `spec.cluster`.
+    /// `ExecCredential`'s `spec.cluster`, which an exec plugin with `provideClusterInfo` gets.
     fn exec_info(&self) -> Result<Value, Error> {
         let mut info = json!({ "server": self.server });
         if !self.tls_server_name.is_empty() {

@@ -19,17 +19,17 @@ pub enum Error {
     Io {
         /// `read` or `write`.
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A file has no usable certificate or key.
     #[error("{what} cannot be used: {why}")]
     Unusable {
-        /// Which.
+        /// File, or the flag that names it.
         what: String,
-        /// Why.
+        /// Reason that the user reads.
         why: String,
     },
     /// A cipher suite that is unknown or not supported.

@@ -105,7 +105,7 @@ pub struct ScoringStrategy {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RequestedToCapacityRatio {
-    /// Its points.
+    /// Points by ascending utilization.
     pub shape: Vec<UtilizationShapePoint>,
 }
 
