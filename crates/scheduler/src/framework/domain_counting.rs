@@ -1,8 +1,8 @@
 //! The incremental form of plugins that count pods by topology domain, such as InterPodAffinity and PodTopologySpread.
 //!
-//! In PreFilter and PreScore such a plugin counts all pods for every pod it is asked about. In this form it says once, for
-//! all pods of a signature, what it counts; the engine updates the counts as pods and nodes come and go, and filters and
-//! scores by counts alone. Nodes with equal counts share one answer.
+//! In PreFilter and PreScore such a plugin counts all pods for every pod it is asked about. In this form it says once,
+//! for all pods of a signature, what it counts; the engine updates the counts as pods and nodes come and go, and
+//! filters and scores by counts alone. Nodes with equal counts share one answer.
 
 use bayplan_model::label_selector::Selector;
 use bayplan_model::node::Node;
