@@ -37,7 +37,7 @@ fn json_is_a_list_with_one_object_per_run() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_told() {
+fn what_cannot_be_measured_is_an_error_that_says_why() {
     let output = bench(&["Nonsense"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && stderr.contains("there is no workload \"Nonsense\""), "{stderr}");

@@ -2,44 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::{Input, Object, Registry, Scheduler, TieBreak};
+use bayplan_testkit::logged;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The lines that are logged at a level while `run` runs.
-fn logged(level: tracing::Level, run: impl FnOnce()) -> Vec<String> {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .with_target(false)
-        .without_time()
-        .finish();
-    tracing::subscriber::with_default(subscriber, run);
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    text.lines().map(|line| line.trim().to_owned()).collect()
-}
 
 fn node(name: &str, cpu: &str) -> Value {
     json!({

@@ -6,6 +6,7 @@
 //!   FakeApi       an API server that is one function, and keeps what it was asked
 //!   ScriptedApi   an API server that expects exactly these exchanges, in this order
 //!   pod, node     builders of objects, as JSON or as the model's views
+//!   logged        what code logs, line by line
 //!   free_ports    ports for servers that cannot choose one themselves
 //! ```
 
@@ -13,12 +14,14 @@
 
 mod api;
 mod clock;
+mod log;
 mod objects;
 mod ports;
 mod rng;
 
 pub use api::{ANY, Exchange, FakeApi, NoEvents, ScriptedApi, refused, request_line};
 pub use clock::VirtualClock;
+pub use log::logged;
 pub use objects::{NodeBuilder, PodBuilder, merge, node, pod};
 pub use ports::free_ports;
 pub use rng::Rng;

@@ -343,7 +343,7 @@ impl DeleteOptions {
 /// `includeObject`: how much of each object a row of a Table carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
-    /// Nothing.
+    /// Rows carry cells only.
     None,
     /// Its metadata.
     #[default]

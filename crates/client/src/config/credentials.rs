@@ -18,7 +18,7 @@ const TOKEN_FILE_INTERVAL: Duration = Duration::from_secs(60);
 /// What identifies us besides a client certificate.
 #[derive(Clone, Debug, Default)]
 pub enum Credentials {
-    /// Nothing.
+    /// Requests carry no `Authorization` header.
     #[default]
     None,
     /// A user's name and password.

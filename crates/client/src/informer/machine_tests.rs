@@ -260,7 +260,7 @@ fn a_failed_page_is_asked_for_again_and_an_expired_one_starts_over_without_pages
 }
 
 #[test]
-fn duplicates_and_events_from_the_past_are_not_told() {
+fn duplicates_and_events_from_the_past_are_not_passed_on() {
     check(
         "ask => stream
          COMPLETE 1 => synced

@@ -321,7 +321,7 @@ fn what_can_never_be_looked_up_is_not_tried_again() {
 }
 
 #[test]
-fn an_owner_in_another_namespace_is_no_owner_and_the_user_is_told() {
+fn an_owner_in_another_namespace_is_no_owner_and_an_event_says_so() {
     let collector = collector();
     see(&collector, [with(thing("owner", &[]), "namespace", json!("elsewhere")), thing("child", &["owner"])]);
     let steps =

@@ -83,9 +83,6 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
     use bayplan_model::api::{DeleteOptions, Resource};
     use bayplan_testkit::{FakeApi, refused};
     use serde_json::json;
@@ -94,19 +91,6 @@ mod tests {
 
     const PODS: Resource = Resource::new("", "v1", "pods");
 
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     /// The lines that these calls log at a level.
     fn logged(level: tracing::Level, calls: Vec<Request>) -> Vec<String> {
         let server = FakeApi::new(|request| match &request.verb {
@@ -114,23 +98,12 @@ mod tests {
             Verb::Delete(_) => refused(404),
             _ => Ok(json!({})),
         });
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
-            .with_writer(move || writer.clone())
-            .with_ansi(false)
-            .with_target(false)
-            .without_time()
-            .finish();
-        tracing::subscriber::with_default(subscriber, || {
+        bayplan_testkit::logged(level, || {
             let api = LoggedApi { api: &server, controller: "replicaset-controller", key: "ns/web" };
             for call in calls {
                 let _ = api.call(call).now_or_never().expect("the fake server answers at once");
             }
-        });
-        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        text.lines().map(|line| line.trim().to_owned()).collect()
+        })
     }
 
     #[test]

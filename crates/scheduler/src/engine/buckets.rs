@@ -292,8 +292,11 @@ impl Buckets {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::BTreeMap;
+
+    use bayplan_testkit::Rng;
+
+    use super::*;
 
     /// The plain form: every node with its key and score.
     type Plain = BTreeMap<u32, ([i64; 1], i32)>;
@@ -319,18 +322,17 @@ mod tests {
     fn nodes_that_come_move_and_go_are_found_where_they_belong() {
         let mut buckets = Buckets::default();
         let mut plain = Plain::new();
-        let mut seed = 7u64;
+        let mut rng = Rng::new(7);
         for step in 0..6000 {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             // More nodes than a block has, and more of them all the time.
             let nodes = 1000 + step / 4;
             buckets.reserve(nodes);
             // Many steps are about few nodes, so that they meet again.
-            let among = if step % 2 == 0 { 9 } else { nodes as u32 };
-            let node = NodeId((nodes as u32).wrapping_sub((seed >> 33) as u32 % among + 1));
-            let (key, score) = ((seed >> 43) as i64 % 3, (seed >> 53) as i32 % 7);
+            let among = if step % 2 == 0 { 9 } else { nodes };
+            let node = NodeId((nodes - 1 - rng.below(among)) as u32);
+            let (key, score) = (rng.below(3) as i64, rng.below(7) as i32);
             let known = plain.get(&node.0).copied();
-            match (seed >> 20) % 8 {
+            match rng.below(8) {
                 0 => {
                     buckets.remove(node);
                     assert_eq!(buckets.score(node), None);

@@ -188,17 +188,18 @@ impl Topologies {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use bayplan_testkit::Rng;
+
     use super::*;
 
     #[test]
     fn nodes_are_found_in_their_domains_however_they_come_move_and_go() {
         let mut topology = Topology::default();
         let mut plain: BTreeMap<u32, String> = BTreeMap::new();
-        let mut seed = 11u64;
+        let mut rng = Rng::new(11);
         for _ in 0..3000 {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let (node, value) = ((seed >> 33) as u32 % 20, format!("zone-{}", (seed >> 43) % 7));
-            if (seed >> 20).is_multiple_of(3) {
+            let (node, value) = (rng.below(20) as u32, format!("zone-{}", rng.below(7)));
+            if rng.one_in(3) {
                 topology.set(NodeId(node), None);
                 plain.remove(&node);
             } else {
