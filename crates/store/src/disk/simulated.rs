@@ -60,7 +60,10 @@ struct State {
     operations: u64,
     crash_at: Option<u64>,
     failing_syncs: BTreeSet<u64>,
+    /// Syncs of files whose names contain this fail.
+    failing_names: Option<&'static str>,
     syncs: u64,
+    failed_syncs: u64,
     capacity: Option<usize>,
 }
 
@@ -89,7 +92,9 @@ impl State {
 
     fn sync_inode(&mut self, inode: usize) -> io::Result<()> {
         self.syncs += 1;
-        if self.failing_syncs.contains(&self.syncs) {
+        let named = |part| self.names.iter().any(|(name, named)| *named == inode && name.contains(part));
+        if self.failing_syncs.contains(&self.syncs) || self.failing_names.is_some_and(named) {
+            self.failed_syncs += 1;
             return Err(io::Error::other("simulated fsync failure"));
         }
         let inode = &mut self.inodes[inode];
@@ -126,6 +131,11 @@ impl SimulatedDisk {
         self.state().syncs
     }
 
+    /// How many syncs have failed.
+    pub fn failed_syncs(&self) -> u64 {
+        self.state().failed_syncs
+    }
+
     /// Crashes at the given operation, counted from 1: it and all later ones fail.
     pub fn crash_at(&self, operation: u64) {
         self.state().crash_at = Some(operation);
@@ -139,6 +149,11 @@ impl SimulatedDisk {
     /// Lets one sync of a file fail, counted from 1.
     pub fn fail_sync(&self, sync: u64) {
         self.state().failing_syncs.insert(sync);
+    }
+
+    /// Lets every sync fail of a file whose name contains this.
+    pub fn fail_syncs_of(&self, part: &'static str) {
+        self.state().failing_names = Some(part);
     }
 
     /// Limits the bytes of all files together.
