@@ -115,6 +115,14 @@ impl<'a> DecisionInput<'a> {
     fn cycle(&self) -> Cycle<'a> {
         Cycle { pod: self.pod, cluster: self.cluster, now: self.now }
     }
+
+    /// What the plugins read for the pod. Without nodes no plugin is asked at all, which is the plain cycle's to tell.
+    fn dependencies(&self) -> Result<PodDependencies, NotCacheable> {
+        if self.cluster.node_count() == 0 {
+            return Err(NotCacheable);
+        }
+        PodDependencies::of(self.profile, &self.cycle())
+    }
 }
 
 impl Engine {
@@ -126,7 +134,7 @@ impl Engine {
     fn try_decide(&mut self, input: DecisionInput<'_>, ties: &mut TieBreak) -> Result<EngineDecision, NotCacheable> {
         let DecisionInput { profile, cluster, pod, .. } = input;
         let cx = input.cycle();
-        let dependencies = PodDependencies::of(profile, &cx)?;
+        let dependencies = input.dependencies()?;
         let uncached = UncachedFilters::prepare(&input, &dependencies.uncached)?;
         let scoreboard = self.scoreboard(&input, dependencies)?;
         scoreboard.account_for_nominated(&input, &uncached)?;
@@ -150,7 +158,7 @@ impl Engine {
     ) -> Result<(&CachedDiagnosis, PostFilter), NotCacheable> {
         let DecisionInput { profile, nominator, pod, .. } = input;
         let cycle = input.cycle();
-        let dependencies = PodDependencies::of(profile, &cycle)?;
+        let dependencies = input.dependencies()?;
         // A nominated pod takes no precedence over itself, so its nominated node differs from what other pods see.
         if !dependencies.uncached.is_empty() || nominator.node_of(pod.uid()).is_some() || pod.is_nominated() {
             return Err(NotCacheable);
@@ -199,7 +207,7 @@ impl Engine {
 
     fn try_scores(&mut self, input: DecisionInput<'_>) -> Result<Vec<(Arc<str>, i64)>, NotCacheable> {
         let cx = input.cycle();
-        let dependencies = PodDependencies::of(input.profile, &cx)?;
+        let dependencies = input.dependencies()?;
         let uncached = UncachedFilters::prepare(&input, &dependencies.uncached)?;
         let scoreboard = self.scoreboard(&input, dependencies)?;
         scoreboard.account_for_nominated(&input, &uncached)?;
@@ -213,7 +221,7 @@ impl Engine {
 
     /// The score of a chosen node and of the next best by the scoreboard alone. Looks at all nodes: for the log only.
     pub(crate) fn ranking(&mut self, input: DecisionInput<'_>, chosen: &str) -> Option<Ranking> {
-        let dependencies = PodDependencies::of(input.profile, &input.cycle()).ok()?;
+        let dependencies = input.dependencies().ok()?;
         let all = self.scoreboard(&input, dependencies).ok()?.all();
         let chosen = input.cluster.node(chosen)?.id;
         let score = all.iter().find(|(id, _)| *id == chosen)?.1;

@@ -66,11 +66,22 @@ fn spread_constraint(rng: &mut Rng) -> Value {
 
 fn affinity(rng: &mut Rng) -> Value {
     let mut affinity = json!({});
+    if rng.one_in(12) {
+        // PreFilter narrows the search to nodes by name, which are there or not.
+        let by_name = |name: &str| json!({"key": "metadata.name", "operator": "In", "values": [name]});
+        let terms = match rng.below(3) {
+            0 => json!([{"matchFields": [by_name("n30"), by_name("n31")]}]),
+            1 => json!([{"matchFields": [by_name("n30")]}, {"matchFields": [by_name("n31")]}]),
+            _ => json!([{"matchFields": [by_name("nowhere")]}]),
+        };
+        affinity["nodeAffinity"] =
+            json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    }
     if rng.one_in(4) {
         let disk = json!({"key": "disk", "operator": "In", "values": [rng.pick(&["ssd", "hdd"])]});
-        affinity["nodeAffinity"] = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{
+        affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = json!([{
             "weight": 1 + rng.below(100), "preference": {"matchExpressions": [disk]},
-        }]});
+        }]);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
         if rng.one_in(5) {

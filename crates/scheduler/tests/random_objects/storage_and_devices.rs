@@ -41,6 +41,10 @@ pub(crate) fn of_node(node: &str, rng: &mut Rng) -> Vec<Value> {
 /// Gives a pod volumes or devices, if it is to have some.
 pub(crate) fn equip(spec: &mut Value, rng: &mut Rng) {
     match rng.below(14) {
+        5 if rng.one_in(2) => {
+            // No such claim: PreFilter rejects the pod.
+            spec["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "nowhere"}}]);
+        }
         0 | 1 => spec["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": rng.pick(&CLAIMS)}}]),
         2 => {
             let disk = json!({"pdName": rng.pick(&VOLUMES), "readOnly": rng.one_in(2)});
