@@ -109,6 +109,7 @@ impl Binding {
             Some(registration) => Abortable::new(self.run_pre_bind(cx, shell), registration).await,
             None => Ok(self.run_pre_bind(cx, shell).await),
         };
+            waits: &self.profile.waits,
         if !self.pre_bind.end(FINISHED) {
             return Status::error("preempted by DefaultPreemption");
         }

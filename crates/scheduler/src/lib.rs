@@ -47,11 +47,11 @@ pub use cluster::{
 };
 pub use framework::preemption::{Candidate, Preemption};
 pub use framework::{
-    AnyPlugin, BindContext, ClusterEvent, Code, CountScope, Cycle, Dependencies, DomainCounting, DomainSummary,
-    EventRegistration, EventResource, ExtensionPoints, Factory, FeasibleNodes, HeadroomPlugin, MAX_NODE_SCORE,
-    NodeScore, NodeStatuses, Nomination, Normalization, ObjectChange, Permit, Plugin, PluginName, PostFilter,
-    PostFilterContext, PreFilter, PreFlight, QueuedPod, QueueingHint, Reads, Registry, SortKey, Status, Timer, action,
-    default_normalize,
+    AnyPlugin, BindContext, ClusterEvent, ClusterWaits, Code, CountScope, Cycle, Dependencies, DomainCounting,
+    DomainSummary, EventRegistration, EventResource, ExtensionPoints, Factory, FeasibleNodes, HeadroomPlugin,
+    MAX_NODE_SCORE, NodeScore, NodeStatuses, Nomination, Normalization, ObjectChange, Permit, Plugin, PluginName,
+    PostFilter, PostFilterContext, PreFilter, PreFlight, QueuedPod, QueueingHint, Reads, Registry, SortKey, Status,
+    Timer, action, default_normalize,
 };
 
 // What a shell runs the scheduler with.

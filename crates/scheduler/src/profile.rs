@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::config::{PluginSet, Plugins, ProfileConfig};
 use crate::extender::{EXTENDER, Extender, ExtenderRejections, Extenders};
 use crate::framework::{
-    AnyPlugin, ClusterEvent, EventRegistration, ExtensionPoints, MAX_NODE_SCORE, PluginName, Registry,
+    AnyPlugin, ClusterEvent, ClusterWaits, EventRegistration, ExtensionPoints, MAX_NODE_SCORE, PluginName, Registry,
 };
 use crate::metrics::{ProfileMetrics, Stopwatch};
 
@@ -108,6 +108,8 @@ pub struct Profile {
     pub(crate) metrics: Option<ProfileMetrics>,
 }
 
+    /// What its binding cycles wait for.
+    pub(crate) waits: ClusterWaits,
 impl Profile {
     /// Builds a profile from its completed configuration.
     pub fn build(config: &ProfileConfig, registry: &Registry) -> Result<Self, Error> {
@@ -154,6 +156,7 @@ impl Profile {
             1 => {}
             count => return Err(Error::QueueSort { name: profile.name, count }),
         }
+            waits: ClusterWaits::default(),
         if profile.at(ExtensionPoints::BIND).is_empty() {
             return Err(Error::NoBind(profile.name));
         }

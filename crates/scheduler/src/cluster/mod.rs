@@ -31,6 +31,7 @@ pub(crate) use headroom::{balance_of_two, requested_fraction};
 pub(crate) use node_changes::{ChangeLog, NodeChange, NodeChanges};
 pub use node_info::{HostPorts, NodeId, NodeInfo};
 use node_tree::NodeTree;
+pub(crate) use objects::is_older;
 pub use objects::{Object, Objects, Table};
 pub use pod_info::{AffinityTerm, PodInfo};
 pub(crate) use pod_info_cache::PodInfoCache;

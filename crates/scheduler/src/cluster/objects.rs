@@ -31,6 +31,12 @@ impl<T> Default for Table<T> {
     }
 }
 
+/// Whether a `resourceVersion` comes before another one. Versions that are no numbers cannot be compared, so neither is
+/// older.
+pub(crate) fn is_older(version: &str, than: &str) -> bool {
+    matches!((version.parse::<u64>(), than.parse::<u64>()), (Ok(version), Ok(than)) if version < than)
+}
+
 /// The values of a map by key.
 fn sorted<T>(map: &FxHashMap<String, T>) -> impl Iterator<Item = &T> {
     let mut entries: Vec<(&String, &T)> = map.iter().collect();

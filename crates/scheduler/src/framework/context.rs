@@ -6,7 +6,7 @@ use bayplan_model::api::{Api, Recorder, Timer};
 use jiff::Timestamp;
 
 use super::preemption::{Candidate, CandidateCache, RankedCandidate};
-use super::{Code, CycleStates, NodeStatuses, Status};
+use super::{ClusterWaits, Code, CycleStates, NodeStatuses, Status};
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 
 /// What plugins see in the scheduling cycle of a pod.
@@ -78,4 +78,6 @@ pub struct BindContext<'a> {
     pub recorder: &'a dyn Recorder,
     /// Clock and timers.
     pub timer: &'a dyn Timer,
+    /// Where to wait for what the cluster state will show.
+    pub waits: &'a ClusterWaits,
 }

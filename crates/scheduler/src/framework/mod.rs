@@ -7,6 +7,7 @@
 //!
 //! The framework knows the cluster's types and nothing else: queue, cycle and engine implement what it asks for.
 
+mod cluster_waits;
 mod context;
 mod dependencies;
 mod domain_counting;
@@ -26,6 +27,7 @@ mod sort_key;
 mod status;
 
 pub use bayplan_model::api::Timer;
+pub use cluster_waits::ClusterWaits;
 pub(crate) use context::FilterRunner;
 pub use context::{BindContext, Cycle, PostFilterContext};
 pub use dependencies::{Dependencies, Normalization, Reads};

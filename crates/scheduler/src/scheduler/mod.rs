@@ -206,7 +206,8 @@ impl Scheduler {
         }
     }
 
-    /// Runs timers: backoffs, the flush of pods that waited too long, and timeouts of Permit.
+    /// Runs timers: backoffs, the flush of pods that waited too long, timeouts of Permit, and what binding cycles wait
+    /// for. To be called about once a second.
     pub fn tick(&mut self, now: Timestamp) {
         let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.tick(now, &plugins);
@@ -216,6 +217,7 @@ impl Scheduler {
     /// When [`Scheduler::tick`] is due next.
     pub fn next_tick(&self) -> Option<Timestamp> {
         self.queue.next_tick().into_iter().chain(self.waiting.values().filter_map(WaitingPod::deadline)).min()
+        self.profiles.iter().for_each(|profile| profile.waits.ask(&self.cluster, now));
     }
 
     /// Moves pods to the active queue at once; gates still hold them back.

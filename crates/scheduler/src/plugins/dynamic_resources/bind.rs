@@ -8,8 +8,10 @@ use bayplan_model::api::{
     Api, DeleteOptions, Event, EventType, ObjectReference, PatchKind, Preconditions, Request, Resource, Verb, decode,
     encode,
 };
+use bayplan_model::meta::{ObjectMeta, PartialObjectMetadata};
 use bayplan_model::pod::Pod;
 use bayplan_model::resource_claim::{AllocationResult, DeviceResult, ResourceClaim};
+use bayplan_model::status::Status as ApiStatus;
 use bayplan_model::timestamp::seconds;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -17,7 +19,7 @@ use serde_json::{Value, json};
 use super::allocator::Allocation;
 use super::extended_resources::Mapping;
 use super::{ClaimKey, ClaimState, Cluster, NodeAllocations, Prepared, lock};
-use crate::cluster::{EXTENDED_RESOURCE_CLAIM_ANNOTATION, PodInfo};
+use crate::cluster::{EXTENDED_RESOURCE_CLAIM_ANNOTATION, PodInfo, is_older};
 use crate::framework::BindContext;
 
 const CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims");
@@ -25,11 +27,9 @@ const PODS: Resource = Resource::new("", "v1", "pods");
 
 /// The finalizer that keeps an allocated claim until its devices are free.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// How often a write is tried when others write too, and the first pause between two tries.
+/// How often a write is tried when others write too, and the pause between two tries: upstream's `DefaultRetry`.
 const TRIES_MAX: u32 = 5;
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
-/// How often PreBind looks whether devices are ready.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What Reserve set aside for a pod.
 pub(super) struct Reservation {
@@ -113,9 +113,9 @@ impl Reservation {
 
     /// Writes allocations and reservations, then waits for devices that must be prepared.
     pub(super) async fn write(&self, cx: &BindContext<'_>, timeout: Duration) -> Result<(), String> {
-        let mut names = Vec::new();
+        let mut written = Vec::new();
         for reserved in &self.claims {
-            names.push(self.write_one(cx, reserved).await?);
+            written.push(self.write_one(cx, reserved).await?);
         }
         let conditions = |(allocation, _): &(Arc<AllocationResult>, _)| has_conditions(&allocation.devices.results);
         let known = |claim: &ResourceClaim| {
@@ -123,21 +123,24 @@ impl Reservation {
             results.is_some_and(|results| has_conditions(results))
         };
         if self.claims.iter().any(|c| c.allocation.as_ref().is_some_and(conditions) || known(&c.claim)) {
-            wait(cx, &names, timeout).await?;
+            wait(cx, written, timeout).await?;
         }
         Ok(())
     }
 
-    /// The name of the claim that was written.
-    async fn write_one(&self, cx: &BindContext<'_>, reserved: &ReservedClaim) -> Result<String, String> {
+    /// Writes a claim, unless it is reserved for the pod already.
+    async fn write_one(&self, cx: &BindContext<'_>, reserved: &ReservedClaim) -> Result<WrittenClaim, String> {
         let namespace = &cx.pod.metadata.namespace;
-        let name = match &reserved.spec_to_create {
-            Some(spec) => self.make(cx, spec).await?,
-            None => reserved.claim.metadata.name.clone(),
+        let claim = match &reserved.spec_to_create {
+            Some(spec) => Arc::new(self.make(cx, spec).await?),
+            None => Arc::clone(&reserved.claim),
         };
+        let is_known = reserved.spec_to_create.is_none();
+        let name = claim.metadata.name.clone();
+        let mut written = WrittenClaim { name: name.clone(), version: String::new(), is_known };
         if !reserved.claim.is_reserved_for(cx.pod) {
-            reserve(cx, namespace, &name, reserved).await?;
-            if reserved.spec_to_create.is_none() {
+            written.version = reserve(cx, claim, reserved).await?;
+            if is_known {
                 lock(&self.written).push(reserved.key.clone());
             }
         }
@@ -150,10 +153,10 @@ impl Reservation {
             let request = Request::object(&PODS, namespace, &cx.pod.metadata.name, verb).subresource("status");
             cx.api.call(request).await.map_err(|status| format!("update pod status: {}", status.message))?;
         }
-        Ok(name)
+        Ok(written)
     }
 
-    async fn make(&self, cx: &BindContext<'_>, spec: &Value) -> Result<String, String> {
+    async fn make(&self, cx: &BindContext<'_>, spec: &Value) -> Result<ResourceClaim, String> {
         let meta = &cx.pod.metadata;
         let claim = json!({
             "apiVersion": "resource.k8s.io/v1",
@@ -172,10 +175,18 @@ impl Reservation {
         let failed = |message: String| format!("create claim for extended resources: {message}");
         let answer = cx.api.call(request).await.map_err(|status| failed(status.message))?;
         let created: ResourceClaim = decode(&answer).map_err(|status| failed(status.message))?;
-        let name = created.metadata.name;
-        *lock(&self.created) = Some((name.clone(), created.metadata.uid));
-        Ok(name)
+        *lock(&self.created) = Some((created.metadata.name.clone(), created.metadata.uid.clone()));
+        Ok(created)
     }
+}
+
+/// A claim that PreBind has written.
+struct WrittenClaim {
+    name: String,
+    /// The version that was written; empty when nothing had to be.
+    version: String,
+    /// False for a claim that the informer may not have seen yet.
+    is_known: bool,
 }
 
 /// An allocation ready to be written, with unique share IDs.
@@ -263,10 +274,10 @@ pub(super) fn deallocate(claim: &ResourceClaim) -> Request {
     )
 }
 
-/// The calls that delete a claim that this scheduler created.
+/// The calls that delete a claim that this scheduler created. Finalizers of others stay.
 pub(super) fn delete(namespace: &str, name: &str, uid: &str) -> Vec<Request> {
-    let release = json!({"metadata": {"uid": uid, "finalizers": null}});
-    let release = Verb::Patch(PatchKind::Merge, encode(&release));
+    let release = json!({"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
+    let release = Verb::Patch(PatchKind::Strategic, encode(&release));
     let preconditions = Some(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
     let delete = Verb::Delete(DeleteOptions { preconditions, ..DeleteOptions::default() });
     [release, delete].map(|verb| Request::object(&CLAIMS, namespace, name, verb)).into()
@@ -278,38 +289,67 @@ async fn read(api: &dyn Api, namespace: &str, name: &str) -> Result<ResourceClai
     decode(&answer).map_err(|status| status.message)
 }
 
-/// Writes allocation and reservation into a claim; a conflict with another writer is tried again.
-async fn reserve(cx: &BindContext<'_>, namespace: &str, name: &str, reserved: &ReservedClaim) -> Result<(), String> {
-    let key = format!("{namespace}/{name}");
-    let what = if reserved.allocation.is_some() { "allocation and reservation" } else { "reservation" };
-    let mut pause = RETRY_PAUSE;
-    // Twice as many tries, because the finalizer takes a separate write.
-    for attempt in 1..=2 * TRIES_MAX {
-        let claim = read(cx.api, namespace, name).await.map_err(|error| format!("get claim {key}: {error}"))?;
-        let Some(patch) = patch_for(&claim, &key, cx, reserved)? else { return Ok(()) };
-        if reserved.allocation.is_some() && !claim.metadata.finalizers.iter().any(|f| f == FINALIZER) {
-            let mut finalizers = claim.metadata.finalizers.clone();
-            finalizers.push(FINALIZER.to_owned());
-            let version = &claim.metadata.resource_version;
-            let body = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
-            let request = Request::object(&CLAIMS, namespace, name, Verb::Patch(PatchKind::Merge, encode(&body)));
-            match cx.api.call(request).await {
-                // The next write builds on the version that has the finalizer.
-                Ok(_) => continue,
-                Err(status) if status.code == 409 && attempt < TRIES_MAX => {}
-                Err(status) => return Err(format!("add finalizer to claim {key}: {}", status.message)),
-            }
-        } else {
-            match cx.api.call(status_patch(namespace, name, PatchKind::Merge, &patch)).await {
-                Ok(_) => return Ok(()),
-                Err(status) if status.code == 409 && attempt < TRIES_MAX => {}
-                Err(status) => return Err(format!("add {what} to claim {key}: {}", status.message)),
-            }
-        }
-        cx.timer.sleep(pause).await;
-        pause *= 2;
+/// Why a claim was not written.
+enum WriteError {
+    /// Another writer came first.
+    Conflict(String),
+    Other(String),
+}
+
+impl WriteError {
+    fn of(status: &ApiStatus, what: &str, key: &str) -> Self {
+        let text = format!("{what} claim {key}: {}", status.message);
+        if status.code == 409 { WriteError::Conflict(text) } else { WriteError::Other(text) }
     }
-    Err(format!("add {what} to claim {key}: too many other writers"))
+}
+
+/// Writes allocation and reservation into a claim; a conflict with another writer is tried again with the latest
+/// version. The answer is the version that was written.
+async fn reserve(
+    cx: &BindContext<'_>,
+    mut claim: Arc<ResourceClaim>,
+    reserved: &ReservedClaim,
+) -> Result<String, String> {
+    let key = claim.metadata.key();
+    let mut tries = 1;
+    loop {
+        match reserve_once(cx, &claim, &key, reserved).await {
+            Ok(version) => return Ok(version),
+            Err(WriteError::Conflict(_)) if tries < TRIES_MAX => tries += 1,
+            Err(WriteError::Conflict(error) | WriteError::Other(error)) => return Err(error),
+        }
+        cx.timer.sleep(RETRY_PAUSE).await;
+        let latest = read(cx.api, &claim.metadata.namespace, &claim.metadata.name).await;
+        claim = Arc::new(latest.map_err(|error| format!("get updated claim {key} after conflict: {error}"))?);
+    }
+}
+
+/// Writes the finalizer, which takes a write of its own, and the status.
+async fn reserve_once(
+    cx: &BindContext<'_>,
+    claim: &ResourceClaim,
+    key: &str,
+    reserved: &ReservedClaim,
+) -> Result<String, WriteError> {
+    let ObjectMeta { namespace, name, finalizers, resource_version: version, .. } = &claim.metadata;
+    let Some(mut patch) = patch_for(claim, key, cx, reserved).map_err(WriteError::Other)? else {
+        return Ok(version.clone());
+    };
+    let undecodable = |status: ApiStatus| WriteError::Other(status.message);
+    if reserved.allocation.is_some() && !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+        let finalizers: Vec<&str> = finalizers.iter().map(String::as_str).chain([FINALIZER]).collect();
+        let body = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+        let request = Request::object(&CLAIMS, namespace, name, Verb::Patch(PatchKind::Merge, encode(&body)));
+        let answer = cx.api.call(request).await;
+        let answer = answer.map_err(|status| WriteError::of(&status, "add finalizer to", key))?;
+        let made: PartialObjectMetadata = decode(&answer).map_err(undecodable)?;
+        patch["metadata"]["resourceVersion"] = made.metadata.resource_version.into();
+    }
+    let what = if reserved.allocation.is_some() { "add allocation and reservation to" } else { "add reservation to" };
+    let answer = cx.api.call(status_patch(namespace, name, PatchKind::Merge, &patch)).await;
+    let answer = answer.map_err(|status| WriteError::of(&status, what, key))?;
+    let made: PartialObjectMetadata = decode(&answer).map_err(undecodable)?;
+    Ok(made.metadata.resource_version)
 }
 
 /// The next write that a claim needs; none when it has the allocation and the reservation.
@@ -335,6 +375,8 @@ fn patch_for(
             return Err(format!("claim {key} got allocated elsewhere in the meantime"));
         }
         status["allocation"] = allocation_json(allocation, config, cx.timer.now());
+    } else if claim.status.allocation.is_none() {
+        return Err(format!("claim {key} got deallocated elsewhere in the meantime"));
     }
     Ok(Some(json!({"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status})))
 }
@@ -390,7 +432,7 @@ pub(super) fn has_failed(claim: &ResourceClaim, timeout: Duration, now: Timestam
 }
 
 /// Waits until the devices of all claims are ready.
-async fn wait(cx: &BindContext<'_>, names: &[String], timeout: Duration) -> Result<(), String> {
+async fn wait(cx: &BindContext<'_>, claims: Vec<WrittenClaim>, timeout: Duration) -> Result<(), String> {
     cx.recorder.record(Event {
         regarding: reference(cx.pod),
         event_type: EventType::Normal,
@@ -398,26 +440,47 @@ async fn wait(cx: &BindContext<'_>, names: &[String], timeout: Duration) -> Resu
         action: "Scheduling".into(),
         note: format!("waiting for binding conditions for device on node {}", cx.node),
     });
-    let mut waited = Duration::ZERO;
-    loop {
-        let mut ready = true;
-        for name in names {
-            let claim = read(cx.api, &cx.pod.metadata.namespace, name).await?;
-            let is_ready = is_ready(&claim)?;
-            if !is_ready && is_late(&claim, timeout, cx.timer.now()) {
-                return Err(format!("device binding timeout: claim={name}"));
+    let now = cx.timer.now();
+    let deadline = now.saturating_add(timeout).unwrap_or(now);
+    let (namespace, mut claims) = (cx.pod.metadata.namespace.clone(), claims);
+    let ready = cx.waits.until(move |cluster, now| match are_ready(cluster, &namespace, &mut claims, timeout, now) {
+        Ok(true) => Some(Ok(())),
+        Ok(false) if now >= deadline => Some(Err("device binding timeout: context deadline exceeded".into())),
+        Ok(false) => None,
+        Err(reason) => Some(Err(reason)),
+    });
+    ready.await
+}
+
+/// Whether the devices of all claims are ready, as far as the informer shows what was written.
+fn are_ready(
+    cluster: &Cluster,
+    namespace: &str,
+    claims: &mut [WrittenClaim],
+    timeout: Duration,
+    now: Timestamp,
+) -> Result<bool, String> {
+    let mut ready = true;
+    for WrittenClaim { name, version, is_known } in claims {
+        let Some(claim) = cluster.objects.resource_claims.get(namespace, name) else {
+            if *is_known {
+                return Err(format!("could not find ResourceClaim \"{namespace}/{name}\""));
             }
-            ready &= is_ready;
+            ready = false;
+            continue;
+        };
+        *is_known = true;
+        if is_older(&claim.metadata.resource_version, version) {
+            ready = false;
+            continue;
         }
-        if ready {
-            return Ok(());
+        let is_ready = is_ready(claim)?;
+        if !is_ready && is_late(claim, timeout, now) {
+            return Err(format!("device binding timeout: claim={name}"));
         }
-        if waited + POLL_INTERVAL > timeout {
-            return Err("device binding timeout: context deadline exceeded".into());
-        }
-        cx.timer.sleep(POLL_INTERVAL).await;
-        waited += POLL_INTERVAL;
+        ready &= is_ready;
     }
+    Ok(ready)
 }
 
 fn reference(pod: &Pod) -> ObjectReference {

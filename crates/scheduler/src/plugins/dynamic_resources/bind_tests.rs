@@ -59,6 +59,7 @@ fn allocations_are_written_and_devices_waited_for() {
         })
     );
     assert_eq!(api.events.lock().unwrap()[0].reason, "BindingConditionsPending");
+    assert_eq!(*api.reads.lock().unwrap(), 0, "the informer shows the claim");
     placed.cluster.store(Object::decode(claim).unwrap().unwrap());
     assert_eq!(devices_in_use(&placed.cluster), 1, "the device does not count twice once the claim shows it");
     assert_eq!(placed.unreserve().len(), 1, "Unreserve gives the reservation back");
@@ -70,9 +71,17 @@ fn the_error_names_what_keeps_a_claim_from_being_used() {
     type OnTick = fn(u32, &mut StoredObjects);
     let (unchanged, nothing): (Before, OnTick) = (|_| {}, |_, _| {});
     let cases: [(Before, OnTick, &str); 4] = [
-        (|o| drop(o.remove("resourceclaims/one")), nothing, "get claim default/one: resourceclaims/one not found"),
         (
-            |o| o.get_mut("resourceclaims/one").unwrap()["status"]["allocation"] = json!({}),
+            |o| drop(o.remove("resourceclaims/one")),
+            nothing,
+            "add finalizer to claim default/one: resourceclaims/one not found",
+        ),
+        (
+            |o| {
+                let claim = o.get_mut("resourceclaims/one").unwrap();
+                claim["metadata"]["resourceVersion"] = "2".into();
+                claim["status"]["allocation"] = json!({});
+            },
             nothing,
             "claim default/one got allocated elsewhere in the meantime",
         ),

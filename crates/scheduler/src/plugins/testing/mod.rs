@@ -162,7 +162,8 @@ impl PluginTest {
             let (api, timer) = (FakeApi::new(move |_| answer.clone()), VirtualClock::at(NOW));
             let at = scene.profile.plugins().iter().position(|plugin| plugin.name() == self.plugin);
             let at = at.expect("the profile enables the plugin");
-            let cx = BindContext { pod: &scene.pod, node: "node", api: &api, recorder: &api, timer: &timer };
+            let waits = &scene.profile.waits;
+            let cx = BindContext { pod: &scene.pod, node: "node", api: &api, recorder: &api, timer: &timer, waits };
             let status = attempt.states.get(at).bind(cx).now_or_never().expect("nothing here really waits");
             api.calls().iter().map(shown_request).chain([shown(&status)]).collect()
         });

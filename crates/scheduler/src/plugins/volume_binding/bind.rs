@@ -4,27 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_model::api::{Api, PatchKind, Request, Resource, Verb, decode, encode};
+use bayplan_model::meta::PartialObjectMetadata;
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
 use bayplan_model::storage::{
     BOUND_BY_CONTROLLER_ANNOTATION, ClaimRef, CsiNode, PersistentVolume, PersistentVolumeClaim,
     SELECTED_NODE_ANNOTATION,
 };
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::search::{NodeVolumes, is_reachable};
-use crate::cluster::{AssumeError, Cluster};
+use crate::cluster::{AssumeError, Cluster, is_older};
 use crate::framework::BindContext;
 
 const VOLUMES: Resource = Resource::new("", "v1", "persistentvolumes");
 const CLAIMS: Resource = Resource::new("", "v1", "persistentvolumeclaims");
-const NODES: Resource = Resource::new("", "v1", "nodes");
-const PODS: Resource = Resource::new("", "v1", "pods");
-const CSI_NODES: Resource = Resource::new("storage.k8s.io", "v1", "csinodes");
-
-/// How often PreBind looks whether the claims are bound.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What Reserve assumed for a pod.
 #[derive(Default)]
@@ -86,23 +80,24 @@ impl AssumedBindings {
     }
 
     /// Writes the bindings and waits until all claims are bound (`BindPodVolumes`).
-    pub(super) async fn bind(&self, cx: &BindContext<'_>, timeout: Duration) -> Result<(), String> {
-        self.write(cx.api).await?;
-        let mut waited = Duration::ZERO;
-        loop {
-            if waited + POLL_INTERVAL > timeout {
-                return Err("context deadline exceeded".into());
-            }
-            cx.timer.sleep(POLL_INTERVAL).await;
-            waited += POLL_INTERVAL;
-            if self.are_bound(cx).await? {
-                return Ok(());
-            }
-        }
+    pub(super) async fn bind(self: &Arc<Self>, cx: &BindContext<'_>, timeout: Duration) -> Result<(), String> {
+        let written = self.write(cx.api).await?;
+        let now = cx.timer.now();
+        let deadline = now.saturating_add(timeout).unwrap_or(now);
+        let wait =
+            BindingWait { bindings: Arc::clone(self), written, pod: cx.pod.pod.clone(), node: cx.node.to_owned() };
+        let bound = cx.waits.until(move |cluster, now| match wait.is_over(cluster) {
+            Ok(false) if now >= deadline => Some(Err("context deadline exceeded".into())),
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(reason) => Some(Err(reason)),
+        });
+        bound.await.map_err(|reason: String| format!("binding volumes: {reason}"))
     }
 
     /// Patches carry the version that was assumed, so that a change by another writer is a conflict.
-    async fn write(&self, api: &dyn Api) -> Result<(), String> {
+    async fn write(&self, api: &dyn Api) -> Result<WrittenVersions, String> {
+        let mut written = WrittenVersions::default();
         for (claim, volume) in &self.volumes {
             let patch = json!({
                 "metadata": {
@@ -118,35 +113,52 @@ impl AssumedBindings {
                     "resourceVersion": claim.metadata.resource_version,
                 }},
             });
-            send(api, &VOLUMES, "", &volume.metadata.name, &patch).await?;
+            written.volumes.push(send(api, &VOLUMES, "", &volume.metadata.name, &patch).await?);
         }
         for claim in &self.claims {
             let meta = &claim.metadata;
             let patch = json!({
                 "metadata": {"resourceVersion": meta.resource_version, "annotations": meta.annotations},
             });
-            send(api, &CLAIMS, &meta.namespace, &meta.name, &patch).await?;
+            written.claims.push(send(api, &CLAIMS, &meta.namespace, &meta.name, &patch).await?);
         }
-        Ok(())
+        Ok(written)
     }
+}
 
-    async fn are_bound(&self, cx: &BindContext<'_>) -> Result<bool, String> {
-        let api = cx.api;
-        let node: Node = get(api, &NODES, "", cx.node).await.and_then(or_missing).map_err(|error| {
-            let name = cx.node;
-            format!("failed to get node {name:?}: {error}")
-        })?;
-        let csi_node: Option<CsiNode> = get(api, &CSI_NODES, "", cx.node).await.unwrap_or_default();
-        let meta = &cx.pod.metadata;
-        let pod: Result<Pod, String> = get(api, &PODS, &meta.namespace, &meta.name).await.and_then(or_missing);
-        pod.map_err(|error| format!("pod does not exist any more: {error}"))?;
-        for (claim, volume) in &self.volumes {
-            if !is_bound(api, claim, volume, &node, csi_node.as_ref()).await? {
+/// The versions that PreBind wrote, in the order of [`AssumedBindings`]. What the informers show of an older version
+/// says nothing yet.
+#[derive(Default)]
+struct WrittenVersions {
+    volumes: Vec<String>,
+    claims: Vec<String>,
+}
+
+/// What a pod waits for in PreBind: upstream's `checkBindings`.
+struct BindingWait {
+    bindings: Arc<AssumedBindings>,
+    written: WrittenVersions,
+    pod: Arc<Pod>,
+    node: String,
+}
+
+impl BindingWait {
+    fn is_over(&self, cluster: &Cluster) -> Result<bool, String> {
+        let name = &self.node;
+        let node = cluster.node(name).ok_or_else(|| format!("failed to get node {name:?}: node {name:?} not found"))?;
+        let (node, csi_node) = (node.node(), cluster.objects.csi_nodes.get("", name).map(|node| &**node));
+        let meta = &self.pod.metadata;
+        let known = cluster.objects.pods.get(&meta.namespace, &meta.name);
+        if known.is_none_or(|known| known.metadata.uid != meta.uid) {
+            return Err(format!("pod does not exist any more: pod {:?} not found", meta.name));
+        }
+        for ((claim, volume), written) in self.bindings.volumes.iter().zip(&self.written.volumes) {
+            if !is_bound(cluster, claim, volume, written, node, csi_node)? {
                 return Ok(false);
             }
         }
-        for claim in &self.claims {
-            if !is_provisioned(api, claim, &node, csi_node.as_ref()).await? {
+        for (claim, written) in self.bindings.claims.iter().zip(&self.written.claims) {
+            if !is_provisioned(cluster, claim, written, node, csi_node)? {
                 return Ok(false);
             }
         }
@@ -154,32 +166,39 @@ impl AssumedBindings {
     }
 }
 
-async fn is_bound(
-    api: &dyn Api,
+fn is_bound(
+    cluster: &Cluster,
     claim: &PersistentVolumeClaim,
     volume: &PersistentVolume,
+    written: &str,
     node: &Node,
     csi_node: Option<&CsiNode>,
 ) -> Result<bool, String> {
     let name = &volume.metadata.name;
-    let volume: PersistentVolume = get(api, &VOLUMES, "", name)
-        .await
-        .and_then(or_missing)
-        .map_err(|error| format!("failed to check binding: {error}"))?;
-    check_reachable(&volume, node, csi_node)?;
+    let volume = cluster.objects.persistent_volumes.get("", name);
+    let volume = volume.ok_or_else(|| format!("failed to check binding: persistentvolumes {name:?} not found"))?;
+    let claim = latest(cluster, claim).map_err(|error| format!("failed to check binding: {error}"))?;
+    if is_older(&volume.metadata.resource_version, written) {
+        return Ok(false);
+    }
+    check_reachable(volume, node, csi_node)?;
     if volume.spec.claim_ref.as_ref().is_none_or(|to| to.uid.is_empty()) {
         return Err(format!("ClaimRef got reset for pv {name:?}"));
     }
-    Ok(latest(api, claim).await?.is_fully_bound())
+    Ok(claim.is_fully_bound())
 }
 
-async fn is_provisioned(
-    api: &dyn Api,
+fn is_provisioned(
+    cluster: &Cluster,
     claim: &PersistentVolumeClaim,
+    written: &str,
     node: &Node,
     csi_node: Option<&CsiNode>,
 ) -> Result<bool, String> {
-    let claim = latest(api, claim).await?;
+    let claim = latest(cluster, claim).map_err(|error| format!("failed to check provisioning pvc: {error}"))?;
+    if is_older(&claim.metadata.resource_version, written) {
+        return Ok(false);
+    }
     let name = &claim.metadata.name;
     if claim.metadata.annotations.is_empty() {
         return Err(format!("selectedNode annotation reset for PVC {name:?}"));
@@ -189,9 +208,9 @@ async fn is_provisioned(
         return Err(format!("provisioning failed for PVC {name:?}"));
     }
     if !claim.spec.volume_name.is_empty() {
-        let volume: Option<PersistentVolume> = get(api, &VOLUMES, "", &claim.spec.volume_name).await?;
+        let volume = cluster.objects.persistent_volumes.get("", &claim.spec.volume_name);
         let Some(volume) = volume else { return Ok(false) };
-        check_reachable(&volume, node, csi_node)?;
+        check_reachable(volume, node, csi_node)?;
     }
     Ok(claim.is_fully_bound())
 }
@@ -204,40 +223,23 @@ fn check_reachable(volume: &PersistentVolume, node: &Node, csi_node: Option<&Csi
     Err(format!("pv {volume:?} node affinity doesn't match node {node:?}: no matching NodeSelectorTerms"))
 }
 
-async fn latest(api: &dyn Api, claim: &PersistentVolumeClaim) -> Result<PersistentVolumeClaim, String> {
+/// The claim as the informer shows it, whatever is assumed of it.
+fn latest<'a>(cluster: &'a Cluster, claim: &PersistentVolumeClaim) -> Result<&'a PersistentVolumeClaim, String> {
     let meta = &claim.metadata;
-    let claim = get(api, &CLAIMS, &meta.namespace, &meta.name).await.and_then(or_missing);
-    claim.map_err(|error| format!("failed to check pvc binding: {error}"))
+    let known = cluster.objects.persistent_volume_claims.get(&meta.namespace, &meta.name);
+    known.map(|claim| &**claim).ok_or_else(|| format!("persistentvolumeclaims {:?} not found", meta.key()))
 }
 
+/// Sends a patch; the answer is the version that it made.
 async fn send(
     api: &dyn Api,
     resource: &Resource,
     namespace: &str,
     name: &str,
     patch: &serde_json::Value,
-) -> Result<(), String> {
+) -> Result<String, String> {
     let verb = Verb::Patch(PatchKind::Merge, encode(patch));
-    match api.call(Request::object(resource, namespace, name, verb)).await {
-        Ok(_) => Ok(()),
-        Err(status) => Err(status.message),
-    }
-}
-
-/// Reads an object; none when there is no such object.
-async fn get<T: DeserializeOwned>(
-    api: &dyn Api,
-    resource: &Resource,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<T>, String> {
-    match api.call(Request::object(resource, namespace, name, Verb::Get)).await {
-        Ok(answer) => decode(&answer).map(Some).map_err(|status| status.message),
-        Err(status) if status.code == 404 => Ok(None),
-        Err(status) => Err(status.message),
-    }
-}
-
-fn or_missing<T>(object: Option<T>) -> Result<T, String> {
-    object.ok_or_else(|| "not found".into())
+    let answer = api.call(Request::object(resource, namespace, name, verb)).await.map_err(|status| status.message)?;
+    let made: PartialObjectMetadata = decode(&answer).map_err(|status| status.message)?;
+    Ok(made.metadata.resource_version)
 }

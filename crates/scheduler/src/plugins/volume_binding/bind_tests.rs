@@ -40,8 +40,16 @@ fn run(script: fn(u32, &mut StoredObjects)) -> (Status, ObjectApi) {
     assert!(is_assumed(&placed.cluster), "Reserve assumes the volume");
     let status = placed.pre_bind(&api);
     assert!(placed.unreserve().is_empty(), "Unreserve needs no call");
-    assert!(!is_assumed(&placed.cluster), "Unreserve reverts what was assumed");
     (status, api)
+}
+
+#[test]
+fn unreserve_reverts_what_reserve_assumed() {
+    let mut placed = plugin("VolumeBinding").given(OBJECTS).place(POD, "node");
+    assert!(placed.reserve().is_success());
+    assert!(is_assumed(&placed.cluster));
+    assert!(placed.unreserve().is_empty());
+    assert!(!is_assumed(&placed.cluster));
 }
 
 #[test]
@@ -51,12 +59,14 @@ fn claims_are_written_and_waited_for() {
             bind_claim(objects, "persistentvolumeclaims/free", "volume");
         }
         if tick == 3 {
-            objects.insert("persistentvolumes/made".into(), json!({"metadata": {"name": "made"}}));
+            let made = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "made"}});
+            objects.insert("persistentvolumes/made".into(), made);
             bind_claim(objects, "persistentvolumeclaims/new", "made");
         }
     });
     assert_eq!(status, Status::SUCCESS);
     assert_eq!(*api.ticks.lock().unwrap(), 3);
+    assert_eq!(*api.reads.lock().unwrap(), 0, "the informers show the claims");
     let objects = api.objects.lock().unwrap();
     let volume = &objects["persistentvolumes/volume"];
     assert_eq!(volume["spec"]["claimRef"]["uid"], "free");
@@ -84,8 +94,8 @@ fn the_error_names_what_ended_the_wait() {
     type Script = fn(u32, &mut StoredObjects);
     let cases: [(Script, &str); 5] = [
         (|_, _| {}, "context deadline exceeded"),
-        (|_, o| drop(o.remove("pods/pod")), "pod does not exist any more: not found"),
-        (|_, o| drop(o.remove("nodes/node")), r#"failed to get node "node": not found"#),
+        (|_, o| drop(o.remove("pods/pod")), r#"pod does not exist any more: pod "pod" not found"#),
+        (|_, o| drop(o.remove("nodes/node")), r#"failed to get node "node": node "node" not found"#),
         (
             |_, o| o.get_mut("persistentvolumes/volume").unwrap()["spec"]["claimRef"] = Value::Null,
             r#"ClaimRef got reset for pv "volume""#,

@@ -211,7 +211,7 @@ impl Plugin for VolumeBinding {
             let ReservedVolumes::Assumed(bindings) = &state.reserved else { return Status::SUCCESS };
             match bindings.bind(&cx, self.bind_timeout).await {
                 Ok(()) => Status::SUCCESS,
-                Err(reason) => Status::error(format!("binding volumes: {reason}")),
+                Err(reason) => Status::error(reason),
             }
         })
     }
