@@ -37,6 +37,11 @@ impl CancellablePreBind {
         cancelled
     }
 
+    /// True until PreBind has ended.
+    pub(crate) fn is_running(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == RUNNING
+    }
+
     /// Ends PreBind; false when it has ended already. Cancelling and finishing exclude each other.
     fn end(&self, how: u8) -> bool {
         self.phase.compare_exchange(RUNNING, how, Ordering::AcqRel, Ordering::Acquire).is_ok()

@@ -4,7 +4,7 @@
 use bayplan_model::api::{DeleteOptions, Event, EventType, Request, Verb};
 use bayplan_model::delta::Delta;
 use bayplan_model::status::reason;
-use futures::future::join_all;
+use futures::future::try_join_all;
 
 use crate::bind::{BindOutcome, Binding};
 use crate::cluster::{Object, PodInfo};
@@ -114,8 +114,14 @@ async fn evict(preemption: &Preemption, shell: Shell<'_>) -> Result<(), String> 
     for pod in &preemption.lower_priority_nominated {
         StatusUpdate::nominate(pod, "").run(shell).await;
     }
-    let evictions = preemption.victims.iter().map(|victim| evict_one(preemption, victim, shell));
-    join_all(evictions).await.into_iter().collect()
+}
+
+/// Evicts the victims; the last one only when all others were evicted. When one of them stays, the preemptor finds no
+/// room, and the last victim need not go for nothing.
+async fn evict(preemption: &Preemption, shell: Shell<'_>) -> Result<(), String> {
+    let Some((last, others)) = preemption.victims.split_last() else { return Ok(()) };
+    try_join_all(others.iter().map(|victim| evict_one(preemption, victim, shell))).await?;
+    evict_one(preemption, last, shell).await
 }
 
 async fn evict_one(preemption: &Preemption, victim: &PodInfo, shell: Shell<'_>) -> Result<(), String> {

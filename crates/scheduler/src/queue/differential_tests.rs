@@ -395,10 +395,10 @@ impl History {
         plain.add_unschedulable(b, *now, plugins);
     }
 
-    /// Activates, releases, deletes or retries a pod.
+    /// Activates, releases or deletes a pod.
     fn change_one(&mut self, uid: &'static str) {
         let History { rng, plugins, queue, plain, now, known, .. } = self;
-        match rng.below(4) {
+        match rng.below(3) {
             0 => {
                 queue.activate(&[uid.to_owned()], *now, plugins);
                 plain.activate(uid, *now, plugins);
@@ -410,20 +410,10 @@ impl History {
                     plain.activate(uid, *now, plugins);
                 }
             }
-            2 => {
+            _ => {
                 known.remove(uid);
                 queue.delete(uid, plugins);
                 plain.pods.remove(uid);
-            }
-            _ => {
-                queue.retry_after_error(uid, *now, plugins);
-                if let Some((_, mut pod)) = plain.pods.remove(uid) {
-                    pod.consecutive_errors += 1;
-                    pod.unschedulable_plugins.clear();
-                    pod.pending_plugins.clear();
-                    pod.timestamp = *now;
-                    plain.put(pod, At::ErrorBackoff, *now, plugins);
-                }
             }
         }
     }

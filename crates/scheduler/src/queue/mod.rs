@@ -432,20 +432,6 @@ impl Queue {
         }
     }
 
-    /// Retries a pod after the backoff of an error, because evictions for it failed.
-    ///
-    /// Upstream activates the pod at once, which is a busy loop while the API server refuses.
-    pub(crate) fn retry_after_error(&mut self, uid: &str, now: Timestamp, plugins: &dyn QueuePlugins) {
-        let Some(slot) = self.slots.find(uid) else { return };
-        if let Some(mut pod) = self.leave(slot, plugins) {
-            pod.consecutive_errors += 1;
-            pod.unschedulable_plugins.clear();
-            pod.pending_plugins.clear();
-            pod.timestamp = now;
-            self.add_to_backoff(slot, pod, Cause::ScheduleAttemptFailure, plugins);
-        }
-    }
-
     /// Moves pods whose backoff has ended, and those that have waited too long.
     pub(crate) fn tick(&mut self, now: Timestamp, plugins: &dyn QueuePlugins) {
         let mut ready = Vec::new();

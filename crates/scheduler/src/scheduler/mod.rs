@@ -29,6 +29,7 @@ use crate::config::Configuration;
 use crate::cycle::tie_break::TieBreak;
 use crate::effect::{Effect, Input};
 use crate::extender::Extender;
+use crate::framework::preemption::Preemption;
 use crate::framework::{ClusterEvent, PluginName, Registry};
 use crate::metrics::{Clock, OwnerMetrics};
 use crate::profile::{self, Profile};
@@ -82,6 +83,9 @@ pub struct Scheduler {
     waiting: BTreeMap<String, WaitingPod>,
     /// Pods whose binding cycle runs, by UID.
     binding: BTreeMap<String, Arc<CancellablePreBind>>,
+    /// Victims that are not bound yet and go only when the others of their preemption are evicted, by the preemptor's
+    /// UID.
+    last_victims: BTreeMap<String, Preemption>,
     effects: Vec<Effect>,
     metrics: Option<OwnerMetrics>,
 }
@@ -113,6 +117,7 @@ impl Scheduler {
             next_start: 0,
             waiting: BTreeMap::new(),
             binding: BTreeMap::new(),
+            last_victims: BTreeMap::new(),
             effects: Vec::new(),
             metrics: None,
         })

@@ -5,14 +5,14 @@ use jiff::Timestamp;
 
 use super::Scheduler;
 use super::failure::Failure;
-use super::queue_plugins::ProfilePlugins;
+use crate::cluster::PodInfo;
 use crate::effect::Effect;
 use crate::framework::preemption::Preemption;
 use crate::framework::{ExtensionPoints, QueuedPod, Status};
 use crate::metrics::OwnerMetrics;
 use crate::profile::Profile;
 use crate::queue::QueueStage;
-use crate::shell::pod_event;
+use crate::shell::{StatusUpdate, pod_event};
 
 /// Why no node fits, and what PostFilter asks for.
 pub(super) struct PostFilterOutcome {
@@ -45,26 +45,33 @@ impl Scheduler {
         all.preemption_considered(attempted, preemption.map(|preemption| preemption.victims.len()));
     }
 
-    /// Rejects victims that are not bound yet in memory; the victims left to evict through the API are returned.
+    /// Starts a preemption: the victims that are not bound yet are rejected in memory, and those left to evict through
+    /// the API are returned. The last victim goes only when nothing else can fail.
     fn begin_preemption(&mut self, mut preemption: Preemption, now: Timestamp) -> Option<Preemption> {
         let (preemptor, node) = (&preemption.preemptor, &preemption.node);
-        let victims = preemption.victims.len();
-        tracing::debug!(pod = %preemptor.key(), node, victims, "preemption started");
-        preemption.victims.retain(|victim| {
+        tracing::debug!(pod = %preemptor.key(), node, victims = preemption.victims.len(), "preemption started");
+        let mut victims = std::mem::take(&mut preemption.victims);
+        victims.retain(|victim| {
             tracing::debug!(pod = %victim.key(), node, preemptor = %preemptor.key(), "victim chosen");
-            if !self.cancel_binding(victim.uid(), now) {
-                return !victim.is_terminating() && self.cluster.placed(victim.uid()).is_some();
-            }
-            let by = preemptor.uid();
-            let note = format!("Preempted by pod {by} on node {node} (in kube-scheduler memory).");
-            let event = pod_event(victim, EventType::Normal, "Preempted", "Preempting", note);
-            self.effects.push(Effect::record(preemptor, event));
-            false
+            !victim.is_terminating() && self.cluster.placed(victim.uid()).is_some()
         });
-        if preemption.victims.is_empty() {
-            return None;
+        let last = victims.pop()?;
+        for pod in &preemption.lower_priority_nominated {
+            self.effects.push(Effect::UpdateStatus(Box::new(StatusUpdate::nominate(pod, ""))));
         }
+        victims.retain(|victim| !self.preempt_in_memory(&preemption, victim, now));
         let uid = preemption.preemptor.uid().to_owned();
+        if victims.is_empty() {
+            if self.preempt_in_memory(&preemption, &last, now) {
+                return None;
+            }
+            victims.push(last);
+        } else if self.is_waiting(last.uid()) || self.binding.get(last.uid()).is_some_and(|bind| bind.is_running()) {
+            self.last_victims.insert(uid.clone(), Preemption { victims: vec![last], ..preemption.clone() });
+        } else {
+            victims.push(last);
+        }
+        preemption.victims = victims;
         if let Some(metrics) = &mut self.metrics {
             metrics.evictions.insert(uid.clone(), metrics.all.now());
         }
@@ -72,29 +79,42 @@ impl Scheduler {
         Some(preemption)
     }
 
-    /// Ends the wait or the PreBind of an assumed pod; false when there is none to end.
-    fn cancel_binding(&mut self, uid: &str, now: Timestamp) -> bool {
-        if self.waiting.contains_key(uid) {
-            self.reject_waiting(uid, Status::error("preempted"), now);
-            return true;
+    /// Ends the wait or the PreBind of a victim that is not bound yet; false when there is none to end.
+    fn preempt_in_memory(&mut self, preemption: &Preemption, victim: &PodInfo, now: Timestamp) -> bool {
+        if self.is_waiting(victim.uid()) {
+            self.reject_waiting(victim.uid(), Status::error("preempted"), now);
+        } else if !self.binding.get(victim.uid()).is_some_and(|binding| binding.cancel()) {
+            return false;
         }
-        self.binding.get(uid).is_some_and(|binding| binding.cancel())
+        let (by, node) = (preemption.preemptor.uid(), &preemption.node);
+        let note = format!("Preempted by pod {by} on node {node} (in kube-scheduler memory).");
+        let event = pod_event(victim, EventType::Normal, "Preempted", "Preempting", note);
+        self.effects.push(Effect::record(&preemption.preemptor, event));
+        true
     }
 
     /// The evictions for a preemptor ended.
     pub(super) fn eviction_finished(&mut self, uid: &str, result: Result<(), String>, now: Timestamp) {
+        let last = self.last_victims.remove(uid);
+        if let (Some(preemption), Ok(())) = (last, &result)
+            && let Some(victim) = preemption.victims.first().cloned()
+            && !self.preempt_in_memory(&preemption, &victim, now)
+            && self.cluster.placed(victim.uid()).is_some()
+        {
+            // It was bound in the meantime.
+            return self.effects.push(Effect::Preempt(Box::new(preemption)));
+        }
         self.cluster.preempting.remove(uid);
-        let failed = result.is_err();
         if let Some(metrics) = &mut self.metrics
             && let Some(since) = metrics.evictions.remove(uid)
         {
-            metrics.all.eviction_finished(since, failed);
+            metrics.all.eviction_finished(since, result.is_err());
         }
         match result {
             Err(error) => {
                 tracing::debug!(preemptor_uid = uid, error, "eviction failed");
-                let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
-                self.queue.retry_after_error(uid, now, &plugins);
+                // No event would tell that the preemptor has to find other victims.
+                self.activate(&[uid.to_owned()], now);
             }
             Ok(()) => {
                 tracing::debug!(preemptor_uid = uid, "victims evicted");
