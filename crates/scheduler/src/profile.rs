@@ -95,6 +95,8 @@ pub struct Profile {
     points: Vec<ExtensionPoints>,
     /// The plugins that run after the decision.
     after_decision: Vec<usize>,
+    /// The plugins that may have pods tried again.
+    activating: Vec<usize>,
     /// The plugins at each extension point, in the order of [`POINTS`].
     order: [Vec<usize>; POINTS.len()],
     weights: Vec<i64>,
@@ -106,10 +108,10 @@ pub struct Profile {
     registered_events: Vec<ClusterEvent>,
     /// Where the profile reports its metrics.
     pub(crate) metrics: Option<ProfileMetrics>,
-}
-
     /// What its binding cycles wait for.
     pub(crate) waits: ClusterWaits,
+}
+
 impl Profile {
     /// Builds a profile from its completed configuration.
     pub fn build(config: &ProfileConfig, registry: &Registry) -> Result<Self, Error> {
@@ -139,7 +141,10 @@ impl Profile {
             .union(ExtensionPoints::POST_BIND);
         let registered_events = registered_events(&registrations);
         let profile = Profile {
-            after_decision: (0..plugins.len()).filter(|at| points[*at].intersects(later)).collect(),
+            after_decision: (0..plugins.len())
+                .filter(|at| points[*at].intersects(later) || plugins[*at].activates_pods())
+                .collect(),
+            activating: (0..plugins.len()).filter(|at| plugins[*at].activates_pods()).collect(),
             points,
             name,
             percentage: config.percentage_of_nodes_to_score,
@@ -151,12 +156,12 @@ impl Profile {
             extenders: Extenders::default(),
             registered_events,
             metrics: None,
+            waits: ClusterWaits::default(),
         };
         match profile.at(ExtensionPoints::QUEUE_SORT).len() {
             1 => {}
             count => return Err(Error::QueueSort { name: profile.name, count }),
         }
-            waits: ClusterWaits::default(),
         if profile.at(ExtensionPoints::BIND).is_empty() {
             return Err(Error::NoBind(profile.name));
         }
@@ -225,6 +230,11 @@ impl Profile {
     /// The indexes of the plugins that reserve, permit or bind.
     pub(crate) fn plugins_after_decision(&self) -> &[usize] {
         &self.after_decision
+    }
+
+    /// The indexes of the plugins that may have pods tried again.
+    pub(crate) fn activating_plugins(&self) -> &[usize] {
+        &self.activating
     }
 
     pub(crate) fn weight(&self, plugin: usize) -> i64 {

@@ -67,6 +67,11 @@ impl AnyPlugin {
         self.0.gate_waits_for_activation()
     }
 
+    /// See [`Plugin::activates_pods`].
+    pub fn activates_pods(&self) -> bool {
+        self.0.activates_pods()
+    }
+
     /// See [`Plugin::less`].
     pub fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         self.0.less(a, b)
@@ -101,6 +106,7 @@ trait ErasedPlugin: Send + Sync {
     ) -> Result<QueueingHint, String>;
     fn pre_enqueue(&self, cx: &Cycle<'_>) -> Status;
     fn gate_waits_for_activation(&self) -> bool;
+    fn activates_pods(&self) -> bool;
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool;
     fn hint_reads_signature(&self, event: &ClusterEvent) -> bool;
     fn sort_key(&self, pod: &QueuedPod) -> Option<SortKey>;
@@ -139,6 +145,9 @@ impl<P: Plugin> ErasedPlugin for Erased<P> {
     fn gate_waits_for_activation(&self) -> bool {
         self.0.gate_waits_for_activation()
     }
+    fn activates_pods(&self) -> bool {
+        self.0.activates_pods()
+    }
     fn less(&self, a: &QueuedPod, b: &QueuedPod) -> bool {
         self.0.less(a, b)
     }
@@ -167,6 +176,7 @@ pub(crate) trait PluginWithState: Send + Sync {
     fn reserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Status;
     fn unreserve(&mut self, cluster: &mut Cluster, pod: &PodInfo, node: &str) -> Vec<Request>;
     fn permit(&mut self, cx: &Cycle<'_>, node: &str) -> Permit;
+    fn take_pods_to_activate(&mut self) -> Vec<String>;
     fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreFlight;
     fn pre_bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, Status>;
     fn bind<'a>(&'a self, cx: BindContext<'a>) -> BoxFuture<'a, Status>;
@@ -221,6 +231,9 @@ impl<P: Plugin> PluginWithState for WithState<P> {
         let mut answer = self.plugin.permit(cx, &mut self.state, node);
         answer.status.plugin = self.plugin.name();
         answer
+    }
+    fn take_pods_to_activate(&mut self) -> Vec<String> {
+        self.plugin.take_pods_to_activate(&mut self.state)
     }
     fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreFlight {
         self.plugin.pre_bind_pre_flight(&self.state, pod, node)

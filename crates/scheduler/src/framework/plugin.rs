@@ -143,6 +143,18 @@ pub trait Plugin: Send + Sync + 'static {
         Permit::default()
     }
 
+    /// True when the plugin may have pods tried again: only then is [`Plugin::take_pods_to_activate`] asked.
+    fn activates_pods(&self) -> bool {
+        false
+    }
+
+    /// The UIDs of the pods that shall be tried again at once, whatever backoff they have left; upstream's
+    /// `PodsToActivate`. Asked when the pod has passed Permit, and again when it is bound. A plugin that collects such
+    /// pods before Reserve says in [`Plugin::dependencies`] that it reads anything, so that it is asked for every pod.
+    fn take_pods_to_activate(&self, state: &mut Self::State) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Says whether PreBind will have something to do.
     fn pre_bind_pre_flight(&self, state: &Self::State, pod: &PodInfo, node: &str) -> PreFlight {
         PreFlight::default()

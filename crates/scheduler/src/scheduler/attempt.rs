@@ -166,8 +166,12 @@ impl Scheduler {
         }
         match self.permit(&mut binding, now) {
             PermitOutcome::Rejected(status) => self.fail_in_cycle(binding, status, now),
-            PermitOutcome::Approved => self.start_binding(binding),
+            PermitOutcome::Approved => {
+                self.activate_collected(&mut binding, now);
+                self.start_binding(binding);
+            }
             PermitOutcome::Wait(pending_plugins) => {
+                self.activate_collected(&mut binding, now);
                 tracing::debug!(pod = %binding.pod_key(), node = binding.node, "pod waits for Permit");
                 let nominate = StatusUpdate::nominate(&binding.pod.info, &binding.node);
                 self.effects.push(Effect::UpdateStatus(Box::new(nominate)));

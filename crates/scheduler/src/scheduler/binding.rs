@@ -59,12 +59,21 @@ impl Scheduler {
         self.effects.push(Effect::Bind(Box::new(binding)));
     }
 
-    pub(super) fn binding_finished(&mut self, outcome: BindOutcome, now: Timestamp) {
+    /// Activates the pods that plugins collected in the cycle of a pod.
+    pub(super) fn activate_collected(&mut self, binding: &mut Binding, now: Timestamp) {
+        for &plugin in binding.profile.activating_plugins() {
+            let uids = binding.states.get_mut(plugin).take_pods_to_activate();
+            self.activate(&uids, now);
+        }
+    }
+
+    pub(super) fn binding_finished(&mut self, mut outcome: BindOutcome, now: Timestamp) {
         self.binding.remove(outcome.uid());
         if !outcome.status.is_success() {
             return self.fail_binding_cycle(outcome.binding, outcome.status, now);
         }
         tracing::debug!(pod = %outcome.binding.pod_key(), node = outcome.binding.node, "pod bound");
+        self.activate_collected(&mut outcome.binding, now);
         let pod = &outcome.binding.pod;
         if let Some(metrics) = &outcome.binding.profile.metrics {
             metrics.attempt_finished(pod.attempt_started, AttemptResult::Scheduled);
