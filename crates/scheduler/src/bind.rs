@@ -10,7 +10,7 @@ use crate::cluster::PodInfo;
 use crate::framework::{BindContext, Code, CycleStates, ExtensionPoints, QueuedPod, Status};
 use crate::metrics::TimedPoint;
 use crate::profile::Profile;
-use crate::shell::{Shell, StatusUpdate, pod_event};
+use crate::shell::{Shell, StatusUpdate, caught, pod_event};
 
 const RUNNING: u8 = 0;
 const FINISHED: u8 = 1;
@@ -98,8 +98,8 @@ impl Binding {
 
     pub(crate) async fn run(mut self, shell: Shell<'_>) -> BindOutcome {
         let registration = self.registration.take();
-        let status = self.bind(shell, registration).await;
-        BindOutcome { binding: self, status }
+        let status = caught(self.bind(shell, registration)).await;
+        BindOutcome { status: status.unwrap_or_else(|panic| Status::error(format!("binding {panic}"))), binding: self }
     }
 
     async fn bind(&self, shell: Shell<'_>, registration: Option<AbortRegistration>) -> Status {
@@ -109,12 +109,12 @@ impl Binding {
             api: shell.api,
             recorder: shell.recorder,
             timer: shell.timer,
+            waits: &self.profile.waits,
         };
         let status = match registration {
             Some(registration) => Abortable::new(self.run_pre_bind(cx, shell), registration).await,
             None => Ok(self.run_pre_bind(cx, shell).await),
         };
-            waits: &self.profile.waits,
         if !self.pre_bind.end(FINISHED) {
             return Status::error("preempted by DefaultPreemption");
         }
@@ -131,7 +131,8 @@ impl Binding {
             shell.recorder.record(pod_event(&self.pod.info, EventType::Normal, "Scheduled", "Binding", note));
             let watch = self.profile.stopwatch();
             for &plugin in self.profile.at(ExtensionPoints::POST_BIND) {
-                self.states.get(plugin).post_bind(cx).await;
+                // The pod is bound, whatever a plugin makes of it.
+                drop(caught(self.states.get(plugin).post_bind(cx)).await);
             }
             watch.point(TimedPoint::PostBind, Code::Success);
         }

@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use crate::bind::{BindOutcome, Binding};
 use crate::cluster::{Object, PodInfo};
 use crate::framework::preemption::Preemption;
-use crate::shell::{PODS, Shell, StatusUpdate, pod_event};
+use crate::shell::{PODS, Shell, StatusUpdate, caught, pod_event};
 
 /// What the scheduler reacts to.
 pub enum Input {
@@ -65,6 +65,16 @@ impl Effect {
         matches!(self, Effect::Bind(_))
     }
 
+    /// The UID of the pod whose status or node the effect writes. The shell must run the effects of one pod one after
+    /// the other: otherwise an old status could overwrite a newer one.
+    pub fn pod_uid(&self) -> Option<&str> {
+        match self {
+            Effect::Bind(binding) => Some(binding.pod.info.uid()),
+            Effect::UpdateStatus(update) => Some(&update.uid),
+            Effect::Preempt(_) | Effect::Record { .. } | Effect::Call(_) => None,
+        }
+    }
+
     /// The name of the scheduler that reports the effect's events; empty when it records none.
     pub fn scheduler_name(&self) -> &str {
         match self {
@@ -85,11 +95,12 @@ impl Effect {
         match self {
             Effect::Bind(binding) => Some(Input::Bound(Box::new(binding.run(shell).await))),
             Effect::UpdateStatus(update) => {
-                update.run(shell).await;
+                // The next attempt of the pod writes its status again.
+                drop(caught(update.run(shell)).await);
                 None
             }
             Effect::Preempt(preemption) => {
-                let result = evict(&preemption, shell).await;
+                let result = caught(evict(&preemption, shell)).await.flatten();
                 Some(Input::Preempted { uid: preemption.preemptor.uid().to_owned(), result })
             }
             Effect::Record { event, .. } => {
@@ -97,22 +108,20 @@ impl Effect {
                 None
             }
             Effect::Call(calls) => {
-                for call in calls {
-                    // Success shows in the objects; a plugin that still needs the call asks again in the next cycle.
-                    if shell.api.call(call).await.is_err() {
-                        break;
-                    }
-                }
+                drop(caught(call_all(calls, shell)).await);
                 None
             }
         }
     }
 }
 
-/// Clears the nominations of less important pods, then evicts the victims.
-async fn evict(preemption: &Preemption, shell: Shell<'_>) -> Result<(), String> {
-    for pod in &preemption.lower_priority_nominated {
-        StatusUpdate::nominate(pod, "").run(shell).await;
+/// Sends calls until one fails. Success shows in the objects; a plugin that still needs a call asks again in the next
+/// cycle.
+async fn call_all(calls: Vec<Request>, shell: Shell<'_>) {
+    for call in calls {
+        if shell.api.call(call).await.is_err() {
+            return;
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What effects need from the shell, and the two things they write about a pod: events and status patches.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use bayplan_model::api::{
@@ -7,6 +9,7 @@ use bayplan_model::api::{
 };
 use bayplan_model::pod::{Pod, PodCondition};
 use bayplan_model::status::{Status as ApiStatus, reason};
+use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -27,6 +30,22 @@ pub struct Shell<'a> {
     pub recorder: &'a dyn Recorder,
     /// Clock and timers.
     pub timer: &'a dyn Timer,
+}
+
+/// Runs the work of an effect to its end. A plugin that panics fails its own pod: without an answer, the pod would stay
+/// assumed for ever.
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {
+        let text = said(&*panic);
+        tracing::error!(panic = text, "an effect of the scheduler panicked");
+        format!("panicked: {text}")
+    })
+}
+
+/// What a panic says.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
 }
 
 /// An event about a pod.
@@ -68,6 +87,8 @@ fn truncated(mut note: String) -> String {
 pub struct StatusUpdate {
     namespace: String,
     name: String,
+    /// The pod's UID. The updates of one pod must reach the API server in their order.
+    pub uid: String,
     /// The strategic merge patch.
     pub patch: Value,
 }
@@ -108,7 +129,25 @@ impl StatusUpdate {
         StatusUpdate {
             namespace: pod.metadata.namespace.clone(),
             name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
             patch: json!({ "status": status }),
+        }
+    }
+
+    /// Makes one update of this one and a later one, which has the last word.
+    pub fn append(&mut self, later: StatusUpdate) {
+        let Value::Object(later) = later.patch["status"].clone() else { return };
+        for (field, value) in later {
+            match (field.as_str(), &mut self.patch["status"][&field]) {
+                // Both set a single condition, of which they name the fields that change.
+                ("conditions", Value::Array(own)) if own[0]["type"] == value[0]["type"] => {
+                    let (Some(own), Value::Object(value)) = (own[0].as_object_mut(), value[0].clone()) else {
+                        continue;
+                    };
+                    own.extend(value);
+                }
+                (_, own) => *own = value,
+            }
         }
     }
 
@@ -166,4 +205,34 @@ fn condition_patch(
     let generation = pod.metadata.generation;
     set("observedGeneration", generation != 0 && known.observed_generation != generation, generation.into());
     Some(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_update_made_of_two_says_what_both_say_and_the_later_has_the_last_word() {
+        let update = |status: Value| {
+            let (namespace, name, uid) = (String::new(), String::new(), String::new());
+            StatusUpdate { namespace, name, uid, patch: json!({ "status": status }) }
+        };
+        let order = json!([{"type": "PodScheduled"}]);
+        let mut first = update(json!({
+            "$setElementOrder/conditions": order, "nominatedNodeName": "a",
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": "first"}],
+        }));
+        first.append(update(json!({
+            "$setElementOrder/conditions": order, "conditions": [{"type": "PodScheduled", "message": "second"}],
+        })));
+        first.append(update(json!({"nominatedNodeName": null})));
+        let both = json!({"status": {
+            "$setElementOrder/conditions": order, "nominatedNodeName": null,
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": "second"}],
+        }});
+        assert_eq!(first.patch, both);
+        let mut nominated = update(json!({"nominatedNodeName": "a"}));
+        nominated.append(update(json!({"conditions": [{"type": "PodScheduled"}]})));
+        assert_eq!(nominated.patch["status"]["conditions"][0]["type"], "PodScheduled");
+    }
 }

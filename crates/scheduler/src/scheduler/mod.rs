@@ -217,12 +217,12 @@ impl Scheduler {
         let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.tick(now, &plugins);
         self.expire_waiting(now);
+        self.profiles.iter().for_each(|profile| profile.waits.ask(&self.cluster, now));
     }
 
     /// When [`Scheduler::tick`] is due next.
     pub fn next_tick(&self) -> Option<Timestamp> {
         self.queue.next_tick().into_iter().chain(self.waiting.values().filter_map(WaitingPod::deadline)).min()
-        self.profiles.iter().for_each(|profile| profile.waits.ask(&self.cluster, now));
     }
 
     /// Moves pods to the active queue at once; gates still hold them back.
