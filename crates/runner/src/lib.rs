@@ -6,7 +6,9 @@
 //! ```
 
 pub mod controllers;
+mod effects;
 pub mod extender;
+mod inputs;
 pub mod metrics;
 pub mod nodes;
 pub mod ops_server;

@@ -1,42 +1,36 @@
 //! Runs the scheduler: watches feed its one owner, its effects run concurrently and come back as events.
 //!
 //! ```text
-//!   informers ──Input──▶ owner task (scheduler core) ──Effect──▶ lanes ──▶ API server
-//!                             ▲                                   │
-//!                             └───────────── Input ◀──────────────┘
+//!   informers ──Delta──▶ owner task (scheduler core) ──Effect──▶ effects: one after the other per pod ──▶ API server
+//!              bounded        ▲                                                  │
+//!                             └──────────────────── Input ◀──────────────────────┘
 //! ```
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_client::informer;
 use bayplan_client::leader_election::{self, Elector};
 use bayplan_client::metrics::ElectionMetrics;
-use bayplan_client::{Client, EventRecorder, Informer, Scope};
-use bayplan_model::api::{Event, Recorder, Resource};
-use bayplan_model::meta::HasMeta;
-use bayplan_model::status::reason;
-use bayplan_scheduler::config::{ClientConnection, Configuration};
+use bayplan_client::{Client, EventRecorder};
+use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::extender::Extender;
-use bayplan_scheduler::{Effect, Input, Object, Registry, Rng, Scheduler, Shell, TieBreak, Timer};
+use bayplan_scheduler::{Registry, Rng, Scheduler, TieBreak};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use crate::extender::{self, HttpExtender, manifest};
-
+use crate::effects::EffectRunner;
+use crate::extender::{self, HttpExtender};
+use crate::inputs::{self, Inputs};
 use crate::metrics::steady_nanos;
 use crate::telemetry::Telemetry;
 
-/// Bindings in flight at once. Each is one small request; more only moves the queue into the API server.
-const BINDINGS_MAX: usize = 128;
-/// Status patches and evictions in flight at once; few, so that bindings never wait behind them.
-const STATUS_UPDATES_MAX: usize = 32;
 /// Scheduling attempts before inputs are handled again, so that a long queue does not hide changes of the cluster.
 const POD_BATCH_MAX: usize = 16;
+/// Inputs before pods are tried again, so that a storm of changes does not stop scheduling: about a millisecond of work.
+const INPUT_BATCH_MAX: usize = 1024;
 /// The period of timers that no event announces: backoffs, flushes and timeouts.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -98,74 +92,6 @@ impl SchedulerConfig {
             ..leader_election::Config::new(&rules.resource_name)
         });
         self
-    }
-}
-
-/// Tokio's clock and timers.
-struct TokioTimer;
-
-impl Timer for TokioTimer {
-    fn now(&self) -> Timestamp {
-        Timestamp::now()
-    }
-
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(duration))
-    }
-}
-
-/// A lane of requests with a limit on requests in flight and the rate limit of its client.
-struct Lane {
-    client: Client,
-    permits: Semaphore,
-}
-
-impl Lane {
-    fn new(client: &Client, connection: &ClientConnection, requests_max: usize) -> Self {
-        Lane { client: limited(client, connection), permits: Semaphore::new(requests_max) }
-    }
-}
-
-/// The same connection with the configured rate limit, if there is one.
-fn limited(client: &Client, connection: &ClientConnection) -> Client {
-    match connection.limit() {
-        Some((requests_per_second, burst)) => client.clone().with_limit(requests_per_second, burst),
-        None => client.clone(),
-    }
-}
-
-/// Runs effects: the recorders, lanes and the way back to the owner, shared by all of them.
-struct EffectRunner {
-    /// By the scheduler name that events are reported under.
-    recorders: BTreeMap<String, EventRecorder>,
-    inputs: mpsc::UnboundedSender<Input>,
-    bindings: Lane,
-    status_updates: Lane,
-}
-
-impl EffectRunner {
-    fn new(client: &Client, config: &SchedulerConfig, inputs: mpsc::UnboundedSender<Input>) -> Self {
-        let connection = &config.configuration.client_connection;
-        let events = limited(client, connection);
-        let names = config.configuration.profiles.iter().filter_map(|profile| profile.scheduler_name.clone());
-        let recorder = |name: &str| EventRecorder::events(&events, name, &format!("{name}-{}", config.instance));
-        EffectRunner {
-            recorders: names.map(|name| (name.clone(), recorder(&name))).collect(),
-            inputs,
-            bindings: Lane::new(client, connection, BINDINGS_MAX),
-            status_updates: Lane::new(client, connection, STATUS_UPDATES_MAX),
-        }
-    }
-}
-
-/// Events of one profile.
-struct ProfileRecorder<'a>(Option<&'a EventRecorder>);
-
-impl Recorder for ProfileRecorder<'_> {
-    fn record(&self, event: Event) {
-        if let Some(recorder) = self.0 {
-            recorder.record(event);
-        }
     }
 }
 
@@ -251,25 +177,24 @@ async fn elect_and_work(
     {
         elector.acquire().await;
     }
-    let (inputs, mut events) = mpsc::unbounded_channel();
-    let effects = Arc::new(EffectRunner::new(client, config, inputs.clone()));
-    let informers = start_informers(client, &inputs, !config.configuration.extenders.is_empty()).await;
-    for informer in &informers {
-        informer.synced().await;
-    }
+    let (senders, mut inputs) = inputs::channels();
+    let effects = Arc::new(EffectRunner::new(client, config, senders.results));
+    let extended = !config.configuration.extenders.is_empty();
+    let informers = inputs::start_informers(client, senders.deltas, extended).await;
+    fill(&mut core, &mut inputs, informers.synced()).await;
     if let Some(telemetry) = &core.telemetry {
         telemetry.set_synced();
     }
     let Some(elector) = elector else {
-        run_owner(core, events, effects).await;
+        run_owner(core, inputs, effects).await;
         return Ok(());
     };
     if !config.configuration.delay_cache_until_active {
-        stand_by(&mut core, &mut events, elector).await;
+        fill(&mut core, &mut inputs, elector.acquire()).await;
     }
     // On a task of its own: an extender may block it for longer than a lease lasts.
     let mut owner = JoinSet::new();
-    owner.spawn(run_owner(core, events, effects));
+    owner.spawn(run_owner(core, inputs, effects));
     tokio::select! {
         ended = owner.join_next() => match ended {
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -279,18 +204,24 @@ async fn elect_and_work(
     }
 }
 
-/// Keeps the cluster state up to date without deciding, until this process leads.
-async fn stand_by(core: &mut Core, events: &mut mpsc::UnboundedReceiver<Input>, elector: &mut Elector) {
+/// Keeps the cluster state up to date without deciding, until something has happened: informers wait while nobody
+/// takes their deltas.
+async fn fill(core: &mut Core, inputs: &mut Inputs, until: impl Future<Output = ()>) {
     let Core { scheduler, telemetry } = core;
-    let mut leading = std::pin::pin!(elector.acquire());
-    loop {
+    let mut until = std::pin::pin!(until);
+    let mut is_over = false;
+    while !is_over {
         tokio::select! {
-            () = &mut leading => return,
-            Some(input) = events.recv() => scheduler.handle(input, Timestamp::now()),
+            () = &mut until => is_over = true,
+            Some(input) = inputs.next() => scheduler.handle(input, Timestamp::now()),
             scrape = scraped(telemetry) => {
                 scheduler.publish();
                 let _ = scrape.send(());
             }
+        }
+        // What the informers sent before it happened belongs to the state.
+        while let Some(input) = inputs.try_next() {
+            scheduler.handle(input, Timestamp::now());
         }
         // Effects are the leader's to run.
         scheduler.take_effects();
@@ -298,139 +229,43 @@ async fn stand_by(core: &mut Core, events: &mut mpsc::UnboundedReceiver<Input>, 
 }
 
 /// Runs the task that owns the queue and the cluster state.
-async fn run_owner(mut core: Core, mut events: mpsc::UnboundedReceiver<Input>, effects: Arc<EffectRunner>) {
-    let mut tick = tokio::time::interval(TICK);
+async fn run_owner(mut core: Core, mut inputs: Inputs, effects: Arc<EffectRunner>) {
+    let mut next_tick = Instant::now();
     loop {
         core.publish();
         let Core { scheduler, telemetry } = &mut core;
-        while let Ok(input) = events.try_recv() {
+        let mut handled = 0;
+        while handled < INPUT_BATCH_MAX
+            && let Some(input) = inputs.try_next()
+        {
             scheduler.handle(input, Timestamp::now());
+            handled += 1;
+        }
+        if Instant::now() >= next_tick {
+            scheduler.tick(Timestamp::now());
+            next_tick = Instant::now() + TICK;
         }
         let mut tried = 0;
         while tried < POD_BATCH_MAX && scheduler.schedule_one(Timestamp::now()) {
             tried += 1;
         }
         for effect in scheduler.take_effects() {
-            start(effect, &effects);
+            effects.start(effect);
         }
-        if tried == POD_BATCH_MAX {
+        if tried == POD_BATCH_MAX || handled == INPUT_BATCH_MAX {
             tokio::task::yield_now().await;
             continue;
         }
         tokio::select! {
-            input = events.recv() => match input {
+            input = inputs.next() => match input {
                 Some(input) => scheduler.handle(input, Timestamp::now()),
                 None => return,
             },
-            _ = tick.tick() => scheduler.tick(Timestamp::now()),
+            () = tokio::time::sleep_until(next_tick) => {}
             scrape = scraped(telemetry) => {
                 scheduler.publish();
                 let _ = scrape.send(());
             }
         }
     }
-}
-
-/// Starts an effect in its lane.
-fn start(effect: Effect, effects: &Arc<EffectRunner>) {
-    let effects = Arc::clone(effects);
-    if let Effect::Record { scheduler, event } = effect {
-        return ProfileRecorder(effects.recorders.get(&scheduler)).record(*event);
-    }
-    tokio::spawn(async move {
-        let lane = if effect.is_binding() { &effects.bindings } else { &effects.status_updates };
-        // The lanes are never closed.
-        let Ok(_permit) = lane.permits.acquire().await else { return };
-        let recorder = ProfileRecorder(effects.recorders.get(effect.scheduler_name()));
-        let shell = Shell { api: &lane.client, recorder: &recorder, timer: &TokioTimer };
-        if let Some(input) = effect.run(shell).await {
-            // The owner ends only when the process is about to stop.
-            let _ = effects.inputs.send(input);
-        }
-    });
-}
-
-/// Starts an informer for every kind the scheduler reads. Kinds that the server does not serve are left out: a small
-/// API server without them is no reason not to place pods. Pods and nodes keep their manifests for extenders.
-async fn start_informers(
-    client: &Client,
-    inputs: &mpsc::UnboundedSender<Input>,
-    extended: bool,
-) -> Vec<informer::RunningInformer> {
-    let mut informers = Vec::new();
-    macro_rules! watch {
-        ($($group:literal $version:literal $plural:literal => $variant:ident $(or $whole:path)?;)*) => {$(
-            let resource = Resource::new($group, $version, $plural);
-            if is_served(client, &resource).await {
-                let scope = scope(&resource);
-                informers.push(match extended {
-                    $(true => start_informer(client, scope, inputs, $whole),)?
-                    _ => start_informer(client, scope, inputs, Object::$variant),
-                });
-            } else {
-                tracing::warn!(resource = $plural, "the API server does not serve this resource; going on without it");
-            }
-        )*};
-    }
-    watch! {
-        "" "v1" "nodes" => Node or manifest::node;
-        "" "v1" "namespaces" => Namespace;
-        "" "v1" "services" => Service;
-        "" "v1" "replicationcontrollers" => ReplicationController;
-        "apps" "v1" "replicasets" => ReplicaSet;
-        "apps" "v1" "statefulsets" => StatefulSet;
-        "policy" "v1" "poddisruptionbudgets" => PodDisruptionBudget;
-        "" "v1" "persistentvolumes" => PersistentVolume;
-        "" "v1" "persistentvolumeclaims" => PersistentVolumeClaim;
-        "storage.k8s.io" "v1" "storageclasses" => StorageClass;
-        "storage.k8s.io" "v1" "csinodes" => CsiNode;
-        "storage.k8s.io" "v1" "csidrivers" => CsiDriver;
-        "storage.k8s.io" "v1" "csistoragecapacities" => CsiStorageCapacity;
-        "storage.k8s.io" "v1" "volumeattachments" => VolumeAttachment;
-        "resource.k8s.io" "v1" "resourceclaims" => ResourceClaim;
-        "resource.k8s.io" "v1" "resourceslices" => ResourceSlice;
-        "resource.k8s.io" "v1" "deviceclasses" => DeviceClass;
-        "" "v1" "pods" => Pod or manifest::pod;
-    }
-    informers
-}
-
-fn scope(resource: &Resource) -> Scope {
-    let scope = Scope::all(resource);
-    match resource.plural.as_ref() {
-        // Terminated pods use no resources.
-        "pods" => scope.fields("status.phase!=Succeeded,status.phase!=Failed"),
-        _ => scope,
-    }
-}
-
-/// False when the server answers 404; any other error is the informer's to retry.
-async fn is_served(client: &Client, resource: &Resource) -> bool {
-    let Resource { group, version, plural } = resource;
-    let path = match group.is_empty() {
-        true => format!("/api/{version}/{plural}?limit=1"),
-        false => format!("/apis/{group}/{version}/{plural}?limit=1"),
-    };
-    match client.get(&path, "application/json").await {
-        Ok(_) => true,
-        Err(status) => !status.is(reason::NOT_FOUND),
-    }
-}
-
-fn start_informer<V>(
-    client: &Client,
-    scope: Scope,
-    inputs: &mpsc::UnboundedSender<Input>,
-    wrap: fn(Arc<V>) -> Object,
-) -> informer::RunningInformer
-where
-    V: DeserializeOwned + HasMeta + Send + Sync + 'static,
-{
-    let mut informer = Informer::<V>::new(client, scope);
-    let inputs = inputs.clone();
-    informer.on_delta(move |delta| {
-        // The owner is gone only when the process is about to stop.
-        let _ = inputs.send(Input::Delta(delta.clone().map(wrap)));
-    });
-    informer.spawn()
 }

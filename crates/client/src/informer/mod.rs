@@ -19,6 +19,7 @@ use bayplan_model::api::{ListOptions, Resource};
 use bayplan_model::delta::Delta;
 use bayplan_model::meta::HasMeta;
 use bayplan_model::status::Status;
+use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
@@ -138,6 +139,29 @@ const WATCH_OVERTIME: Duration = Duration::from_secs(15);
 type Subscriber<V> = Box<dyn FnMut(&Delta<Arc<V>>) + Send>;
 type VersionSubscriber = Box<dyn FnMut(&str) + Send>;
 
+/// A channel of another type that deltas are sent to.
+trait Forward<V>: Send {
+    /// Sends a delta; when the channel is full, the answer is the wait for it.
+    fn send<'a>(&'a mut self, delta: &Delta<Arc<V>>) -> Option<BoxFuture<'a, ()>>;
+}
+
+struct Forwarding<T, F> {
+    channel: mpsc::Sender<T>,
+    wrap: F,
+}
+
+impl<V, T: Send, F: Fn(Delta<Arc<V>>) -> T + Send> Forward<V> for Forwarding<T, F> {
+    fn send<'a>(&'a mut self, delta: &Delta<Arc<V>>) -> Option<BoxFuture<'a, ()>> {
+        match self.channel.try_send((self.wrap)(delta.clone())) {
+            // A closed channel needs nothing any more.
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => None,
+            Err(mpsc::error::TrySendError::Full(item)) => Some(Box::pin(async {
+                let _ = self.channel.send(item).await;
+            })),
+        }
+    }
+}
+
 /// The configuration of an informer; [`spawn`](Informer::spawn) starts it.
 pub struct Informer<V> {
     client: Client,
@@ -146,6 +170,7 @@ pub struct Informer<V> {
     subscribers: Vec<Subscriber<V>>,
     versions: Vec<VersionSubscriber>,
     channels: Vec<mpsc::Sender<Event<V>>>,
+    forwards: Vec<Box<dyn Forward<V>>>,
     resync_min: Option<Duration>,
     jitter: Box<dyn FnMut() -> f64 + Send>,
 }
@@ -160,6 +185,7 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
             subscribers: Vec::new(),
             versions: Vec::new(),
             channels: Vec::new(),
+            forwards: Vec::new(),
             resync_min: None,
             jitter: Box::new(rand::random::<f64>),
         }
@@ -190,6 +216,16 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
         receiver
     }
 
+    /// Sends every delta to a channel that may be shared with other informers, in order. A full channel slows the watch
+    /// down; a closed one is no concern of the informer.
+    pub fn forward<T: Send + 'static>(
+        &mut self,
+        channel: mpsc::Sender<T>,
+        wrap: impl Fn(Delta<Arc<V>>) -> T + Send + 'static,
+    ) {
+        self.forwards.push(Box::new(Forwarding { channel, wrap }));
+    }
+
     /// Reports every object again, as a delta from itself to itself, at a period of at least this and less than twice
     /// this: what a subscriber missed by a mistake of its own does not stay missed for ever.
     pub fn resync(&mut self, period_min: Duration) {
@@ -209,8 +245,8 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
     }
 
     async fn run(self, synced: watch::Sender<bool>) {
-        let Informer { client, scope, cache, subscribers, versions, channels, resync_min, mut jitter } = self;
-        let mut out = Output { cache, subscribers, versions, channels, synced };
+        let Informer { client, scope, cache, subscribers, versions, channels, forwards, resync_min, mut jitter } = self;
+        let mut out = Output { cache, subscribers, versions, channels, forwards, synced };
         let mut machine = Machine::<V>::new();
         let mut resync = resync_min.map(|min| Resync::every(min.mul_f64(1.0 + jitter())));
         loop {
@@ -325,6 +361,7 @@ struct Output<V> {
     subscribers: Vec<Subscriber<V>>,
     versions: Vec<VersionSubscriber>,
     channels: Vec<mpsc::Sender<Event<V>>>,
+    forwards: Vec<Box<dyn Forward<V>>>,
     synced: watch::Sender<bool>,
 }
 
@@ -337,6 +374,11 @@ impl<V: HasMeta> Output<V> {
                         cache.apply(delta);
                     }
                     self.subscribers.iter_mut().for_each(|subscriber| subscriber(delta));
+                    for forward in &mut self.forwards {
+                        if let Some(wait) = forward.send(delta) {
+                            wait.await;
+                        }
+                    }
                 }
                 Event::Synced => {
                     if let Some(cache) = &self.cache {

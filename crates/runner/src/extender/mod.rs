@@ -20,6 +20,9 @@ use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Semaphore;
+
+use crate::effects::BINDING_REQUESTS_MAX;
 
 /// The longest answer that is accepted: 15,000 whole nodes of 32 KiB, three times the largest cluster upstream
 /// supports.
@@ -77,6 +80,8 @@ pub struct HttpExtender {
     config: ExtenderConfig,
     client: HttpClient,
     runtime: Handle,
+    /// Bindings that may be in flight at once, as of those sent to the API server.
+    binding_permits: Semaphore,
 }
 
 impl HttpExtender {
@@ -90,7 +95,7 @@ impl HttpExtender {
         }
         let connection = connection::of(&config).map_err(failed)?;
         let client = HttpClient::new(&connection).map_err(|error| failed(Reason::Tls(Box::new(error))))?;
-        Ok(HttpExtender { config, client, runtime })
+        Ok(HttpExtender { config, client, runtime, binding_permits: Semaphore::new(BINDING_REQUESTS_MAX) })
     }
 
     /// Sends a request and waits for the answer, on a thread that may block.
@@ -196,6 +201,7 @@ impl Extender for HttpExtender {
 
     fn bind<'a>(&'a self, pod: &'a PodInfo, node: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
+            let _permit = self.binding_permits.acquire().await.expect("it is never closed");
             let answer = self.send(&self.config.bind_verb, wire::binding(pod, node)).await;
             self.logged(answer.and_then(|answer| Ok(wire::bound(&answer)?)))
         })
