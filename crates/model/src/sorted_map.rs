@@ -12,6 +12,10 @@ use std::vec;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// From this many entries on a map takes spare room when it grows: otherwise many entries, one after the other, would
+/// cost the square of their number.
+const LARGE: usize = 16;
+
 /// A small map by name. Its entries are in the order of their names.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SortedMap<V>(Vec<(String, V)>);
@@ -56,8 +60,10 @@ impl<V> SortedMap<V> {
         match self.position(&name) {
             Ok(at) => Some(std::mem::replace(&mut self.0[at].1, value)),
             Err(at) => {
-                // Moving the entries costs as much as a new allocation; spare capacity would be wasted.
-                self.0.reserve_exact(1);
+                // Moving a few entries costs as much as a new allocation; spare capacity would be wasted.
+                if self.0.len() < LARGE {
+                    self.0.reserve_exact(1);
+                }
                 self.0.insert(at, (name, value));
                 None
             }

@@ -51,8 +51,10 @@ const CELLS_MAX: usize = 1 << 25;
 /// For how many changes of the cluster a signature without a scoreboard is left to the plain cycle.
 const NOT_CACHEABLE_FOR: u64 = 1000;
 
-/// The most topology keys that are indexed. More than any real cluster uses; beyond it the engine starts over.
+/// The most topology keys that are indexed. More than any real cluster uses; beyond it the engine starts over,
 const LABELS_MAX: usize = 256;
+/// but not within so many decisions: pods with made-up keys must not make it forget everything again and again.
+const START_OVER_AFTER: u64 = 10_000;
 
 /// The scoreboards of one profile, by the hash of their signature.
 #[derive(Default)]
@@ -60,6 +62,8 @@ pub struct Engine {
     signatures: FxHashMap<u64, Vec<CachedSignature>>,
     shared: Shared,
     clock: u64,
+    /// The clock from which on the engine may start over.
+    start_over_from: u64,
     count: usize,
 }
 
@@ -240,9 +244,6 @@ impl Engine {
         let cx = input.cycle();
         self.clock += 1;
         self.shared.topologies.catch_up(cluster);
-        if self.shared.topologies.len() > LABELS_MAX {
-            *self = Engine { clock: self.clock, ..Engine::default() };
-        }
         let hash = pod.signature_hash.base;
         let signatures = self.signatures.entry(hash).or_default();
         let mut at = signatures.iter().position(|cached| cached.pod.same_base_signature(pod));
@@ -281,6 +282,7 @@ impl Engine {
         let template = Arc::new(pod.clone());
         let until = cluster.changes().end() + NOT_CACHEABLE_FOR;
         let answer = PluginPlan::new(profile, &cx, dependencies)
+            .and_then(|plan| self.make_room_for(&plan).map(|()| plan))
             .and_then(|plan| Scoreboard::build(profile, &cx, plan, template.clone(), &mut self.shared))
             .map_or(CachedAnswer::NotCacheableUntil(until), |scoreboard| {
                 CachedAnswer::Scoreboard(Box::new(scoreboard))
@@ -289,6 +291,21 @@ impl Engine {
         let signatures = self.signatures.entry(pod.signature_hash.base).or_default();
         signatures.push(CachedSignature { pod: template, last_used: self.clock, answer });
         signatures.len() - 1
+    }
+
+    /// Makes room for the topology keys of a plan, if need be by starting over.
+    fn make_room_for(&mut self, plan: &PluginPlan) -> Result<(), NotCacheable> {
+        let topologies = &self.shared.topologies;
+        let new = plan.labels().filter(|label| !topologies.contains(label)).count();
+        if topologies.len() + new <= LABELS_MAX {
+            return Ok(());
+        }
+        if self.clock < self.start_over_from {
+            return Err(NotCacheable);
+        }
+        let start_over_from = self.clock + START_OVER_AFTER;
+        *self = Engine { clock: self.clock, start_over_from, ..Engine::default() };
+        Ok(())
     }
 
     /// Evicts the least recently used scoreboards until there is space for one more.

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use super::evaluate::NotCacheable;
 use crate::extender::Extender;
-use crate::framework::{Code, Cycle, CycleStates, Dependencies, DomainCounting, ExtensionPoints, Normalization, Reads};
+use crate::framework::{
+    COUNTS_MAX, Code, CountScope, Cycle, CycleStates, Dependencies, DomainCounting, ExtensionPoints, Normalization,
+    Reads,
+};
 use crate::profile::Profile;
 
 /// A plugin that counts pods by topology domain.
@@ -151,6 +154,9 @@ impl PluginPlan {
                     DomainPlugin { plugin: at, counting, filters, scores, weight: profile.weight(at), first: counts };
                 counts = plugin.range().end;
                 plan.domain_plugins.push(plugin);
+                if counts > COUNTS_MAX {
+                    return Err(NotCacheable);
+                }
             }
         }
         for &at in profile.at(ExtensionPoints::FILTER) {
@@ -173,6 +179,11 @@ impl PluginPlan {
         }
         plan.dependencies = dependencies.dependencies;
         Ok(plan)
+    }
+
+    /// The labels that pods are counted by.
+    pub(super) fn labels(&self) -> impl Iterator<Item = &str> {
+        self.domain_plugins.iter().flat_map(|plugin| plugin.counting.scopes()).map(CountScope::label)
     }
 
     /// True when filters read counts.

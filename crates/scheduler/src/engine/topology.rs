@@ -178,6 +178,11 @@ impl Topologies {
         &self.all[index].1
     }
 
+    /// Whether a topology key is indexed.
+    pub(super) fn contains(&self, label: &str) -> bool {
+        self.all.iter().any(|(known, _)| known == label)
+    }
+
     /// The number of topology keys.
     pub(super) fn len(&self) -> usize {
         self.all.len()

@@ -9,6 +9,10 @@ use bayplan_model::node::Node;
 
 use crate::cluster::PodInfo;
 
+/// The most counts of one signature that the engine keeps. Each node has a membership in each of them, and some steps
+/// look at all counts of a pod for each, so a pod with more is left to the plain cycle. Real pods have a handful.
+pub(crate) const COUNTS_MAX: usize = 64;
+
 /// Which pods are counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountScope {

@@ -31,6 +31,7 @@ pub use cluster_waits::ClusterWaits;
 pub(crate) use context::FilterRunner;
 pub use context::{BindContext, Cycle, PostFilterContext};
 pub use dependencies::{Dependencies, Normalization, Reads};
+pub(crate) use domain_counting::COUNTS_MAX;
 pub use domain_counting::{CountScope, DomainCounting, DomainSummary, FeasibleNodes};
 pub use erased::AnyPlugin;
 pub(crate) use erased::{CycleStates, PluginWithState};

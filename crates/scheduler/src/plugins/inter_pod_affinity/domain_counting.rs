@@ -10,7 +10,7 @@ use super::InterPodAffinity;
 use super::scoring::{ScoringTerms, normalized};
 use super::terms::{all_match, unroll};
 use crate::cluster::{AffinityTerm, PodInfo};
-use crate::framework::{CountScope, Cycle, DomainCounting, DomainSummary, FeasibleNodes};
+use crate::framework::{COUNTS_MAX, CountScope, Cycle, DomainCounting, DomainSummary, FeasibleNodes};
 
 /// The terms of pods of one signature. There is one count for each use of each topology key.
 pub(super) struct AffinityCounting {
@@ -63,6 +63,10 @@ impl AffinityCounting {
             counting.each(&class.pod, &mut |of, key, _| needed.push((of, key.to_owned())));
         }
         for (of, key) in needed {
+            // With more counts than that the engine does not use this form.
+            if counting.scopes.len() > COUNTS_MAX {
+                break;
+            }
             if counting.count_of(of, &key).is_none() {
                 counting.uses.push(of);
                 counting.scopes.push(CountScope::Domain { key, distinct: false });

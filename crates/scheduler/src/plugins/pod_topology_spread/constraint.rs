@@ -51,9 +51,8 @@ impl Constraint {
     }
 
     /// Whether the pods on a node count, by the constraint's node inclusion policies (KEP-3094).
-    pub(super) fn includes(&self, pod: &Pod, required: &RequiredNodeAffinity, node: &Node) -> bool {
-        (!self.honor_affinity || required.matches(node))
-            && (!self.honor_taints || untolerated(&node.spec.taints, &pod.spec.tolerations).is_none())
+    pub(super) fn includes(&self, node: &NodeInclusion) -> bool {
+        (!self.honor_affinity || node.matches_affinity) && (!self.honor_taints || node.is_tolerated)
     }
 
     /// How many pods on a node count.
@@ -81,6 +80,22 @@ impl Constraint {
             false => lowest.unwrap_or(i64::from(i32::MAX)),
         };
         count - lowest <= self.max_skew
+    }
+}
+
+/// What the node inclusion policies of a pod's constraints ask about a node: asked once for all of them.
+pub(super) struct NodeInclusion {
+    matches_affinity: bool,
+    is_tolerated: bool,
+}
+
+impl NodeInclusion {
+    pub(super) fn of(constraints: &[Constraint], pod: &Pod, required: &RequiredNodeAffinity, node: &Node) -> Self {
+        let honors = |policy: fn(&Constraint) -> bool| constraints.iter().any(policy);
+        NodeInclusion {
+            matches_affinity: honors(|c| c.honor_affinity) && required.matches(node),
+            is_tolerated: honors(|c| c.honor_taints) && untolerated(&node.spec.taints, &pod.spec.tolerations).is_none(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use bayplan_model::label_selector::Selector;
 use bayplan_model::node::{LABEL_HOSTNAME, Node};
 use bayplan_model::pod::Pod;
 
-use super::constraint::{Constraint, has_all_keys};
+use super::constraint::{Constraint, NodeInclusion, has_all_keys};
 use super::scoring::{domain_score, normalized, weight};
 use crate::cluster::PodInfo;
 use crate::framework::{CountScope, DomainCounting, DomainSummary, FeasibleNodes};
@@ -64,14 +64,15 @@ impl DomainCounting for SpreadCounting {
 
     fn includes(&self, count: usize, node: &Node) -> bool {
         let labels = &node.metadata.labels;
+        let includes = |constraint: &Constraint| {
+            let alone = std::slice::from_ref(constraint);
+            constraint.includes(&NodeInclusion::of(alone, &self.pod, &self.required, node))
+        };
         match count.checked_sub(self.hard.len()) {
-            None => has_all_keys(&self.hard, labels) && self.hard[count].includes(&self.pod, &self.required, node),
+            None => has_all_keys(&self.hard, labels) && includes(&self.hard[count]),
             // On the node itself, Score counts pods without asking the inclusion policies.
             Some(soft) if self.soft[soft].key == LABEL_HOSTNAME => true,
-            Some(soft) => {
-                (!self.require_all || has_all_keys(&self.soft, labels))
-                    && self.soft[soft].includes(&self.pod, &self.required, node)
-            }
+            Some(soft) => (!self.require_all || has_all_keys(&self.soft, labels)) && includes(&self.soft[soft]),
         }
     }
 

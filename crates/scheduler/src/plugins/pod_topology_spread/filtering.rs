@@ -4,7 +4,7 @@ use bayplan_model::affinity::RequiredNodeAffinity;
 use bayplan_model::pod::Pod;
 use rustc_hash::FxHashMap;
 
-use super::constraint::{Constraint, has_all_keys};
+use super::constraint::{Constraint, NodeInclusion, has_all_keys};
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::framework::Status;
 
@@ -53,9 +53,10 @@ impl FilterState {
         if !has_all_keys(&self.constraints, labels) {
             return;
         }
+        let inclusion = NodeInclusion::of(&self.constraints, pod, &self.required, node.node());
         for (constraint, counts) in self.constraints.iter().zip(&mut self.counts) {
             if let Some(domain) = labels.get(&constraint.key)
-                && constraint.includes(pod, &self.required, node.node())
+                && constraint.includes(&inclusion)
             {
                 visit(constraint, counts, domain);
             }

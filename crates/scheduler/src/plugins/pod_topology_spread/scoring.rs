@@ -7,7 +7,7 @@ use bayplan_model::node::LABEL_HOSTNAME;
 use bayplan_model::pod::Pod;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::constraint::{Constraint, has_all_keys};
+use super::constraint::{Constraint, NodeInclusion, has_all_keys};
 use crate::cluster::{Cluster, NodeInfo};
 use crate::framework::{MAX_NODE_SCORE, NodeScore};
 
@@ -57,9 +57,10 @@ impl ScoreState {
             if require_all && !has_all_keys(&constraints, &node.node().metadata.labels) {
                 continue;
             }
+            let inclusion = NodeInclusion::of(&constraints, pod, &required, node.node());
             for (constraint, counts) in constraints.iter().zip(&mut counts) {
                 if let Some(count) = counts.get_mut(node.label(&constraint.key).unwrap_or(""))
-                    && constraint.includes(pod, &required, node.node())
+                    && constraint.includes(&inclusion)
                 {
                     *count += constraint.count_on(pod, node);
                 }
