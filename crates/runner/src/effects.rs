@@ -173,7 +173,8 @@ impl PodLines {
         None
     }
 
-    /// What comes next in the line of a pod whose status was written. The line ends when there is nothing, or a binding.
+    /// What comes next in the line of a pod whose status was written. The line ends with a binding, or when there is
+    /// nothing.
     fn next(&self, uid: &str) -> Option<Effect> {
         let mut lines = self.lock();
         match lines.get_mut(uid).and_then(Option::take) {

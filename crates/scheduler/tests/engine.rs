@@ -343,22 +343,11 @@ impl History {
             let profile = self.scheduler.profile("default-scheduler").expect("the profile is there");
             let input = DecisionInput { profile, cluster, nominator, pod: &pod, now: self.now };
             self.asked_with_nodes[cluster.node_count().min(2)] += 1;
-            let decision = Attempt::new(profile, cluster, nominator, &pod, self.now)
-                .decide(Search::ALL, &mut TieBreak::SmallestName)
-                .0;
             let fast = self.engine.scores(input);
-            match decision {
-                // Exits before any filter: there is nothing to cache, and only the plain cycle has their texts.
-                Decision::NoNodes | Decision::Failed(_) => {
-                    assert!(fast.is_none(), "seed {seed}, step {step}: the engine answers for {json:#}");
-                    continue;
-                }
-                Decision::Unschedulable(why) if why.diagnosis.pre_filter.is_some() => {
-                    self.rejected_by_pre_filter += 1;
-                    assert!(fast.is_none(), "seed {seed}, step {step}: the engine answers for {json:#}");
-                    continue;
-                }
-                _ => {}
+            if let Some(is_pre_filter) = exit_before_filtering(input) {
+                self.rejected_by_pre_filter += usize::from(is_pre_filter);
+                assert!(fast.is_none(), "seed {seed}, step {step}: the engine answers for {json:#}");
+                continue;
             }
             // While pods are nominated, the engine leaves pods that count by domain to the plain cycle.
             let alone = self.nominated.is_empty();
@@ -398,6 +387,18 @@ impl History {
                 assert_eq!(fast, plain, "seed {seed}, step {step}: scores of {json:#}\n{scores:#?}");
             }
         }
+    }
+}
+
+/// Whether the plain cycle ends before any filter is asked, and then whether PreFilter ended it. There is nothing to cache
+/// then, and only the plain cycle has the texts.
+fn exit_before_filtering(input: DecisionInput<'_>) -> Option<bool> {
+    let DecisionInput { profile, cluster, nominator, pod, now } = input;
+    let mut attempt = Attempt::new(profile, cluster, nominator, pod, now);
+    match attempt.decide(Search::ALL, &mut TieBreak::SmallestName).0 {
+        Decision::NoNodes | Decision::Failed(_) => Some(false),
+        Decision::Unschedulable(why) => why.diagnosis.pre_filter.is_some().then_some(true),
+        Decision::Node(_) => None,
     }
 }
 

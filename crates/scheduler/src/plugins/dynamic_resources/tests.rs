@@ -158,6 +158,25 @@ fn a_claim_that_keeps_its_pod_from_every_node_is_given_back() {
 }
 
 #[test]
+fn a_claim_left_over_from_an_earlier_attempt_is_deleted_without_the_finalizers_of_others() {
+    let left_over = "DeviceClass gpu {extendedResourceName: example.com/gpu}
+        ResourceClaim left {annotations: {resource.kubernetes.io/extended-resource-claim: 'true'}, \
+        ownerReferences: [{apiVersion: v1, kind: Pod, name: pod, uid: pod, controller: true}], \
+        devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}\n";
+    plugin("DynamicResources").given("Node a").post_filters(&[(
+        "it may be for another node",
+        "{requests: {example.com/gpu: 1}}",
+        left_over,
+        &[
+            "Unschedulable: deletion of ResourceClaim completed",
+            "STRATEGIC-PATCH default/resourceclaims/left {\"metadata\":\
+             {\"$deleteFromPrimitiveList/finalizers\":[\"resource.kubernetes.io/delete-protection\"],\"uid\":\"left\"}}",
+            "DELETE default/resourceclaims/left {\"preconditions\":{\"uid\":\"left\"}}",
+        ],
+    )]);
+}
+
+#[test]
 fn claims_that_change_and_devices_that_come_wake_the_pod() {
     let devices = "devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}";
     let freed = |name: &str| format!("update ResourceClaim {name} {{{devices}{ALLOCATED}}} => {{{devices}}}");
