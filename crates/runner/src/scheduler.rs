@@ -29,7 +29,7 @@ use crate::telemetry::Telemetry;
 
 /// Scheduling attempts before inputs are handled again, so that a long queue does not hide changes of the cluster.
 const POD_BATCH_MAX: usize = 16;
-/// Inputs before pods are tried again, so that a storm of changes does not stop scheduling: about a millisecond of work.
+/// Inputs before pods are tried, so that a storm of changes does not stop scheduling: about a millisecond of work.
 const INPUT_BATCH_MAX: usize = 1024;
 /// The period of timers that no event announces: backoffs, flushes and timeouts.
 const TICK: Duration = Duration::from_secs(1);
@@ -230,7 +230,7 @@ async fn fill(core: &mut Core, inputs: &mut Inputs, until: impl Future<Output = 
 
 /// Runs the task that owns the queue and the cluster state.
 async fn run_owner(mut core: Core, mut inputs: Inputs, effects: Arc<EffectRunner>) {
-    let mut next_tick = Instant::now();
+    let (mut next_tick, mut rounds) = (Instant::now(), RetryRounds::default());
     loop {
         core.publish();
         let Core { scheduler, telemetry } = &mut core;
@@ -246,7 +246,7 @@ async fn run_owner(mut core: Core, mut inputs: Inputs, effects: Arc<EffectRunner
             next_tick = Instant::now() + TICK;
         }
         let mut tried = 0;
-        while tried < POD_BATCH_MAX && scheduler.schedule_one(Timestamp::now()) {
+        while tried < POD_BATCH_MAX && rounds.schedule(scheduler) {
             tried += 1;
         }
         for effect in scheduler.take_effects() {
@@ -261,11 +261,133 @@ async fn run_owner(mut core: Core, mut inputs: Inputs, effects: Arc<EffectRunner
                 Some(input) => scheduler.handle(input, Timestamp::now()),
                 None => return,
             },
-            () = tokio::time::sleep_until(next_tick) => {}
+            () = tokio::time::sleep_until(rounds.due.map_or(next_tick, |due| due.min(next_tick))) => {}
             scrape = scraped(telemetry) => {
                 scheduler.publish();
                 let _ = scrape.send(());
             }
         }
+    }
+}
+
+/// Changes that come within this time of one another are tried together: `kubectl taint` of ten nodes takes about as
+/// long.
+const RETRY_SETTLES_AFTER: Duration = Duration::from_millis(20);
+/// The least time between two rounds. A pod's FailedScheduling events and status patches are no more often than that.
+const RETRY_ROUND_EVERY: Duration = Duration::from_millis(100);
+
+/// When pods are tried again: in rounds, so that a burst of changes does not try each waiting pod at every change.
+///
+/// Upstream writes the status of a pod before it tries the next one, which has the same effect the more pods wait.
+/// First attempts wait for nothing.
+#[derive(Default)]
+struct RetryRounds {
+    /// When the next round begins, once pods wait for it.
+    due: Option<Instant>,
+    /// When the last one ended.
+    ended: Option<Instant>,
+    /// The pods left in the round that runs: those that were ready when it began.
+    left: usize,
+}
+
+impl RetryRounds {
+    /// Tries the next pod; false when none may be tried now.
+    fn schedule(&mut self, scheduler: &mut Scheduler) -> bool {
+        let retries = scheduler.retries();
+        if retries == 0 {
+            (self.due, self.left) = (None, 0);
+            return scheduler.schedule_one(Timestamp::now());
+        }
+        if self.left == 0 && !self.begins(retries) {
+            return scheduler.schedule_new_one(Timestamp::now());
+        }
+        let tried = scheduler.schedule_one(Timestamp::now());
+        if scheduler.retries() < retries || !tried {
+            self.left -= 1;
+        }
+        if self.left == 0 {
+            (self.due, self.ended) = (None, Some(Instant::now()));
+        }
+        tried
+    }
+
+    fn begins(&mut self, retries: usize) -> bool {
+        let now = Instant::now();
+        let due = *self.due.get_or_insert_with(|| {
+            let spaced = self.ended.map(|ended| ended + RETRY_ROUND_EVERY);
+            spaced.map_or(now + RETRY_SETTLES_AFTER, |spaced| spaced.max(now + RETRY_SETTLES_AFTER))
+        });
+        let begins = now >= due;
+        if begins {
+            self.left = retries;
+        }
+        begins
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bayplan_scheduler::{Effect, Input, Object};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(name: usize, taints: Value) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{name}")}, "spec": {"taints": taints},
+            "status": {"allocatable": {"cpu": "4", "pods": "10"}},
+        })
+    }
+
+    fn pod(name: &str, cpu: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "d", "uid": name},
+            "spec": {
+                "schedulerName": "default-scheduler",
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+            },
+        })
+    }
+
+    fn show(scheduler: &mut Scheduler, object: &Value) {
+        scheduler.handle(Input::upsert(Object::decode(object).unwrap().unwrap()), Timestamp::now());
+    }
+
+    /// Tries what may be tried now; the number of FailedScheduling events is returned.
+    fn failures(scheduler: &mut Scheduler, rounds: &mut RetryRounds) -> usize {
+        while rounds.schedule(scheduler) {}
+        let effects = scheduler.take_effects();
+        effects.iter().filter(|effect| matches!(effect, Effect::Record { .. })).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_of_changes_tries_waiting_pods_together_and_lets_new_ones_pass() {
+        let configuration = Configuration::default();
+        let mut scheduler = Scheduler::new(&configuration, &Registry::default(), TieBreak::SmallestName).unwrap();
+        let mut rounds = RetryRounds::default();
+        (0..9).for_each(|name| show(&mut scheduler, &node(name, json!([]))));
+        (0..5).for_each(|name| show(&mut scheduler, &pod(&format!("huge-{name}"), "100")));
+        assert_eq!(failures(&mut scheduler, &mut rounds), 5, "first attempts wait for nothing");
+        let mut again = 0;
+        for name in 0..9 {
+            show(&mut scheduler, &node(name, json!([{"key": "k", "effect": "NoSchedule"}])));
+            again += failures(&mut scheduler, &mut rounds);
+            if name == 4 {
+                show(&mut scheduler, &pod("new", "1"));
+                again += failures(&mut scheduler, &mut rounds);
+                assert!(scheduler.is_binding("new"));
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(again, 0, "the burst is not over");
+        tokio::time::sleep(RETRY_SETTLES_AFTER).await;
+        assert_eq!(failures(&mut scheduler, &mut rounds), 5);
+        show(&mut scheduler, &node(0, json!([])));
+        assert_eq!(failures(&mut scheduler, &mut rounds), 0);
+        tokio::time::sleep(RETRY_SETTLES_AFTER).await;
+        assert_eq!(failures(&mut scheduler, &mut rounds), 0, "the next round is not due");
+        tokio::time::sleep(RETRY_ROUND_EVERY).await;
+        assert_eq!(failures(&mut scheduler, &mut rounds), 5);
+        assert_eq!(rounds.due, None);
     }
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod assets;
+mod attempts;
 mod control_plane;
 mod controllers;
 mod deployments;

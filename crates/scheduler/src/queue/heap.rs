@@ -41,6 +41,14 @@ impl Heap {
         self.entries.first().map(|entry| (entry.slot, entry.expiry))
     }
 
+    /// Whether the first entry comes before the first one of another heap; an empty heap comes last.
+    pub(super) fn is_ahead_of(&self, other: &Heap, slots: &Slots, plugins: &dyn QueuePlugins) -> bool {
+        match (self.entries.first(), other.entries.first()) {
+            (Some(own), Some(other)) => before(own, other, slots, plugins),
+            (own, _) => own.is_some(),
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = Slot> {
         self.entries.iter().map(|entry| entry.slot)
     }

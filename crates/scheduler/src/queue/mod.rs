@@ -66,7 +66,10 @@ pub enum QueueStage {
 pub struct Queue {
     backoff: Backoff,
     slots: Slots,
+    /// Pods that were never tried.
     active: Heap,
+    /// Pods that were tried before. Apart from the others, because a shell may have them wait for one another.
+    active_again: Heap,
     backing_off: Heap,
     error_backing_off: Heap,
     unschedulable: UnschedulablePods,
@@ -86,6 +89,7 @@ impl Queue {
             backoff,
             slots: Slots::default(),
             active: Heap::default(),
+            active_again: Heap::default(),
             backing_off: Heap::default(),
             error_backing_off: Heap::default(),
             unschedulable: UnschedulablePods::default(),
@@ -129,7 +133,7 @@ impl Queue {
     pub fn stage(&self, uid: &str) -> Option<QueueStage> {
         let slot = self.slots.find(uid)?;
         match self.slots.sub_queue(slot) {
-            SubQueue::Active => Some(QueueStage::Active),
+            SubQueue::Active | SubQueue::ActiveAgain => Some(QueueStage::Active),
             SubQueue::Backoff | SubQueue::ErrorBackoff => Some(QueueStage::Backoff),
             SubQueue::Unschedulable if self.slots.pod(slot).gating_plugin.is_some() => Some(QueueStage::Gated),
             SubQueue::Unschedulable => Some(QueueStage::Unschedulable),
@@ -141,12 +145,13 @@ impl Queue {
     pub fn counts(&self) -> [usize; 4] {
         let gated = self.unschedulable.gated();
         let backoff = self.backing_off.len() + self.error_backing_off.len();
-        [self.active.len(), backoff, self.unschedulable.len() - gated, gated]
+        [self.active.len() + self.active_again.len(), backoff, self.unschedulable.len() - gated, gated]
     }
 
     /// All pods but those in flight.
     pub fn pods(&self) -> impl Iterator<Item = &QueuedPod> {
-        let heaps = self.active.iter().chain(self.backing_off.iter()).chain(self.error_backing_off.iter());
+        let active = self.active.iter().chain(self.active_again.iter());
+        let heaps = active.chain(self.backing_off.iter()).chain(self.error_backing_off.iter());
         heaps.chain(self.unschedulable.iter()).map(|slot| self.slots.pod(slot))
     }
 
@@ -182,6 +187,7 @@ impl Queue {
         }
         let heap = match self.slots.sub_queue(slot) {
             SubQueue::Active => &mut self.active,
+            SubQueue::ActiveAgain => &mut self.active_again,
             SubQueue::Backoff => &mut self.backing_off,
             SubQueue::ErrorBackoff => &mut self.error_backing_off,
             SubQueue::Unschedulable => {
@@ -213,6 +219,7 @@ impl Queue {
             SubQueue::None => return None,
             SubQueue::Unschedulable => return Some(self.unschedulable.remove(slot, &mut self.slots)),
             SubQueue::Active => &mut self.active,
+            SubQueue::ActiveAgain => &mut self.active_again,
             SubQueue::Backoff => &mut self.backing_off,
             SubQueue::ErrorBackoff => &mut self.error_backing_off,
         };
@@ -223,15 +230,31 @@ impl Queue {
     /// The next pod to try. When no pod is active, one that is backing off, unless it failed with an error (upstream's
     /// `SchedulerPopFromBackoffQ`).
     pub(crate) fn pop(&mut self, plugins: &dyn QueuePlugins) -> Option<QueuedPod> {
-        let mut is_early = false;
-        let slot = match self.active.pop(&mut self.slots, plugins) {
-            Some(slot) => slot,
-            None => {
-                let slot = self.backing_off.pop(&mut self.slots, plugins)?;
-                is_early = true;
-                slot
-            }
-        };
+        let is_new = self.active.is_ahead_of(&self.active_again, &self.slots, plugins);
+        let heap = if is_new { &mut self.active } else { &mut self.active_again };
+        let active = heap.pop(&mut self.slots, plugins);
+        let is_early = active.is_none();
+        let slot = active.or_else(|| self.backing_off.pop(&mut self.slots, plugins))?;
+        Some(self.start_attempt(slot, is_early))
+    }
+
+    /// The next pod to try of those that were never tried; none while a more important one waits to be tried again.
+    pub(crate) fn pop_new(&mut self, plugins: &dyn QueuePlugins) -> Option<QueuedPod> {
+        let priority = |slot: Slot| self.slots.pod(slot).info.priority();
+        let (new, _) = self.active.peek()?;
+        if self.active_again.peek().is_some_and(|(again, _)| priority(again) > priority(new)) {
+            return None;
+        }
+        let slot = self.active.pop(&mut self.slots, plugins)?;
+        Some(self.start_attempt(slot, false))
+    }
+
+    /// The number of pods that could be tried again now.
+    pub(crate) fn retries(&self) -> usize {
+        self.active_again.len() + self.backing_off.len()
+    }
+
+    fn start_attempt(&mut self, slot: Slot, is_early: bool) -> QueuedPod {
         let mut pod = self.slots.take(slot);
         if is_early {
             self.report_entry(&pod, QueueLabel::Active, Cause::PopFromBackoffQ);
@@ -240,7 +263,7 @@ impl Queue {
         self.finish_in_flight(slot);
         let since = self.in_flight_events.start();
         self.slots.set_in_flight_since(slot, Some(since));
-        Some(pod)
+        pod
     }
 
     /// Ends the attempt of a pod that is bound or dropped: events are no longer kept for it.
@@ -339,8 +362,12 @@ impl Queue {
     ) {
         self.report_entry(&pod, QueueLabel::Active, cause);
         pod.initial_attempt.get_or_insert(now);
-        self.slots.put(slot, pod, SubQueue::Active);
-        self.active.push(slot, 0, &mut self.slots, plugins);
+        let (heap, line) = match pod.attempts {
+            0 => (&mut self.active, SubQueue::Active),
+            _ => (&mut self.active_again, SubQueue::ActiveAgain),
+        };
+        self.slots.put(slot, pod, line);
+        heap.push(slot, 0, &mut self.slots, plugins);
     }
 
     fn add_to_backoff(&mut self, slot: Slot, mut pod: QueuedPod, cause: Cause, plugins: &dyn QueuePlugins) {
@@ -420,7 +447,7 @@ impl Queue {
                 continue;
             }
             let line = self.slots.sub_queue(slot);
-            if line == SubQueue::Active {
+            if matches!(line, SubQueue::Active | SubQueue::ActiveAgain) {
                 continue;
             }
             let cause = Cause::ForceActivate;

@@ -13,7 +13,10 @@ pub(super) enum SubQueue {
     /// None: the pod is in flight, or moves from one sub-queue to another.
     #[default]
     None,
+    /// Active, and never tried.
     Active,
+    /// Active, and tried before.
+    ActiveAgain,
     Backoff,
     ErrorBackoff,
     /// Waits for an event; gated pods are here, too.

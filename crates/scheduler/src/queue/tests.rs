@@ -68,13 +68,11 @@ fn trace(commands: &str) -> String {
                 let new = pod(name, 0, false);
                 queue.update(&known[*name].pod, &new, now, &TestPlugins);
             }
-            ["pop"] => match queue.pop(&TestPlugins) {
-                Some(pod) => {
-                    said = format!(" -> {}", pod.info.metadata.name);
-                    flying.insert(pod.info.uid().to_owned(), pod);
-                }
-                None => said = " -> nothing".into(),
-            },
+            [pop @ ("pop" | "pop-new")] => {
+                let popped = if *pop == "pop" { queue.pop(&TestPlugins) } else { queue.pop_new(&TestPlugins) };
+                said = format!(" -> {}", popped.as_ref().map_or("nothing", |pod| &pod.info.metadata.name));
+                flying.extend(popped.map(|pod| (pod.info.uid().to_owned(), pod)));
+            }
             ["reject", name, plugin] => {
                 let mut pod = flying.remove(*name).unwrap();
                 pod.unschedulable_plugins = [if *plugin == "Fit" { "Fit" } else { "Other" }].into();
@@ -244,5 +242,38 @@ fn five_minutes_without_an_event_or_an_activation_bring_a_pod_back() {
         wait 29000: a=Unschedulable b=Active
         wait 301000: a=Active b=Active
         wait 31000: a=Active b=Active",
+    );
+}
+
+#[test]
+fn pods_that_were_never_tried_can_be_tried_alone_unless_a_more_important_one_waits() {
+    check(
+        "add again 1
+         pop
+         reject again Fit
+         wait 9000
+         node-add
+         add lower 0
+         pop-new
+         add same 1
+         pop-new
+         pop
+         pop
+         node-add
+         pop-new",
+        "
+         add again 1: again=Active
+         pop -> again: again=InFlight
+         reject again Fit: again=Unschedulable
+         wait 9000: again=Unschedulable
+         node-add: again=Active
+         add lower 0: again=Active lower=Active
+         pop-new -> nothing: again=Active lower=Active
+         add same 1: again=Active lower=Active same=Active
+         pop-new -> same: again=Active lower=Active same=InFlight
+         pop -> again: again=InFlight lower=Active same=InFlight
+         pop -> lower: again=InFlight lower=InFlight same=InFlight
+         node-add: again=InFlight lower=InFlight same=InFlight
+         pop-new -> nothing: again=InFlight lower=InFlight same=InFlight",
     );
 }

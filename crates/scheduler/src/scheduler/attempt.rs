@@ -26,12 +26,26 @@ impl Scheduler {
     /// Tries to place the next pod; false when no pod is ready.
     pub fn schedule_one(&mut self, now: Timestamp) -> bool {
         let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
-        let Some(mut pod) = self.queue.pop(&plugins) else { return false };
+        self.queue.pop(&plugins).map(|pod| self.schedule(pod, now)).is_some()
+    }
+
+    /// Tries to place the next pod that was never tried, unless a more important one waits to be tried again; false
+    /// when there is none.
+    pub fn schedule_new_one(&mut self, now: Timestamp) -> bool {
+        let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.pop_new(&plugins).map(|pod| self.schedule(pod, now)).is_some()
+    }
+
+    /// The number of pods that could be tried again now.
+    pub fn retries(&self) -> usize {
+        self.queue.retries()
+    }
+
+    fn schedule(&mut self, mut pod: QueuedPod, now: Timestamp) {
         pod.attempt_started = self.metrics_now();
         let uid = pod.info.uid().to_owned();
         let Some(profile) = self.profiles.index_of(&pod.info.spec.scheduler_name) else {
-            self.queue.done(&uid);
-            return true;
+            return self.queue.done(&uid);
         };
         tracing::debug!(pod = %pod.info.key(), attempt = pod.attempts, "pod popped");
         if pod.info.is_terminating() {
@@ -44,7 +58,6 @@ impl Scheduler {
         } else {
             self.attempt(profile, pod, now);
         }
-        true
     }
 
     fn attempt(&mut self, at: usize, pod: QueuedPod, now: Timestamp) {
