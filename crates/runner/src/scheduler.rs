@@ -270,9 +270,8 @@ async fn run_owner(mut core: Core, mut inputs: Inputs, effects: Arc<EffectRunner
     }
 }
 
-/// Changes that come within this time of one another are tried together: `kubectl taint` of ten nodes takes about as
-/// long.
-const RETRY_SETTLES_AFTER: Duration = Duration::from_millis(20);
+/// Changes within this time of the first one are tried together: nine patches, one after the other, take 20 ms.
+const RETRY_SETTLES_AFTER: Duration = Duration::from_millis(30);
 /// The least time between two rounds. A pod's FailedScheduling events and status patches are no more often than that.
 const RETRY_ROUND_EVERY: Duration = Duration::from_millis(100);
 

@@ -114,3 +114,45 @@ fn a_pod_on_a_node_that_is_not_there_makes_no_node() {
     assert_eq!(add("Pod", "lost", json!({"nodeName": "gone"})), None);
     assert_eq!(add("Pod", "second", json!({"schedulerName": "default-scheduler"})).as_deref(), Some("there"));
 }
+
+#[test]
+fn the_event_names_the_exit_at_which_the_cycle_ended() {
+    let named = json!({"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["elsewhere"]}]},
+    ]});
+    let named = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": named}}});
+    let claim = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "absent"}}]});
+    let large = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]});
+    for (nodes_come, nodes_go, spec, expected) in [
+        (0, 0, json!({}), "no nodes available to schedule pods"),
+        (3, 3, json!({}), "no nodes available to schedule pods"),
+        (3, 3, claim.clone(), "no nodes available to schedule pods"),
+        (1, 0, claim, "0/1 nodes are available: persistentvolumeclaim \"absent\" not found."),
+        (2, 1, named, "0/1 nodes are available: 1 node(s) didn't satisfy plugin(s) [NodeAffinity]."),
+        (2, 1, large, "0/1 nodes are available: 1 Insufficient cpu."),
+    ] {
+        let mut scheduler =
+            Scheduler::new(&Configuration::default(), &Registry::default(), TieBreak::SmallestName).unwrap();
+        let node = |name: usize| {
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{name}")},
+                "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
+            });
+            Object::decode(&node).unwrap().unwrap()
+        };
+        (0..nodes_come).for_each(|name| scheduler.handle(Input::upsert(node(name)), Timestamp::UNIX_EPOCH));
+        (0..nodes_go).for_each(|name| scheduler.handle(Input::delete(node(name)), Timestamp::UNIX_EPOCH));
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "d", "uid": "u"}, "spec": spec,
+        });
+        pod["spec"]["schedulerName"] = "default-scheduler".into();
+        scheduler.handle(Input::upsert(Object::decode(&pod).unwrap().unwrap()), Timestamp::UNIX_EPOCH);
+        assert!(scheduler.schedule_one(Timestamp::UNIX_EPOCH));
+        let note = scheduler.take_effects().into_iter().find_map(|effect| match effect {
+            Effect::Record { event, .. } => Some(event.note),
+            _ => None,
+        });
+        let note = note.unwrap();
+        assert!(note.starts_with(expected), "{nodes_come} nodes, less {nodes_go}: {note}");
+    }
+}

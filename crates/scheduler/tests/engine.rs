@@ -390,8 +390,8 @@ impl History {
     }
 }
 
-/// Whether the plain cycle ends before any filter is asked, and then whether PreFilter ended it. There is nothing to cache
-/// then, and only the plain cycle has the texts.
+/// Whether the plain cycle ends before any filter is asked, and then whether PreFilter ended it. There is nothing to
+/// cache then, and only the plain cycle has the texts.
 fn exit_before_filtering(input: DecisionInput<'_>) -> Option<bool> {
     let DecisionInput { profile, cluster, nominator, pod, now } = input;
     let mut attempt = Attempt::new(profile, cluster, nominator, pod, now);

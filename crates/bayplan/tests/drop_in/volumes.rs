@@ -51,6 +51,12 @@ async fn prepare(plane: &ControlPlane) {
 async fn played(plane: &ControlPlane, namespace: &str, _scheduler: Process) -> Value {
     plane.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await;
     plane.create(volume(namespace, "found", None)).await;
+    // Until its controller has seen it, no scheduler takes it; which of the two is started faster is no matter here.
+    eventually("the volume is available", async || {
+        let volume = plane.find("PersistentVolume", "", &format!("found-{namespace}")).await?;
+        (volume["status"]["phase"] == "Available").then_some(())
+    })
+    .await;
     for class in ["found", "made"] {
         let claim = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": class, "namespace": namespace},

@@ -22,6 +22,8 @@ mod evaluate;
 mod nominated_nodes;
 mod plan;
 mod scoreboard;
+#[cfg(test)]
+mod tests;
 mod topology;
 mod uncached_filters;
 mod usage_plugins;

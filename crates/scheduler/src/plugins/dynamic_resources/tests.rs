@@ -169,8 +169,8 @@ fn a_claim_left_over_from_an_earlier_attempt_is_deleted_without_the_finalizers_o
         left_over,
         &[
             "Unschedulable: deletion of ResourceClaim completed",
-            "STRATEGIC-PATCH default/resourceclaims/left {\"metadata\":\
-             {\"$deleteFromPrimitiveList/finalizers\":[\"resource.kubernetes.io/delete-protection\"],\"uid\":\"left\"}}",
+            "STRATEGIC-PATCH default/resourceclaims/left {\"metadata\":{\"$deleteFromPrimitiveList/finalizers\":\
+             [\"resource.kubernetes.io/delete-protection\"],\"uid\":\"left\"}}",
             "DELETE default/resourceclaims/left {\"preconditions\":{\"uid\":\"left\"}}",
         ],
     )]);
