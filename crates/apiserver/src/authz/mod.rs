@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bayplan_model::status::{Details, Status, reason};
 
-use crate::request::Verb;
+use crate::request::{RequestInfo, Verb};
 use crate::user::{GROUP_MASTERS, User};
 
 pub mod escalation;
@@ -50,6 +50,22 @@ pub enum Action<'a> {
     Path(&'a str),
 }
 
+impl<'a> Action<'a> {
+    /// What a request is about.
+    pub(crate) fn of(info: &'a RequestInfo) -> Self {
+        if !info.is_resource {
+            return Action::Path(&info.path);
+        }
+        Action::Resource {
+            group: &info.group,
+            resource: &info.plural,
+            subresource: &info.subresource,
+            name: &info.name,
+            namespace: &info.namespace,
+        }
+    }
+}
+
 /// The decision, with the reason that access reviews report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
@@ -81,13 +97,13 @@ impl Authorizer {
 }
 
 /// The 403 for a request that is not allowed.
-fn forbidden(request: &Attributes<'_>, why: &str) -> Status {
+pub(crate) fn forbidden(request: &Attributes<'_>, why: &str) -> Status {
     let (user, verb) = (&request.user.name, request.verb);
-    let (message, details) = match request.action {
-        Action::Path(path) => (format!("forbidden: User {user:?} cannot {verb} path {path:?}"), Details::default()),
+    let (object, refusal, details) = match request.action {
+        Action::Path(path) => (String::new(), format!("User {user:?} cannot {verb} path {path:?}"), Details::default()),
         Action::Resource { group, resource, subresource, name, namespace } => {
             let qualified = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
-            let object = if name.is_empty() { qualified } else { format!("{qualified} {name:?}") };
+            let object = if name.is_empty() { format!("{qualified} is ") } else { format!("{qualified} {name:?} is ") };
             let with_sub =
                 if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
             let scope = if namespace.is_empty() {
@@ -95,14 +111,16 @@ fn forbidden(request: &Attributes<'_>, why: &str) -> Status {
             } else {
                 format!("in the namespace {namespace:?}")
             };
-            let message = format!(
-                "{object} is forbidden: User {user:?} cannot {verb} resource {with_sub:?} in API group {group:?} \
-                 {scope}"
-            );
-            (message, Details { name: name.into(), group: group.into(), kind: resource.into(), ..Details::default() })
+            let refusal = format!("User {user:?} cannot {verb} resource {with_sub:?} in API group {group:?} {scope}");
+            let details =
+                Details { name: name.into(), group: group.into(), kind: resource.into(), ..Details::default() };
+            (object, refusal, details)
         }
     };
-    let message = if why.is_empty() { message } else { format!("{message}: {why}") };
+    // A browser must not take what the client sent for HTML.
+    let refusal = refusal.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    let message = format!("{object}forbidden: {refusal}{why}");
     Status::failure(403, reason::FORBIDDEN, message).with_details(details)
 }
 
@@ -130,6 +148,7 @@ mod tests {
                  \"apps\" at the cluster scope",
             ),
             (Verb::Get, Action::Path("/metrics"), "forbidden: User \"alice\" cannot get path \"/metrics\""),
+            (Verb::Get, Action::Path("/<b>&"), "forbidden: User \"alice\" cannot get path \"/&lt;b&gt;&amp;\""),
         ] {
             let refusal = Authorizer::default().check(&Attributes { user: &user, verb: &verb, action }).unwrap_err();
             assert_eq!(refusal.message, expected);

@@ -9,6 +9,8 @@ use http::header::ACCEPT;
 use http::{HeaderMap, Response};
 use serde_json::{Map, Value, json};
 
+use crate::negotiation::header_text;
+
 mod document;
 
 pub(crate) use document::{Document, sha256};
@@ -58,7 +60,7 @@ static LEGACY: LazyLock<BTreeMap<String, Document>> = LazyLock::new(legacy);
 
 /// True if the first clause of `Accept` that is served asks for aggregated discovery.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
-    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
+    let accept = headers.get_all(ACCEPT).iter().map(header_text).flat_map(|v| v.split(','));
     for clause in accept {
         let mut parts = clause.split(';').map(str::trim);
         if !matches!(parts.next(), Some(JSON | "application/*" | "*/*")) {

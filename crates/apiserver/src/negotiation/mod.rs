@@ -3,8 +3,8 @@
 mod render;
 
 use bayplan_model::status::{Details, Status, reason};
-use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
+use http::{HeaderMap, HeaderValue};
 
 use crate::request::{IncludeObject, Query};
 use crate::status_errors;
@@ -47,7 +47,7 @@ impl Format {
     /// Chooses the form of an answer by `Accept` and the query.
     pub(crate) fn negotiate(headers: &HeaderMap, query: &Query) -> Result<Format, Status> {
         let pretty = wants_pretty(headers, query);
-        let accept = headers.get_all(ACCEPT).iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",");
+        let accept = headers.get_all(ACCEPT).iter().map(header_text).collect::<Vec<_>>().join(",");
         if accept.trim().is_empty() {
             return Ok(Format { pretty, ..Format::JSON });
         }
@@ -69,10 +69,15 @@ impl Format {
     /// Chooses the form of a failure, which is never converted and never refused.
     pub(crate) fn for_status(headers: &HeaderMap, query: &Query) -> Format {
         let plain = Format { pretty: wants_pretty(headers, query), ..Format::JSON };
-        let accept = headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let accept = headers.get(ACCEPT).map(header_text).unwrap_or_default();
         let media = clauses(accept).iter().find_map(Clause::media).unwrap_or(Media::Json);
         Format { media, ..plain }
     }
+}
+
+/// The text of a header. One that is no text becomes what no media type is: it must not count as missing.
+pub(crate) fn header_text(value: &HeaderValue) -> &str {
+    std::str::from_utf8(value.as_bytes()).unwrap_or("unreadable")
 }
 
 /// The 406 of upstream's router, which refuses before any handler sees the request.
@@ -175,6 +180,8 @@ mod tests {
             ),
             ("application/json;as=Table;v=v2;g=meta.k8s.io", Err(406)),
             ("application/xml", Err(406)),
+            ("application/jsön", Err(406)),
+            ("application/jsön, application/yaml", Ok((Media::Yaml, Transform::Object))),
         ];
         for (accept, expected) in table {
             let mut headers = HeaderMap::new();

@@ -18,6 +18,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::discovery::Document;
+use crate::negotiation::header_text;
 
 mod operations;
 mod protobuf;
@@ -71,7 +72,7 @@ pub(crate) fn answer(path: &str, hash: Option<&str>, headers: &HeaderMap) -> Opt
 }
 
 fn v2_for(headers: &HeaderMap) -> &'static Document {
-    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let accept = headers.get_all(ACCEPT).iter().map(header_text);
     for clause in accept.flat_map(|value| value.split(',')) {
         match clause.split(';').next().unwrap_or_default().trim() {
             V2_PROTOBUF_OLD | V2_PROTOBUF => return &V2_PROTO,

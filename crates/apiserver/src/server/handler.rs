@@ -42,7 +42,8 @@ pub(super) struct RequestContext<'a> {
 
 impl RequestContext<'_> {
     pub(super) fn content_type(&self) -> Option<&str> {
-        self.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok())
+    /// The media type of the body; one that is no text is a type that nobody knows, not a missing one.
+        self.headers.get(CONTENT_TYPE).map(negotiation::header_text)
     }
 }
 
@@ -159,7 +160,7 @@ async fn serve(
     body: RequestBody,
 ) -> Result<Response<ResponseBody>, Status> {
     let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, &*shared.registry).await?;
-    let user = impersonate(user, &parts.headers, &shared.authorizer)?;
+    let user = impersonate(user, &parts.headers, info, &shared.authorizer)?;
     let _seat = shared.in_flight.enter(info).await?;
     authorize(shared, &user, info)?;
     let body = read_body(parts, body).await?;
@@ -169,18 +170,7 @@ async fn serve(
 }
 
 fn authorize(shared: &Shared, user: &User, info: &RequestInfo) -> Result<(), Status> {
-    let action = if info.is_resource {
-        Action::Resource {
-            group: &info.group,
-            resource: &info.plural,
-            subresource: &info.subresource,
-            name: &info.name,
-            namespace: &info.namespace,
-        }
-    } else {
-        Action::Path(&info.path)
-    };
-    shared.authorizer.check(&Attributes { user, verb: &info.verb, action })
+    shared.authorizer.check(&Attributes { user, verb: &info.verb, action: Action::of(info) })
 }
 
 async fn read_body(parts: &http::request::Parts, body: RequestBody) -> Result<Bytes, Status> {

@@ -52,7 +52,7 @@ fn json(request: &RequestContext<'_>, value: Value) -> Result<Response<ResponseB
 }
 
 fn version(request: &RequestContext<'_>) -> Result<Response<ResponseBody>, Status> {
-    let accept = request.headers.get(ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("*/*");
+    let accept = request.headers.get(ACCEPT).map_or("*/*", negotiation::header_text);
     if !accept.contains("application/json") && !accept.contains("*/*") {
         return Err(negotiation::unavailable("application/json"));
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bayplan_model::label::subdomain_errors;
 use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -26,6 +27,13 @@ const DELETION_LEEWAY_SECONDS: i64 = 60;
 /// The prefix of the user names of service accounts.
 const USER_PREFIX: &str = "system:serviceaccount:";
 
+/// A namespace is a DNS label.
+const NAMESPACE_MAX: usize = 63;
+
+fn is_subdomain(name: &str) -> bool {
+    subdomain_errors(name).is_empty()
+}
+
 /// The user name of a service account.
 fn user_name(namespace: &str, name: &str) -> String {
     format!("{USER_PREFIX}{namespace}:{name}")
@@ -34,7 +42,8 @@ fn user_name(namespace: &str, name: &str) -> String {
 /// The namespace and name in the user name of a service account.
 pub(crate) fn split_user_name(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(USER_PREFIX)?.split_once(':')?;
-    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+    let is_namespace = namespace.len() <= NAMESPACE_MAX && !namespace.contains('.') && is_subdomain(namespace);
+    (is_namespace && is_subdomain(name)).then_some((namespace, name))
 }
 
 /// The groups of the service accounts of a namespace.
@@ -450,3 +459,7 @@ pub(crate) mod tests {
         }
     }
 }
+            ("system:serviceaccount:a:b.c", Some(("a", "b.c"))),
+            ("system:serviceaccount:a.b:c", None),
+            ("system:serviceaccount:A:b", None),
+            ("system:serviceaccount:a:b/c", None),
