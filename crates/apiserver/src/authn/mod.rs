@@ -4,26 +4,29 @@
 //!   client certificate ─▶ bearer token (static list, service account) ─▶ anonymous ─▶ User ─▶ impersonation ─▶ User
 //! ```
 //!
-//! The first method that knows the caller decides. An unknown token is a 401, never anonymous.
+//! The first method that knows the caller decides. An unknown token or an expired certificate is a 401, never the
+//! anonymous user.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bayplan_model::status::Status;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::registry::Objects;
 use crate::serviceaccounts::Tokens;
 use crate::status_errors::unauthorized;
 use crate::user::{GROUP_AUTHENTICATED, User};
 
-pub(crate) mod certificate;
+mod certificate;
 pub(crate) mod impersonation;
 mod static_tokens;
 
+pub(crate) use certificate::Peer;
 pub use static_tokens::{StaticTokens, StaticTokensError};
 
 const ANONYMOUS: &str = "system:anonymous";
@@ -50,20 +53,24 @@ impl Authenticator {
         Authenticator { static_tokens, service_accounts, anonymous, verified: Mutex::default() }
     }
 
-    /// The user of a request; `peer` is the user of the connection's client certificate.
+    /// The user of a request; `peer` is the other end of its connection, if that is known.
     pub(crate) async fn authenticate(
         &self,
-        peer: Option<&User>,
+        peer: Option<&Peer>,
         headers: &HeaderMap,
         objects: &dyn Objects,
+        now: Timestamp,
     ) -> Result<User, Status> {
-        if let Some(user) = peer {
+        let known = peer.map_or(Ok(None), |peer| peer.user(now));
+        if let Ok(Some(user)) = known {
             return Ok(user.clone());
         }
         if let Some(token) = bearer_token(headers) {
-            return self.token_user(token, &[], objects).await.map(|(user, _)| user).ok_or_else(unauthorized);
+            // A token that is no text is an unknown token.
+            let token = std::str::from_utf8(token).map_err(|_| unauthorized())?;
+            return self.token_user(token, &[], objects, now).await.map(|(user, _)| user).ok_or_else(unauthorized);
         }
-        if self.anonymous { Ok(anonymous()) } else { Err(unauthorized()) }
+        if self.anonymous && known.is_ok() { Ok(anonymous()) } else { Err(unauthorized()) }
     }
 
     /// The user of a token, and which of the audiences it is valid for; without audiences, the server's own.
@@ -72,6 +79,7 @@ impl Authenticator {
         token: &str,
         audiences: &[String],
         objects: &dyn Objects,
+        now: Timestamp,
     ) -> Option<(User, Vec<String>)> {
         let own = self.service_accounts.audiences();
         if let Some(user) = self.static_tokens.find(token) {
@@ -85,7 +93,7 @@ impl Authenticator {
         {
             return Some((user, own.to_vec()));
         }
-        let (user, valid) = self.service_accounts.authenticate(token, audiences, objects, Timestamp::now()).await?;
+        let (user, valid) = self.service_accounts.authenticate(token, audiences, objects, now).await?;
         if audiences.is_empty() {
             self.cache(token, &user);
         }
@@ -121,10 +129,11 @@ fn authenticated(mut user: User) -> User {
     user
 }
 
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+/// The token of a request; other schemes, and a space too many, count as no token, as upstream.
+fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut parts = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii().splitn(3, |byte| *byte == b' ');
+    let (scheme, token) = (parts.next()?, parts.next()?);
+    (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty()).then_some(token)
 }
 
 #[cfg(test)]
@@ -137,23 +146,36 @@ mod tests {
         Authenticator::new(tokens, Arc::new(signer()), true)
     }
 
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn with_authorization(header: &[u8]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, http::HeaderValue::from_bytes(header).unwrap());
+        headers
+    }
+
     #[tokio::test]
     async fn the_header_decides_who_it_is() {
-        let objects = Fixture::default();
-        for (header, expected) in [
-            (None, Some(ANONYMOUS)),
-            (Some("Basic abc"), Some(ANONYMOUS)),
-            (Some("Bearer "), Some(ANONYMOUS)),
-            (Some("Bearer t1"), Some("alice")),
-            (Some("bearer t1"), Some("alice")),
-            (Some("Bearer nope"), None),
-        ] {
-            let mut headers = HeaderMap::new();
-            if let Some(header) = header {
-                headers.insert(AUTHORIZATION, header.parse().unwrap());
-            }
-            let user = authenticator().authenticate(None, &headers, &objects).await;
-            assert_eq!(user.as_ref().ok().map(|user| user.name.as_str()), expected, "{header:?}");
+        let cases: [(&[u8], Option<&str>); 12] = [
+            (b"", Some(ANONYMOUS)),
+            (b"Basic abc", Some(ANONYMOUS)),
+            (b"Bearer ", Some(ANONYMOUS)),
+            (b"Bearer  t1", Some(ANONYMOUS)),
+            (b"Bearer t1", Some("alice")),
+            (b"bearer t1", Some("alice")),
+            (b"Bearer t1 more", Some("alice")),
+            (b"Bearer nope", None),
+            ("Bearer t1é".as_bytes(), None),
+            (b"Bearer t1\xff", None),
+            (b"Bearer \xff", None),
+            (b"B\xffarer t1", Some(ANONYMOUS)),
+        ];
+        for (header, expected) in cases {
+            let headers = with_authorization(header);
+            let user = authenticator().authenticate(None, &headers, &Fixture::default(), at(0)).await;
+            assert_eq!(user.as_ref().ok().map(|user| user.name.as_str()), expected, "{}", header.escape_ascii());
             if let Err(status) = user {
                 assert_eq!((status.code, status.message.as_str()), (401, "Unauthorized"));
             }
@@ -161,11 +183,46 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_certificate_comes_before_a_token() {
-        let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, "Bearer nope".parse().unwrap());
-        let peer = User::new("system:kube-scheduler", [""; 0]);
-        let user = authenticator().authenticate(Some(&peer), &headers, &Fixture::default()).await.unwrap();
-        assert_eq!(user, peer);
+    async fn a_client_certificate_comes_before_a_token_and_is_never_anonymous_when_it_has_expired() {
+        let user = User::new("system:kube-scheduler", [""; 0]);
+        let certificate = |user| Peer::Certificate { user: Ok(user), not_before: 100, not_after: 200 };
+        let (named, nameless) = (certificate(Some(user)), certificate(None));
+        for (peer, header, second, expected) in [
+            (&named, "Bearer nope", 150, Some("system:kube-scheduler")),
+            (&named, "", 150, Some("system:kube-scheduler")),
+            (&named, "", 201, None),
+            (&named, "", 99, None),
+            (&named, "Bearer t1", 201, Some("alice")),
+            (&named, "Bearer nope", 201, None),
+            (&nameless, "", 150, Some(ANONYMOUS)),
+            (&nameless, "Bearer t1", 150, Some("alice")),
+            (&nameless, "", 201, None),
+        ] {
+            let headers = with_authorization(header.as_bytes());
+            let user = authenticator().authenticate(Some(peer), &headers, &Fixture::default(), at(second)).await;
+            assert_eq!(user.ok().map(|user| user.name).as_deref(), expected, "{peer:?} {header} at {second}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_of_a_deleted_account_works_for_less_than_ten_seconds() {
+        let authenticator = authenticator();
+        let account =
+            ("serviceaccounts", serde_json::json!({"metadata": {"name": "robot", "namespace": "ns", "uid": "u"}}));
+        let objects = Fixture::with(&[account]);
+        let token = authenticator.service_accounts.token_for_tests("ns", "robot", "u", at(1_000));
+        let headers = with_authorization(format!("Bearer {token}").as_bytes());
+        let mut now = 1_000;
+        let mut works = async |objects: &Fixture, seconds: u64| {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            now += i64::try_from(seconds).unwrap();
+            authenticator.authenticate(None, &headers, objects, at(now)).await.is_ok()
+        };
+        // Requests in between do not make the answer last longer.
+        assert!(works(&objects, 0).await && works(&objects, 5).await);
+        let deleted = Fixture::default();
+        assert!(works(&deleted, 4).await);
+        assert!(!works(&deleted, 1).await);
+        assert!(!works(&deleted, 0).await);
     }
 }

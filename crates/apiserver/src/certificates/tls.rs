@@ -6,7 +6,7 @@ use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 
 use super::{Error, Identity, Pki};
 
@@ -28,7 +28,15 @@ pub fn server_config(pki: &Pki) -> Result<Arc<ServerConfig>, Error> {
         .with_single_cert(vec![certificate], key)
         .map_err(tls)?;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    without_resumption(&mut config);
     Ok(Arc::new(config))
+}
+
+/// Every connection makes a full handshake: a resumed one would bring back a client certificate unverified. It costs
+/// clients little, since they keep their connections, and those of Kubernetes (client-go) never resume.
+fn without_resumption(config: &mut ServerConfig) {
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
 }
 
 /// The root certificates of a client that trusts only this cluster's authority.
@@ -53,7 +61,7 @@ fn tls(error: rustls::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authn::certificate;
+    use crate::authn::Peer;
     use crate::certificates::Names;
     use tokio::io::AsyncWriteExt;
     use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -85,8 +93,9 @@ mod tests {
         let _client = client.map_err(|error| error.to_string())?;
         let (_, session) = server.get_ref();
         assert_eq!(session.alpn_protocol(), Some(&b"h2"[..]));
-        let peer = session.peer_certificates().and_then(|chain| chain.first());
-        Ok(peer.map(|der| certificate::identify(der).unwrap()))
+        let now = jiff::Timestamp::now();
+        let peer = session.peer_certificates().map(|chain| Peer::of_chain(chain, now));
+        Ok(peer.map(|peer| peer.user(now).unwrap().unwrap().clone()))
     }
 
     fn pki() -> Pki {

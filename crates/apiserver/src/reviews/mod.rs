@@ -35,7 +35,7 @@ impl Reviews<'_> {
         now: Timestamp,
     ) -> Result<Value, Status> {
         let status = match resource.plural {
-            "tokenreviews" => self.token(&review).await?,
+            "tokenreviews" => self.token(&review, now).await?,
             "selfsubjectreviews" => {
                 review = json!({"metadata": {"creationTimestamp": timestamp::seconds(now)}});
                 json!({"userInfo": user_info(user)})
@@ -68,13 +68,13 @@ impl Reviews<'_> {
         Ok(review)
     }
 
-    async fn token(&self, review: &Value) -> Result<Value, Status> {
+    async fn token(&self, review: &Value, now: Timestamp) -> Result<Value, Status> {
         let token = text(&review["spec"]["token"]);
         if token.is_empty() {
             return Err(bad_request("token is required for TokenReview in authentication"));
         }
         let audiences = texts(&review["spec"]["audiences"]);
-        Ok(match self.authenticator.token_user(token, &audiences, self.objects).await {
+        Ok(match self.authenticator.token_user(token, &audiences, self.objects, now).await {
             Some((user, audiences)) => {
                 json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
             }

@@ -15,6 +15,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::response::full;
 use super::{ResponseBody, Shared, non_resource, resource};
+use crate::authn::Peer;
 use crate::authn::impersonation::impersonate;
 use crate::authz::{Action, Attributes};
 use crate::negotiation::{self, Format};
@@ -41,8 +42,8 @@ pub(super) struct RequestContext<'a> {
 }
 
 impl RequestContext<'_> {
-    pub(super) fn content_type(&self) -> Option<&str> {
     /// The media type of the body; one that is no text is a type that nobody knows, not a missing one.
+    pub(super) fn content_type(&self) -> Option<&str> {
         self.headers.get(CONTENT_TYPE).map(negotiation::header_text)
     }
 }
@@ -56,7 +57,7 @@ pub(super) type RequestBody = UnsyncBoxBody<Bytes, String>;
 /// calls the server.
 pub(super) fn handle<B>(
     shared: Arc<Shared>,
-    peer: Option<Arc<User>>,
+    peer: Option<Arc<Peer>>,
     request: Request<B>,
 ) -> BoxFuture<'static, Response<ResponseBody>>
 where
@@ -68,13 +69,13 @@ where
 
 fn handle_boxed(
     shared: Arc<Shared>,
-    peer: Option<Arc<User>>,
+    peer: Option<Arc<Peer>>,
     request: Request<RequestBody>,
 ) -> BoxFuture<'static, Response<ResponseBody>> {
     Box::pin(answer(shared, peer, request))
 }
 
-async fn answer(shared: Arc<Shared>, peer: Option<Arc<User>>, request: Request<RequestBody>) -> Response<ResponseBody> {
+async fn answer(shared: Arc<Shared>, peer: Option<Arc<Peer>>, request: Request<RequestBody>) -> Response<ResponseBody> {
     let (parts, body) = request.into_parts();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
@@ -153,13 +154,14 @@ fn go_duration(text: &str) -> Option<Duration> {
 
 async fn serve(
     shared: &Arc<Shared>,
-    peer: Option<Arc<User>>,
+    peer: Option<Arc<Peer>>,
     parts: &http::request::Parts,
     query: &Query,
     info: &RequestInfo,
     body: RequestBody,
 ) -> Result<Response<ResponseBody>, Status> {
-    let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, &*shared.registry).await?;
+    let registry = &*shared.registry;
+    let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, registry, registry.now()).await?;
     let user = impersonate(user, &parts.headers, info, &shared.authorizer)?;
     let _seat = shared.in_flight.enter(info).await?;
     authorize(shared, &user, info)?;

@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::admission::AdmissionPlugins;
-use crate::authn::{Authenticator, StaticTokens, certificate};
+use crate::authn::{Authenticator, Peer, StaticTokens};
 use crate::authz::{Authorizer, PolicyIndex};
 use crate::bootstrap::{self, BootstrapOptions};
 use crate::registry::{Clock, Registry, ServiceRange};
@@ -166,12 +166,12 @@ impl ApiServer {
 
     /// A service for callers in this process, who act as `identity`; requests take the same path as over the network.
     pub fn service(&self, identity: User) -> InProcess {
-        InProcess { shared: self.shared.clone(), identity: Some(Arc::new(identity)) }
+        InProcess { shared: self.shared.clone(), peer: Some(Arc::new(Peer::Caller(identity))) }
     }
 
     /// A service for callers without a client certificate: each request carries its own credentials.
     pub fn network_service(&self) -> InProcess {
-        InProcess { shared: self.shared.clone(), identity: None }
+        InProcess { shared: self.shared.clone(), peer: None }
     }
 
     /// Serves connections until [`shutdown`](Self::shutdown).
@@ -236,8 +236,9 @@ async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: Tc
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
-    let peer = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).and_then(|c| certificate::identify(c));
-    let peer = peer.map(Arc::new);
+    let chain = stream.get_ref().1.peer_certificates();
+    // By the clock that TLS has verified it by.
+    let peer = chain.map(|chain| Arc::new(Peer::of_chain(chain, Timestamp::now())));
     let mut stopping = shared.stopping.subscribe();
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
         let (shared, peer) = (shared.clone(), peer.clone());
@@ -264,7 +265,7 @@ async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: Tc
 #[derive(Clone)]
 pub struct InProcess {
     shared: Arc<Shared>,
-    identity: Option<Arc<User>>,
+    peer: Option<Arc<Peer>>,
 }
 
 impl<B> tower::Service<Request<B>> for InProcess
@@ -281,7 +282,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (shared, identity) = (self.shared.clone(), self.identity.clone());
-        Box::pin(handler::handle(shared, identity, request).map(Ok))
+        let (shared, peer) = (self.shared.clone(), self.peer.clone());
+        Box::pin(handler::handle(shared, peer, request).map(Ok))
     }
 }

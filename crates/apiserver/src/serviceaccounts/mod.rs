@@ -368,6 +368,20 @@ pub(crate) mod tests {
         }
     }
 
+    impl Tokens {
+        /// A token of an account, valid for an hour.
+        pub(crate) fn token_for_tests(&self, namespace: &str, name: &str, uid: &str, now: Timestamp) -> String {
+            let kubernetes = PrivateClaims {
+                namespace: namespace.into(),
+                serviceaccount: Reference { name: name.into(), uid: uid.into() },
+                ..PrivateClaims::default()
+            };
+            let (nbf, exp) = (now.as_second(), now.as_second() + 3600);
+            let sub = user_name(namespace, name);
+            self.sign(&Claims { exp, nbf, sub, kubernetes, ..claims() }).unwrap()
+        }
+    }
+
     pub(crate) fn signer() -> Tokens {
         Tokens::new(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap()
     }
@@ -453,13 +467,13 @@ pub(crate) mod tests {
             ("system:serviceaccount:a:b", Some(("a", "b"))),
             ("system:serviceaccount:a:", None),
             ("system:serviceaccount:a:b:c", None),
+            ("system:serviceaccount:a:b.c", Some(("a", "b.c"))),
+            ("system:serviceaccount:a.b:c", None),
+            ("system:serviceaccount:A:b", None),
+            ("system:serviceaccount:a:b/c", None),
             ("alice", None),
         ] {
             assert_eq!(split_user_name(name), expected, "{name}");
         }
     }
 }
-            ("system:serviceaccount:a:b.c", Some(("a", "b.c"))),
-            ("system:serviceaccount:a.b:c", None),
-            ("system:serviceaccount:A:b", None),
-            ("system:serviceaccount:a:b/c", None),
