@@ -7,10 +7,21 @@ use serde_json::Value;
 
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
+use crate::authz::{Action, Attributes};
+use crate::request::Verb;
 use crate::status_errors;
 
 /// Upstream gives up on a generated name after eight collisions.
 const GENERATE_ATTEMPTS: usize = 8;
+
+/// Which request stores a new object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CreatedBy {
+    /// A POST, whose sender may create.
+    Create,
+    /// An update or a patch of an object that does not exist: its sender must have the right to create too.
+    Update,
+}
 
 impl Registry {
     /// Stores a new object; `object` is decoded and defaulted.
@@ -21,14 +32,14 @@ impl Registry {
         warnings.extend(metadata::deduplicate_owners(&mut object));
         let name = metadata::text(&object, "name").to_owned();
         self.plugins.admit(&self.admission(call, Operation::Create, &name), &mut object, None).await?;
-        let answer = self.create_admitted(call, object, 201).await?;
+        let answer = self.create_admitted(call, object, CreatedBy::Create).await?;
         Ok(answer.with_warnings(warnings))
     }
 
     /// The part of a create after mutating admission.
-    pub(super) async fn create_admitted(&self, call: Call<'_>, object: Value, code: u16) -> Result<Answer, Status> {
+    pub(super) async fn create_admitted(&self, call: Call<'_>, object: Value, by: CreatedBy) -> Result<Answer, Status> {
         if !metadata::text(&object, "name").is_empty() {
-            return self.create_named(call, object, code).await;
+            return self.create_named(call, object, by).await;
         }
         let prefix = metadata::text(&object, "generateName").to_owned();
         for attempt in 1.. {
@@ -37,7 +48,7 @@ impl Registry {
                 let name = metadata::generate_name(&prefix);
                 metadata::of(&mut candidate).insert("name".to_owned(), Value::String(name));
             }
-            match self.create_named(call, candidate, code).await {
+            match self.create_named(call, candidate, by).await {
                 Err(status) if status.is("AlreadyExists") => {
                     if attempt < GENERATE_ATTEMPTS {
                         continue;
@@ -51,7 +62,7 @@ impl Registry {
         unreachable!("the loop above only ends by returning")
     }
 
-    async fn create_named(&self, call: Call<'_>, mut object: Value, code: u16) -> Result<Answer, Status> {
+    async fn create_named(&self, call: Call<'_>, mut object: Value, by: CreatedBy) -> Result<Answer, Status> {
         let now = self.now();
         metadata::fill_system_fields(&mut object, now);
         metadata::of(&mut object).remove("generation");
@@ -62,6 +73,9 @@ impl Registry {
             return Err(status_errors::invalid_object(call.resource, &name, &errors));
         }
         let warnings = call.resource.warnings(&object, None);
+        if by == CreatedBy::Update {
+            self.authorize_create(&call)?;
+        }
         self.plugins.validate(&self.admission(call, Operation::Create, &name), &object, None).await?;
         if metadata::resource_version(&object).is_some() {
             return Err(status_errors::plain("resourceVersion should not be set on objects to be created"));
@@ -84,7 +98,19 @@ impl Registry {
             }
         };
         let encoded = super::conversion::view(call.resource, encoded)?;
-        Ok(Answer::object(code, call.resource, encoded, revision).with_warnings(warnings))
+        Ok(Answer::object(201, call.resource, encoded, revision).with_warnings(warnings))
+    }
+
+    /// The right to `create`, for a request that came with the right to another verb.
+    fn authorize_create(&self, call: &Call<'_>) -> Result<(), Status> {
+        let action = Action::Resource {
+            group: call.resource.group,
+            resource: call.resource.plural,
+            subresource: call.subresource,
+            name: call.name,
+            namespace: call.namespace,
+        };
+        self.authorizer.check(&Attributes { user: call.user, verb: &Verb::Create, action })
     }
 
     fn exists(&self, resource: &'static Kind, name: &str, found: &bayplan_store::Entry) -> Status {

@@ -38,6 +38,7 @@ pub use service_addresses::{ServiceRange, ServiceRangeError};
 pub(crate) use update::UpdatedObject;
 
 use crate::admission::{AdmissionContext, AdmissionPlugins, Operation};
+use crate::authz::Authorizer;
 use crate::encode::Encoded;
 use crate::request::Preconditions;
 use crate::status_errors;
@@ -59,6 +60,8 @@ pub(crate) struct Registry {
     clock: Clock,
     plugins: AdmissionPlugins,
     service_range: ServiceRange,
+    /// Decides about what a request does besides its own verb.
+    authorizer: Authorizer,
     /// Locked while a service gets its addresses and is stored.
     services: tokio::sync::Mutex<()>,
 }
@@ -87,12 +90,14 @@ impl Registry {
         clock: Clock,
         plugins: AdmissionPlugins,
         service_range: ServiceRange,
+        authorizer: Authorizer,
     ) -> Registry {
         let caches = served()
             .filter(|r| r.stored() && std::ptr::eq(*r, r.storage()))
             .map(|r| (r.storage_prefix, Arc::new(WatchCache::new(r))))
             .collect();
-        Registry { store, caches, clock, plugins, service_range, services: tokio::sync::Mutex::default() }
+        let services = tokio::sync::Mutex::default();
+        Registry { store, caches, clock, plugins, service_range, authorizer, services }
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
@@ -259,7 +264,8 @@ mod tests {
 
     fn registry() -> Registry {
         let store = Arc::new(LogStore::in_memory().unwrap());
-        Registry::new(store, Arc::new(Timestamp::now), AdmissionPlugins::default(), ServiceRange::default())
+        let (plugins, range) = (AdmissionPlugins::default(), ServiceRange::default());
+        Registry::new(store, Arc::new(Timestamp::now), plugins, range, Authorizer::default())
     }
 
     #[tokio::test]

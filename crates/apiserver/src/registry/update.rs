@@ -4,7 +4,7 @@ use bayplan_model::status::Status;
 use bayplan_store::{Entry, Revision, WriteError};
 use serde_json::Value;
 
-use super::create::check_namespace;
+use super::create::{CreatedBy, check_namespace};
 use super::{Answer, Call, Registry, SystemWrite, check_preconditions, metadata};
 use crate::admission::Operation;
 use crate::request::Preconditions;
@@ -73,7 +73,7 @@ impl Registry {
         }
         metadata::wipe_system_fields(&mut object);
         self.plugins.admit(&self.admission(call, Operation::Create, call.name), &mut object, None).await?;
-        self.create_admitted(call, object, 201).await
+        self.create_admitted(call, object, CreatedBy::Update).await
     }
 
     /// One attempt; `None` if another writer was faster.

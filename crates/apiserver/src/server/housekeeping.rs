@@ -94,14 +94,16 @@ mod tests {
 
     use super::*;
     use crate::admission::AdmissionPlugins;
+    use crate::authz::Authorizer;
     use crate::registry::{Objects, ServiceRange};
 
     #[tokio::test]
     async fn all_events_that_are_an_hour_old_are_deleted() {
         let now: Timestamp = "2026-05-28T12:00:00Z".parse().unwrap();
         let store = Arc::new(LogStore::in_memory().unwrap());
+        let plugins = AdmissionPlugins::default();
         let registry =
-            Registry::new(store, Arc::new(move || now), AdmissionPlugins::default(), ServiceRange::default());
+            Registry::new(store, Arc::new(move || now), plugins, ServiceRange::default(), Authorizer::default());
         let events = bayplan_kinds::find("", "v1", "events").unwrap();
         for number in 0..2 * SWEEP_CHUNK + 1 {
             // Every other event was seen again later.

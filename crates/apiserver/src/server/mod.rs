@@ -139,8 +139,11 @@ impl ApiServer {
 
     async fn assemble(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, StartError> {
         let tokens = Arc::new(Tokens::new(&config.service_account_key)?);
-        let registry = Arc::new(Registry::new(store.clone(), config.clock, config.plugins, config.service_range));
         let index = Arc::new(PolicyIndex::default());
+        let authorizer = Authorizer { index: index.clone() };
+        let registry =
+            Registry::new(store.clone(), config.clock, config.plugins, config.service_range, authorizer.clone());
+        let registry = Arc::new(registry);
         let mut tasks = JoinSet::new();
         for cache in registry.caches() {
             tasks.spawn(cache.clone().feed(store.clone()));
@@ -155,7 +158,7 @@ impl ApiServer {
         let shared = Shared {
             registry,
             authenticator: Authenticator::new(config.static_tokens, tokens.clone(), config.anonymous),
-            authorizer: Authorizer { index },
+            authorizer,
             tokens,
             address: config.address,
             in_flight: in_flight::InFlight::default(),
