@@ -3,6 +3,7 @@
 mod options;
 
 use bayplan_kinds::{Kind, Subresource};
+use bayplan_model::field_selector::FieldSelector;
 
 pub use bayplan_kinds::Verb;
 pub(crate) use options::{
@@ -106,6 +107,10 @@ impl RequestInfo {
             Verb::Delete => Verb::DeleteCollection,
             _ => return,
         };
+        // A right to single names is a right to lists and watches of one of them, never to delete a collection.
+        if self.verb == Verb::DeleteCollection {
+            return;
+        }
         if let Some(name) = query.get("fieldSelector").and_then(name_of_field_selector) {
             self.name = name;
         }
@@ -139,13 +144,13 @@ fn verb_of(method: &http::Method) -> Verb {
     }
 }
 
-/// The name that a field selector demands, if any.
+/// The name that a field selector demands, if any. Read by the parser that selects, so that rights asked for one name
+/// are never answered with the objects of others.
 fn name_of_field_selector(selector: &str) -> Option<String> {
-    selector.split(',').find_map(|term| {
-        let value = term.strip_prefix("metadata.name=")?;
-        let value = value.strip_prefix('=').unwrap_or(value);
-        (!value.is_empty()).then(|| value.to_owned())
-    })
+    let selector = FieldSelector::parse(selector).ok()?;
+    let name = selector.exact_value("metadata.name")?;
+    let is_segment = !name.is_empty() && !matches!(name, "." | "..") && !name.contains(['/', '%']);
+    is_segment.then(|| name.to_owned())
 }
 
 fn decode_segment(segment: &str) -> String {
@@ -191,6 +196,30 @@ mod tests {
                 "d",
                 "scale",
             ),
+            (
+                "DELETE",
+                "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dx",
+                "deletecollection",
+                "",
+                "v1",
+                "a",
+                "pods",
+                "",
+                "",
+            ),
+            // One term, in spite of the comma in its value.
+            (
+                "GET",
+                "/api/v1/pods?fieldSelector=spec.nodeName!=%5C,metadata.name%3Dx",
+                "list",
+                "",
+                "v1",
+                "",
+                "pods",
+                "",
+                "",
+            ),
+            ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Da/b", "list", "", "v1", "", "pods", "", ""),
             ("GET", "/apis/apps/v1", "get", "", "", "", "", "", ""),
             ("GET", "/version", "get", "", "", "", "", "", ""),
         ];
