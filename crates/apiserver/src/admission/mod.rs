@@ -46,6 +46,8 @@ pub(crate) struct AdmissionContext<'a> {
     pub(crate) namespace: &'a str,
     /// To which object; empty while a generated name is not yet known.
     pub(crate) name: &'a str,
+    /// The name in the URL; empty in that of a collection.
+    pub(crate) requested_name: &'a str,
     /// By whom.
     pub(crate) user: &'a User,
     /// Without consequences.
@@ -135,7 +137,11 @@ impl AdmissionContext<'_> {
 
     /// Whether the write changes what the containers of a pod ask for.
     fn resizes(&self) -> bool {
-        self.resource.group.is_empty() && self.resource.plural == "pods" && self.subresource == "resize"
+        self.is_of_pods("resize")
+    }
+
+    fn is_of_pods(&self, subresource: &str) -> bool {
+        self.resource.group.is_empty() && self.resource.plural == "pods" && self.subresource == subresource
     }
 
     /// The 403 that refuses the write. A name that is yet to be generated is shown by its prefix.

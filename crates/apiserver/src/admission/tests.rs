@@ -34,6 +34,7 @@ async fn admit_as(
         subresource: write.subresource,
         namespace: if resource.namespaced() { "ns" } else { "" },
         name: write.name,
+        requested_name: if write.operation == Operation::Create { "" } else { write.name },
         user,
         dry_run: false,
         objects: world,
@@ -326,4 +327,108 @@ async fn no_user_grants_rights_that_they_do_not_hold() {
     admit(&world, &update, unchanged.clone(), Some(unchanged.clone())).await.unwrap();
     let master = User::new("admin", ["system:masters"]);
     admit_as(&master, &world, &update, unchanged, None).await.unwrap();
+}
+
+/// A change of a role: what it is, the verbs its writer holds on secrets, the role before and after, and the answer.
+type RoleChange = (&'static str, Value, Value, Value, Result<(), &'static str>);
+
+#[tokio::test]
+async fn every_change_of_a_role_but_the_garbage_collectors_is_judged_again() {
+    let rbac = "rbac.authorization.k8s.io";
+    let role = |more: Value| {
+        let mut role = json!({"metadata": {"name": "big", "resourceVersion": "7"},
+            "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]});
+        for (key, value) in more.as_object().unwrap() {
+            match role[key].as_object_mut() {
+                Some(fields) => fields.extend(value.as_object().unwrap().clone()),
+                None => role[key] = value.clone(),
+            }
+        }
+        role
+    };
+    let aggregation = json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]});
+    let aggregated = || role(json!({"aggregationRule": aggregation}));
+    let not_held = "403 clusterroles.rbac.authorization.k8s.io \"big\" is forbidden: user \"alice\" \
+                    (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not \
+                    currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}";
+    let aggregates = "403 clusterroles.rbac.authorization.k8s.io \"big\" is forbidden: must have cluster-admin \
+                      privileges to use the aggregationRule";
+    let owners = json!({"metadata": {"ownerReferences": [{"uid": "u"}], "finalizers": ["a.b/c"]}});
+    let label = json!({"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}});
+    let empties = json!({"metadata": {"labels": {}, "annotations": null}, "aggregationRule": null});
+    let cases: [RoleChange; 8] = [
+        ("nothing", json!([]), role(json!({})), role(json!({})), Ok(())),
+        ("empty fields", json!([]), role(json!({})), role(empties), Ok(())),
+        ("owners and finalizers", json!([]), role(json!({})), role(owners), Ok(())),
+        ("a label, without the rights", json!([]), role(json!({})), role(label.clone()), Err(not_held)),
+        ("a label, with the rights", json!(["get"]), role(json!({})), role(label), Ok(())),
+        ("a new aggregation", json!(["get"]), role(json!({})), aggregated(), Err(aggregates)),
+        ("a removed aggregation", json!(["get"]), aggregated(), role(json!({})), Err(aggregates)),
+        ("a removed aggregation, without the rights", json!([]), aggregated(), role(json!({})), Err(not_held)),
+    ];
+    for (what, held, old, new, expected) in cases {
+        let world = world(&[
+            (
+                "clusterroles",
+                json!({"metadata": {"name": "held"},
+                "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": held}]}),
+            ),
+            (
+                "clusterrolebindings",
+                json!({"metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "alice"}],
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "held"}}),
+            ),
+        ]);
+        let update =
+            Write { operation: Operation::Update, group: rbac, plural: "clusterroles", name: "big", ..NEW_POD };
+        let got = admit(&world, &update, new, Some(old)).await.map(drop);
+        assert_eq!(got, expected.map_err(str::to_owned), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_binding_is_judged_again_when_its_labels_change() {
+    let rbac = "rbac.authorization.k8s.io";
+    let binding = |labels: Value, kind: &str| {
+        json!({"metadata": {"name": "b", "labels": labels}, "subjects": [{"kind": "User", "name": "bob"}],
+            "roleRef": {"apiGroup": rbac, "kind": kind, "name": "held"}})
+    };
+    let world = world(&[(
+        "clusterroles",
+        json!({"metadata": {"name": "held"}, "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}),
+    )]);
+    let update =
+        Write { operation: Operation::Update, group: rbac, plural: "clusterrolebindings", name: "b", ..NEW_POD };
+    let (old, new) = (binding(json!({}), "ClusterRole"), binding(json!({"a": "b"}), "ClusterRole"));
+    admit(&world, &update, old.clone(), Some(old.clone())).await.unwrap();
+    assert!(admit(&world, &update, new, Some(old)).await.unwrap_err().starts_with("403 "));
+    assert_eq!(
+        admit(&world, &Write { operation: Operation::Create, ..update }, binding(json!({}), "Robe"), None).await,
+        Err("500 unsupported role reference kind: \"Robe\"".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn the_right_to_escalate_one_role_is_no_right_to_create_it() {
+    let rbac = "rbac.authorization.k8s.io";
+    let world = world(&[
+        (
+            "clusterroles",
+            json!({"metadata": {"name": "e"}, "rules": [
+            {"apiGroups": [rbac], "resources": ["roles"], "resourceNames": ["r"], "verbs": ["escalate"]}]}),
+        ),
+        (
+            "clusterrolebindings",
+            json!({"metadata": {"name": "e"}, "subjects": [{"kind": "User", "name": "alice"}],
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "e"}}),
+        ),
+    ]);
+    let role = |verb: &str| {
+        json!({"metadata": {"name": "r", "namespace": "ns"},
+            "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": [verb]}]})
+    };
+    let update = Write { operation: Operation::Update, group: rbac, plural: "roles", name: "r", ..NEW_POD };
+    admit(&world, &update, role("list"), Some(role("get"))).await.unwrap();
+    let create = Write { operation: Operation::Create, ..update };
+    assert!(admit(&world, &create, role("list"), None).await.unwrap_err().starts_with("403 "));
 }

@@ -21,7 +21,8 @@ pub fn authorize(source: &impl RoleSource, request: &Attributes<'_>) -> Decision
             Err(error) => missing.push(error),
         }
     }
-    Decision { allowed: false, reason: describe_missing(&missing) }
+    let reason = aggregate(&missing).map(|missing| format!("RBAC: {missing}")).unwrap_or_default();
+    Decision { allowed: false, reason }
 }
 
 /// The rules that a user has in a namespace, cluster-wide ones included, and the missing roles of their bindings.
@@ -142,8 +143,8 @@ fn contains(list: &[String], wanted: &str) -> bool {
     list.iter().any(|item| item == "*" || item == wanted)
 }
 
-/// Upstream prints an aggregate of errors without repetitions, in brackets if there are several.
-fn describe_missing(missing: &[MissingRole]) -> String {
+/// Upstream prints an aggregate of errors without repetitions, in brackets if there are several; none if there are none.
+pub(crate) fn aggregate(missing: &[MissingRole]) -> Option<String> {
     let mut distinct: Vec<String> = Vec::new();
     for text in missing.iter().map(MissingRole::to_string) {
         if !distinct.contains(&text) {
@@ -151,9 +152,9 @@ fn describe_missing(missing: &[MissingRole]) -> String {
         }
     }
     match distinct.as_slice() {
-        [] => String::new(),
-        [one] => format!("RBAC: {one}"),
-        several => format!("RBAC: [{}]", several.join(", ")),
+        [] => None,
+        [one] => Some(one.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
     }
 }
 

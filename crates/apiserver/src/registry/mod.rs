@@ -215,6 +215,7 @@ impl Registry {
             subresource: call.subresource,
             namespace: call.namespace,
             name,
+            requested_name: call.name,
             user: call.user,
             dry_run: call.dry_run,
             objects: self,

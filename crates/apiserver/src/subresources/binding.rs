@@ -32,6 +32,7 @@ pub(crate) async fn bind(registry: &Registry, call: Call<'_>, mut binding: Value
         subresource: "binding",
         namespace: call.namespace,
         name: call.name,
+        requested_name: call.name,
         user: call.user,
         dry_run: call.dry_run,
         objects: registry,
