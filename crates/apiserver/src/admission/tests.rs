@@ -432,3 +432,79 @@ async fn the_right_to_escalate_one_role_is_no_right_to_create_it() {
     let create = Write { operation: Operation::Create, ..update };
     assert!(admit(&world, &create, role("list"), None).await.unwrap_err().starts_with("403 "));
 }
+
+#[tokio::test]
+async fn a_mirror_pod_has_no_account_and_no_secrets() {
+    let mirror = |spec: Value| {
+        json!({"metadata": {"name": "p", "namespace": "ns", "annotations": {"kubernetes.io/config.mirror": "x"}},
+            "spec": spec})
+    };
+    let secrets = "403 pods \"p\" is forbidden: a mirror pod may not reference secrets";
+    let token = json!({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}});
+    let cases = [
+        (json!({"containers": [{"name": "c", "env": [{"name": "A", "value": "b"}]}]}), Ok(())),
+        (
+            json!({"serviceAccountName": "default"}),
+            Err("403 pods \"p\" is forbidden: a mirror pod may not reference service accounts"),
+        ),
+        (json!({"imagePullSecrets": [{"name": "s"}]}), Err(secrets)),
+        (json!({"containers": [{"envFrom": [{"secretRef": {"name": "s"}}]}]}), Err(secrets)),
+        (
+            json!({"initContainers": [{"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}]}),
+            Err(secrets),
+        ),
+        (json!({"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}), Err(secrets)),
+        (json!({"volumes": [{"name": "v", "csi": {"nodePublishSecretRef": {"name": "s"}}}]}), Err(secrets)),
+        (json!({"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "s"}}]}}]}), Err(secrets)),
+        (
+            json!({"volumes": [token]}),
+            Err("403 pods \"p\" is forbidden: a mirror pod may not use ServiceAccountToken volume projections"),
+        ),
+    ];
+    for (spec, expected) in cases {
+        let got = admit(&world(&[]), &NEW_POD, mirror(spec.clone()), None).await.map(drop);
+        assert_eq!(got, expected.map_err(str::to_owned), "{spec}");
+    }
+}
+
+#[tokio::test]
+async fn an_account_may_limit_the_secrets_of_its_pods() {
+    let world = world(&[(
+        "serviceaccounts",
+        json!({"metadata": {"name": "tight", "namespace": "ns",
+                            "annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}},
+               "secrets": [{"name": "mine"}], "imagePullSecrets": [{"name": "pull"}]}),
+    )]);
+    let env = |secret: &str| json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}]);
+    let not_listed = "is not allowed because service account tight does not reference that";
+    let cases = [
+        (json!({"containers": [{"name": "c", "env": env("mine")}]}), Ok(())),
+        (
+            json!({"volumes": [{"name": "v", "secret": {"secretName": "theirs"}}]}),
+            Err(format!("volume with secret.secretName=\"theirs\" {not_listed} secret")),
+        ),
+        (
+            json!({"initContainers": [{"name": "i", "env": env("theirs")}]}),
+            Err(format!("init container i with envVar A referencing secret.secretName=\"theirs\" {not_listed} secret")),
+        ),
+        (
+            json!({"containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "theirs"}}]}]}),
+            Err(format!("container c with envFrom referencing secret.secretName=\"theirs\" {not_listed} secret")),
+        ),
+        (
+            json!({"imagePullSecrets": [{"name": "pull"}, {"name": "mine"}]}),
+            Err(format!("imagePullSecrets[1].name=\"mine\" {not_listed} imagePullSecret")),
+        ),
+    ];
+    for (mut spec, expected) in cases {
+        spec["serviceAccountName"] = "tight".into();
+        let got = admit(&world, &NEW_POD, pod(spec.clone()), None).await.map(drop);
+        assert_eq!(got, expected.map_err(|why| format!("403 pods \"p\" is forbidden: {why}")), "{spec}");
+    }
+    let ephemeral = Write { operation: Operation::Update, subresource: "ephemeralcontainers", name: "p", ..NEW_POD };
+    let spec = json!({"serviceAccountName": "tight", "ephemeralContainers": [{"name": "e", "env": env("theirs")}]});
+    assert_eq!(
+        admit(&world, &ephemeral, pod(spec), Some(pod(json!({})))).await.unwrap_err(),
+        format!("500 ephemeral container e with envVar A referencing secret.secretName=\"theirs\" {not_listed} secret")
+    );
+}
