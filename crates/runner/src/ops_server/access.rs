@@ -3,17 +3,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bayplan_client::Client;
 use bayplan_model::api::{Api, Request, Resource, Verb, decode, encode};
 use bayplan_model::status::{Status, reason};
 use http::{HeaderMap, Method, header};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
-use x509_parser::parse_x509_certificate;
+
+use super::peer::Peer;
 
 const TOKEN_REVIEWS: Resource = Resource::new("authentication.k8s.io", "v1", "tokenreviews");
 const ACCESS_REVIEWS: Resource = Resource::new("authorization.k8s.io", "v1", "subjectaccessreviews");
@@ -26,7 +28,7 @@ const REMEMBERED_MAX: usize = 1024;
 pub const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
 
 /// The user of a request.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
     /// The user name.
@@ -47,16 +49,6 @@ impl Identity {
             groups: vec!["system:unauthenticated".into()],
             ..Identity::default()
         }
-    }
-
-    /// The user of a client certificate (DER) that the TLS layer has verified; `None` when it has no common name.
-    pub fn of_certificate(der: &[u8]) -> Option<Self> {
-        let (_, certificate) = parse_x509_certificate(der).ok()?;
-        let subject = certificate.subject();
-        let name = subject.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())?;
-        let organizations = subject.iter_organization().filter_map(|organization| organization.as_str().ok());
-        let groups = organizations.chain(["system:authenticated"]).map(str::to_owned).collect();
-        Some(Identity { name: name.to_owned(), groups, ..Identity::default() })
     }
 }
 
@@ -116,8 +108,13 @@ pub struct Access {
     authorizer: Option<Client>,
     /// None for an invalid token.
     tokens: ExpiringCache<String, Option<Identity>>,
-    rights: ExpiringCache<(String, Vec<String>, String, String), Option<String>>,
+    /// By user, verb and path.
+    rights: ExpiringCache<(Identity, String, String), Option<String>>,
+    clock: Clock,
 }
+
+/// The source of the time by which certificates expire.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -136,30 +133,42 @@ struct TokenStatus {
 #[serde(default)]
 struct AccessStatus {
     allowed: bool,
+    denied: bool,
     reason: String,
 }
 
 impl Access {
     /// Access by these rules, with the API servers that review tokens and access.
     pub fn new(rules: Rules, authenticator: Option<Client>, authorizer: Option<Client>) -> Self {
-        Access { rules, authenticator, authorizer, tokens: ExpiringCache::new(), rights: ExpiringCache::new() }
+        let (tokens, rights) = (ExpiringCache::new(), ExpiringCache::new());
+        Access { rules, authenticator, authorizer, tokens, rights, clock: Arc::new(Timestamp::now) }
+    }
+
+    /// The same by another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Access { clock, ..self }
     }
 
     /// Refuses a request with 401 when its user is unknown, and with 403 when its user lacks the right.
     pub async fn check(
         &self,
-        peer: Option<&Identity>,
+        peer: Option<&Peer>,
         headers: &HeaderMap,
         method: &Method,
         path: &str,
     ) -> Result<(), Status> {
-        let user = match (peer, bearer(headers)) {
-            (Some(peer), _) => peer.clone(),
-            (None, Some(token)) if self.authenticator.is_some() => self
-                .authenticate_token(token)
-                .await
-                .ok_or_else(|| Status::failure(401, reason::UNAUTHORIZED, "Unauthorized"))?,
-            (None, _) => Identity::anonymous(),
+        let unauthorized = || Status::failure(401, reason::UNAUTHORIZED, "Unauthorized");
+        let known = peer.map_or(Ok(None), |peer| peer.user((self.clock)()));
+        let user = match (known, bearer(headers)) {
+            (Ok(Some(user)), _) => user.clone(),
+            (_, Some(token)) if self.authenticator.is_some() => {
+                // A token that is no text is an unknown token.
+                let token = std::str::from_utf8(token).map_err(|_| unauthorized())?;
+                self.authenticate_token(token).await.ok_or_else(unauthorized)?
+            }
+            (Ok(None), _) => Identity::anonymous(),
+            (Err(_refused), _) => return Err(unauthorized()),
         };
         if self.is_open(path) || user.groups.iter().any(|group| group == "system:masters") {
             return Ok(());
@@ -201,7 +210,7 @@ impl Access {
     /// Why not, if not.
     async fn authorize(&self, user: &Identity, verb: &str, path: &str) -> Option<String> {
         let Some(authorizer) = &self.authorizer else { return Some(String::new()) };
-        let key = (user.name.clone(), user.groups.clone(), verb.to_owned(), path.to_owned());
+        let key = (user.clone(), verb.to_owned(), path.to_owned());
         if let Some(known) = self.rights.get(&key) {
             return known;
         }
@@ -219,16 +228,18 @@ impl Access {
         let Some(status) = send_review::<AccessStatus>(authorizer, &ACCESS_REVIEWS, &review).await else {
             return Some("the API server could not be asked".into());
         };
-        let denied = (!status.allowed).then_some(status.reason);
+        let denied = (!status.allowed || status.denied).then_some(status.reason);
         let lifetime = if denied.is_none() { self.rules.allowed_lifetime } else { self.rules.denied_lifetime };
         self.rights.put(key, denied.clone(), lifetime);
         denied
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim()).filter(|token| !token.is_empty())
+/// The token of a request; other schemes, and a space too many, count as no token, as upstream.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut parts = headers.get(header::AUTHORIZATION)?.as_bytes().trim_ascii().splitn(3, |byte| *byte == b' ');
+    let (scheme, token) = (parts.next()?, parts.next()?);
+    (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty()).then_some(token)
 }
 
 /// The status of a review; none when the API server did not answer.

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod health;
+pub mod peer;
 pub mod tls;
 
 use std::convert::Infallible;
@@ -21,14 +22,16 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use access::{Access, Identity};
+use access::Access;
 use health::Health;
+use peer::Peer;
 
 /// Scrapers and probes are few; more at once wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 256;
@@ -195,8 +198,9 @@ async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: Tc
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let peer = certificate.and_then(|der| Identity::of_certificate(der)).map(Arc::new);
+    let chain = stream.get_ref().1.peer_certificates();
+    // By the clock that TLS has verified it by.
+    let peer = chain.map(|chain| Arc::new(Peer::of_chain(chain, Timestamp::now())));
     let mut stopping = shared.stopping.subscribe();
     let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
@@ -222,7 +226,7 @@ async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: Tc
     }
 }
 
-async fn answer(shared: &Shared, peer: Option<&Identity>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(shared: &Shared, peer: Option<&Peer>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (method, path) = (request.method(), request.uri().path());
     if let Err(status) = shared.access.check(peer, request.headers(), method, path).await {
         return refusal(&status);

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bayplan_apiserver::certificates::{Identity as ClientCertificate, Names, Pki};
 use bayplan_apiserver::{ApiServer, Config, User};
@@ -23,6 +23,8 @@ struct World {
     pki: Pki,
     admin: Client,
     healthy: Arc<AtomicBool>,
+    /// How far the server's clock is ahead, in seconds.
+    ahead: Arc<AtomicI64>,
 }
 
 async fn world() -> World {
@@ -42,17 +44,20 @@ async fn world() -> World {
     });
     let metrics = Registry::default();
     metrics.one::<Counter>("things_total", "Things.", ()).inc();
+    let ahead = Arc::new(AtomicI64::new(0));
+    let seconds = ahead.clone();
+    let clock = move || Timestamp::from_second(Timestamp::now().as_second() + seconds.load(Ordering::Relaxed)).unwrap();
     let endpoints = Endpoints { health, metrics, refresh: None, config: json!({"componentconfig": {}}) };
     let server = OpsServer::start(
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
         tls::server_config(&options).unwrap(),
         Http2::default(),
-        Access::new(Rules::default(), Some(own.clone()), Some(own)),
+        Access::new(Rules::default(), Some(own.clone()), Some(own)).with_clock(Arc::new(clock)),
         endpoints,
     )
     .unwrap();
     let admin = client("kubernetes-admin", &["system:masters"]);
-    World { _api: api, server, pki, admin, healthy }
+    World { _api: api, server, pki, admin, healthy, ahead }
 }
 
 #[derive(Debug)]
@@ -90,6 +95,37 @@ impl rustls::client::danger::ServerCertVerifier for TrustAnybody {
     }
 }
 
+type Connection = hyper::client::conn::http1::SendRequest<Full<Bytes>>;
+
+/// A client with or without a certificate; it would resume its sessions.
+fn tls_client(pair: Option<&ClientCertificate>) -> Arc<rustls::ClientConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(TrustAnybody));
+    Arc::new(match pair {
+        Some(pair) => {
+            let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(vec![certificate], key).unwrap()
+        }
+        None => builder.with_no_client_auth(),
+    })
+}
+
+async fn send(connection: &mut Connection, method: Method, path: &str, authorization: Option<&[u8]>) -> (u16, String) {
+    let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+    if let Some(value) = authorization {
+        request = request.header(header::AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
+    }
+    let answer = connection.send_request(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap();
+    let code = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(body.to_vec()).unwrap())
+}
+
 impl World {
     /// Asks for a path, with a client certificate, a token, or nothing.
     async fn ask(
@@ -99,33 +135,19 @@ impl World {
         pair: Option<&ClientCertificate>,
         token: Option<&str>,
     ) -> (u16, String) {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(TrustAnybody));
-        let config = match pair {
-            Some(pair) => {
-                let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
-                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(vec![certificate], key).unwrap()
-            }
-            None => builder.with_no_client_auth(),
-        };
+        let (mut connection, _) = self.connect(&tls_client(pair)).await;
+        let authorization = token.map(|token| format!("Bearer {token}"));
+        send(&mut connection, method, path, authorization.as_deref().map(str::as_bytes)).await
+    }
+
+    async fn connect(&self, client: &Arc<rustls::ClientConfig>) -> (Connection, rustls::HandshakeKind) {
         let stream = TcpStream::connect(self.server.address).await.unwrap();
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let connector = tokio_rustls::TlsConnector::from(client.clone());
         let stream = connector.connect("localhost".try_into().unwrap(), stream).await.unwrap();
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let kind = stream.get_ref().1.handshake_kind().unwrap();
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
-        if let Some(token) = token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let answer = sender.send_request(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap();
-        let code = answer.status().as_u16();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
-        (code, String::from_utf8(body.to_vec()).unwrap())
+        (sender, kind)
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
@@ -172,6 +194,26 @@ async fn other_paths_need_a_right_that_the_api_server_vouches_for() {
     assert_eq!(world.ask(Method::GET, "/nothing", masters, None).await.0, 404);
     let (code, body) = world.ask(Method::GET, "/metrics", Some(&world.pki.scheduler), None).await;
     assert_eq!(code, 403, "{body}");
+    world.server.stop().await;
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_refused_on_an_open_connection_and_is_not_resumed() {
+    let world = world().await;
+    let client = tls_client(Some(&world.pki.admin));
+    let (mut open, _) = world.connect(&client).await;
+    let ask = async |connection: &mut Connection, path: &str| send(connection, Method::GET, path, None).await.0;
+    assert_eq!(ask(&mut open, "/metrics").await, 200);
+    world.ahead.store(366 * 24 * 60 * 60, Ordering::Relaxed);
+    assert_eq!(ask(&mut open, "/metrics").await, 401);
+    assert_eq!(ask(&mut open, "/healthz").await, 401);
+    let (mut again, kind) = world.connect(&client).await;
+    assert_eq!(kind, rustls::HandshakeKind::Full);
+    assert_eq!(ask(&mut again, "/metrics").await, 401);
+    // A token that is no text is an unknown one, not a missing one.
+    let (mut nobody, _) = world.connect(&tls_client(None)).await;
+    assert_eq!(send(&mut nobody, Method::GET, "/healthz", Some(b"Bearer \xff")).await.0, 401);
+    assert_eq!(send(&mut nobody, Method::GET, "/healthz", None).await.0, 200);
     world.server.stop().await;
 }
 

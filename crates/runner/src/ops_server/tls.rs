@@ -8,7 +8,7 @@ use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::{NamedGroup, SupportedProtocolVersion};
 
 /// Why no certificate can be served.
@@ -89,6 +89,10 @@ pub fn server_config(options: &Options) -> Result<Arc<ServerConfig>, Error> {
         true => vec![b"http/1.1".to_vec()],
         false => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
     };
+    // Every connection makes a full handshake: a resumed one would bring back a client certificate unverified. Probes
+    // and scrapers are few and keep their connections.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
