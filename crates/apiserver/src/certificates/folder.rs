@@ -1,8 +1,10 @@
 //! The `pki` folder: keys and certificates on disk, readable by their owner only; each file is written atomically.
+//!
+//! A file that somebody else put there is not used: its author would know the keys of the cluster.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -23,114 +25,154 @@ impl Pki {
     /// Reads the folder, creates what is missing, and renews what expires soon.
     pub fn open(folder: &Path, names: &Names, now: Timestamp) -> Result<Self, Error> {
         create_folder(folder)?;
-        let authority = open_authority(folder, now)?;
-        let leaf = |file: &str, leaf: &Leaf| open_leaf(&folder.join(file), leaf, &authority, now);
+        let folder = Folder { path: folder, owner: own_user(folder)? };
+        folder.open(names, now)
+    }
+}
+
+/// The folder, and the user whose files in it are trusted.
+struct Folder<'a> {
+    path: &'a Path,
+    owner: u32,
+}
+
+impl Folder<'_> {
+    fn open(&self, names: &Names, now: Timestamp) -> Result<Pki, Error> {
+        // Neither the folder nor a link that leads to it may be somebody else's.
+        for metadata in [fs::symlink_metadata(self.path), fs::metadata(self.path)] {
+            self.check_owner(self.path, &metadata.map_err(io("read", self.path))?)?;
+        }
+        // The files of a folder that was there may be readable by others, but private keys are in it.
+        fs::set_permissions(self.path, fs::Permissions::from_mode(0o700)).map_err(io("create", self.path))?;
+        let authority = self.open_authority(now)?;
+        let leaf = |file: &str, leaf: &Leaf| self.open_leaf(file, leaf, &authority, now);
         Ok(Pki {
             server: leaf("apiserver.pem", &Leaf::server(names))?,
             admin: leaf("admin.pem", &ADMIN)?,
             scheduler: leaf("scheduler.pem", &SCHEDULER)?,
             controller_manager: leaf("controller-manager.pem", &CONTROLLER_MANAGER)?,
-            service_account_key: open_service_account_key(&folder.join(SERVICE_ACCOUNT_FILE))?,
+            service_account_key: self.open_service_account_key()?,
             authority,
         })
     }
-}
 
-fn open_authority(folder: &Path, now: Timestamp) -> Result<Identity, Error> {
-    let path = folder.join(AUTHORITY_FILE);
-    let stored = match read_identity(&path)? {
-        Some(authority) => match authority_state(&authority, now).map_err(|why| broken(&path, why))? {
-            CertificateState::Valid => Some(authority),
-            CertificateState::Renew => None,
-        },
-        None => None,
-    };
-    let authority = match stored {
-        Some(authority) => authority,
-        None => {
-            let authority = new_authority(now)?;
-            write_private(&path, &join(&authority))?;
-            authority
+    fn open_authority(&self, now: Timestamp) -> Result<Identity, Error> {
+        let path = self.path.join(AUTHORITY_FILE);
+        let stored = match self.read_identity(&path)? {
+            Some(authority) => match authority_state(&authority, now).map_err(|why| broken(&path, why))? {
+                CertificateState::Valid => Some(authority),
+                CertificateState::Renew => None,
+            },
+            None => None,
+        };
+        let authority = match stored {
+            Some(authority) => authority,
+            None => {
+                let authority = new_authority(now)?;
+                write_private(&path, &join(&authority))?;
+                authority
+            }
+        };
+        let copy = self.path.join(AUTHORITY_CERTIFICATE_FILE);
+        if self.read(&copy)?.as_deref() != Some(authority.certificate.as_str()) {
+            write_private(&copy, &authority.certificate)?;
         }
-    };
-    let copy = folder.join(AUTHORITY_CERTIFICATE_FILE);
-    if read(&copy)?.as_deref() != Some(authority.certificate.as_str()) {
-        write_private(&copy, &authority.certificate)?;
+        Ok(authority)
     }
-    Ok(authority)
+
+    fn open_leaf(&self, file: &str, leaf: &Leaf, authority: &Identity, now: Timestamp) -> Result<Identity, Error> {
+        let path = self.path.join(file);
+        if let Some(identity) = self.read_identity(&path)?
+            && leaf_state(&identity, leaf, authority, now).map_err(|why| broken(&path, why))? == CertificateState::Valid
+        {
+            return Ok(identity);
+        }
+        let identity = issue(authority, leaf, now)?;
+        write_private(&path, &join(&identity))?;
+        Ok(identity)
+    }
+
+    fn open_service_account_key(&self) -> Result<String, Error> {
+        let path = self.path.join(SERVICE_ACCOUNT_FILE);
+        if let Some(pem) = self.read(&path)? {
+            rcgen::KeyPair::from_pem(&pem)
+                .map_err(|error| broken(&path, format!("its key cannot be read ({error})")))?;
+            return Ok(pem);
+        }
+        let pem = new_key("service account key")?.serialize_pem();
+        write_private(&path, &pem)?;
+        Ok(pem)
+    }
+
+    fn read_identity(&self, path: &Path) -> Result<Option<Identity>, Error> {
+        const KEY_START: &str = "-----BEGIN PRIVATE KEY-----";
+        let Some(text) = self.read(path)? else { return Ok(None) };
+        let Some(at) = text.find(KEY_START) else { return Err(broken(path, "it holds no private key".into())) };
+        let (certificate, key) = text.split_at(at);
+        Ok(Some(Identity { certificate: certificate.to_owned(), key: key.to_owned() }))
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<String>, Error> {
+        let mut file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io("read", path)(error)),
+        };
+        self.check_owner(path, &file.metadata().map_err(io("read", path))?)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(io("read", path))?;
+        Ok(Some(text))
+    }
+
+    fn check_owner(&self, path: &Path, metadata: &fs::Metadata) -> Result<(), Error> {
+        match metadata.uid() {
+            uid if uid == self.owner => Ok(()),
+            uid => Err(broken(path, format!("it belongs to another user (uid {uid})"))),
+        }
+    }
 }
 
-fn open_leaf(path: &Path, leaf: &Leaf, authority: &Identity, now: Timestamp) -> Result<Identity, Error> {
-    if let Some(identity) = read_identity(path)?
-        && leaf_state(&identity, leaf, authority, now).map_err(|why| broken(path, why))? == CertificateState::Valid
-    {
-        return Ok(identity);
-    }
-    let identity = issue(authority, leaf, now)?;
-    write_private(path, &join(&identity))?;
-    Ok(identity)
-}
-
-fn open_service_account_key(path: &Path) -> Result<String, Error> {
-    if let Some(pem) = read(path)? {
-        rcgen::KeyPair::from_pem(&pem).map_err(|error| broken(path, format!("its key cannot be read ({error})")))?;
-        return Ok(pem);
-    }
-    let pem = new_key("service account key")?.serialize_pem();
-    write_private(path, &pem)?;
-    Ok(pem)
+/// The user that files which this process makes in the folder belong to.
+fn own_user(folder: &Path) -> Result<u32, Error> {
+    let file = tempfile::tempfile_in(folder).map_err(io("write", folder))?;
+    Ok(file.metadata().map_err(io("read", folder))?.uid())
 }
 
 fn join(identity: &Identity) -> String {
     format!("{}{}", identity.certificate, identity.key)
 }
 
-fn read_identity(path: &Path) -> Result<Option<Identity>, Error> {
-    const KEY_START: &str = "-----BEGIN PRIVATE KEY-----";
-    let Some(text) = read(path)? else { return Ok(None) };
-    let Some(at) = text.find(KEY_START) else { return Err(broken(path, "it holds no private key".into())) };
-    let (certificate, key) = text.split_at(at);
-    Ok(Some(Identity { certificate: certificate.to_owned(), key: key.to_owned() }))
-}
-
 fn broken(path: &Path, why: String) -> Error {
     Error::Broken { what: path.display().to_string(), why }
 }
 
-fn read(path: &Path) -> Result<Option<String>, Error> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Io { action: "read", path: path.to_owned(), source }),
-    }
+fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Io { action, path, source }
 }
 
 fn create_folder(folder: &Path) -> Result<(), Error> {
-    let io = |source| Error::Io { action: "create", path: folder.to_owned(), source };
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io)?;
-    // A folder that was there may be readable by others, but private keys are in it.
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(io)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io("create", folder))
 }
 
 /// Writes a file that only its owner may read, atomically even if the machine stops.
+///
+/// Others may be able to write to the folder. So the text goes into a new file, whose name nobody could guess and make
+/// first, and which takes the place of whatever is at `path`: a link there is replaced, never followed.
 pub(super) fn write_private(path: &Path, text: &str) -> Result<(), Error> {
-    let io = |source| Error::Io { action: "write", path: path.to_owned(), source };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
+    let prefix = format!(".{name}.");
     let result = (|| {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+        let owner_only = fs::Permissions::from_mode(0o600);
+        let mut file =
+            tempfile::Builder::new().prefix(&prefix).suffix(".tmp").permissions(owner_only).tempfile_in(folder)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|error| error.error)?;
         fs::File::open(folder)?.sync_all()
     })();
-    if result.is_err() {
-        // The write has failed already; a failed cleanup adds nothing.
-        let _ = fs::remove_file(&temporary);
-    }
-    result.map_err(io)
+    result.map_err(io("write", path))
 }
 
 #[cfg(test)]
@@ -229,5 +271,46 @@ mod tests {
         fs::write(&path, format!("{}{}", pki.admin.certificate, pki.scheduler.key)).unwrap();
         let error = Pki::open(dir.path(), &names(), at(0)).unwrap_err().to_string();
         assert!(error.contains("does not belong"), "{error}");
+    }
+
+    #[test]
+    fn what_somebody_else_put_into_the_folder_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        Pki::open(dir.path(), &names(), at(0)).unwrap();
+        let own = own_user(dir.path()).unwrap();
+        let error = Folder { path: dir.path(), owner: own + 1 }.open(&names(), at(0)).unwrap_err().to_string();
+        assert!(error.contains(&format!("it belongs to another user (uid {own})")), "{error}");
+        let (mine, theirs) = (Folder { path: dir.path(), owner: own }, Folder { path: dir.path(), owner: own + 1 });
+        assert!(mine.read(&dir.path().join("admin.pem")).is_ok_and(|text| text.is_some()));
+        assert!(theirs.read(&dir.path().join("admin.pem")).is_err());
+        assert!(theirs.read(&dir.path().join("missing.pem")).is_ok_and(|text| text.is_none()));
+    }
+
+    #[test]
+    fn a_private_file_goes_neither_through_a_link_nor_into_a_file_that_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, victim) = (dir.path().join("config"), dir.path().join("victim"));
+        fs::write(&victim, "untouched").unwrap();
+        // The names that this process could be expected to use.
+        let guess = dir.path().join(format!(".config.{}.tmp", std::process::id()));
+        for link in [&guess, &path] {
+            std::os::unix::fs::symlink(&victim, link).unwrap();
+        }
+        write_private(&path, "secret").unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
+        assert!(!fs::symlink_metadata(&path).unwrap().is_symlink());
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode(&path)), ("secret", 0o600));
+
+        // Whoever made the file first, and has it open, does not see the secret.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        let mut held = fs::File::open(&path).unwrap();
+        write_private(&path, "secret").unwrap();
+        let mut seen = String::new();
+        held.read_to_string(&mut seen).unwrap();
+        assert_eq!((seen.as_str(), mode(&path)), ("", 0o600));
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 3, "{left:?}");
     }
 }

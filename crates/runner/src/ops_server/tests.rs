@@ -274,6 +274,17 @@ fn self_signed_certificates_are_kept_where_asked_and_bad_choices_are_named() {
     let mode = std::fs::metadata(folder.path().join("kube-scheduler.key")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0);
 
+    // A link in the place of the key is replaced, and what it leads to is left alone.
+    let victim = folder.path().join("victim");
+    std::fs::write(&victim, "untouched").unwrap();
+    std::fs::remove_file(folder.path().join("kube-scheduler.crt")).unwrap();
+    std::fs::remove_file(folder.path().join("kube-scheduler.key")).unwrap();
+    std::os::unix::fs::symlink(&victim, folder.path().join("kube-scheduler.key")).unwrap();
+    tls::server_config(&options).unwrap();
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+    let mode = std::fs::symlink_metadata(folder.path().join("kube-scheduler.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o177_777, 0o100_600);
+
     let with = |suites: &[&str], curves: &[u16]| {
         let cipher_suites = suites.iter().map(ToString::to_string).collect();
         let options = tls::Options { cipher_suites, curves: curves.into(), ..options.clone() };

@@ -147,8 +147,8 @@ fn identity(options: &Options) -> Result<CertifiedKey, Error> {
     if !certificate_file.exists() || !key_file.exists() {
         let (certificate, key) = self_signed(&options.name)?;
         std::fs::create_dir_all(folder).map_err(io("write", folder))?;
-        write_private(key_file, &key)?;
-        std::fs::write(certificate_file, certificate).map_err(io("write", certificate_file))?;
+        write(key_file, &key, 0o600)?;
+        write(certificate_file, &certificate, 0o644)?;
     }
     load(certificate_file, key_file)
 }
@@ -177,12 +177,18 @@ fn self_signed(name: &str) -> Result<(String, String), Error> {
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
-fn write_private(path: &Path, text: &str) -> Result<(), Error> {
+/// Writes a file of its own, whose name nobody could guess and make first, and puts it in the place of whatever is at
+/// `path`: others may be able to write to the folder, and a link there is replaced, never followed.
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), Error> {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    use std::os::unix::fs::PermissionsExt;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let written = (|| {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
+        file.persist(path).map(drop).map_err(|error| error.error)
+    })();
     written.map_err(io("write", path))
 }
 
