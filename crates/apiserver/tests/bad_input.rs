@@ -229,6 +229,7 @@ fn wrong_objects() -> Vec<Case> {
         ),
         case("a pod of nothing", "POST", PODS, JSON, r#"{"metadata":{"name":"p"}}"#, 422, "Invalid"),
         case("another name", "PUT", format!("{MAPS}/m"), JSON, map(json!({"name": "n"})), 400, "BadRequest"),
+        case("no name", "PUT", format!("{MAPS}/m"), JSON, map(json!({})), 400, "BadRequest"),
         case(
             "a stale version",
             "PUT",

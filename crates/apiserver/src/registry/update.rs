@@ -184,16 +184,21 @@ impl Registry {
 
 /// Refuses a body whose name or namespace is not that of the URL.
 fn check_identity(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
+    check_namespace(call.resource, call.namespace, object)?;
     let name = metadata::text(object, "name");
     if name.is_empty() {
-        metadata::of(object).insert("name".to_owned(), Value::String(call.name.to_owned()));
-    } else if name != call.name {
+        return Err(status_errors::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.name
+        )));
+    }
+    if name != call.name {
         return Err(status_errors::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             call.name
         )));
     }
-    check_namespace(call.resource, call.namespace, object)
+    Ok(())
 }
 
 /// True if a deleted object waits neither for a finalizer nor for its grace period.
