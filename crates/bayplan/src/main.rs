@@ -63,6 +63,7 @@ fn run(command: Command) -> anyhow::Result<()> {
 }
 
 fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    bayplan_listener::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(command);
     // After an orderly stop only watches that clients left open still run: nothing worth waiting for.

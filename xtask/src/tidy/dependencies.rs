@@ -23,7 +23,9 @@ const ALL: &[&str] = &[
     "bench",
     "client",
     "controllers",
+    "flowcontrol",
     "kinds",
+    "listener",
     "metrics",
     "model",
     "patch",
@@ -36,6 +38,8 @@ const ALL: &[&str] = &[
 /// The only place that says who may know whom.
 const ARROWS: &[Arrows] = &[
     arrows("metrics", &[], &[]),
+    arrows("listener", &[], &["testkit"]),
+    arrows("flowcontrol", &[], &[]),
     arrows("model", &[], &["testkit"]),
     arrows("store", &[], &["testkit"]),
     arrows("testkit", &["model"], &[]),
@@ -45,10 +49,10 @@ const ARROWS: &[Arrows] = &[
     arrows("controllers", &["model"], &["testkit"]),
     arrows("sim", &["model"], &["testkit"]),
     arrows("client", &["metrics", "model"], &["testkit"]),
-    arrows("apiserver", &["kinds", "model", "patch", "store"], &["testkit"]),
+    arrows("apiserver", &["flowcontrol", "kinds", "listener", "model", "patch", "store"], &["testkit"]),
     arrows(
         "runner",
-        &["client", "controllers", "metrics", "model", "scheduler", "sim"],
+        &["client", "controllers", "listener", "metrics", "model", "scheduler", "sim"],
         &["apiserver", "store", "testkit"],
     ),
     arrows(

@@ -19,20 +19,18 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
+pub use bayplan_listener::ResponseBody;
+use bayplan_listener::{Handler, Limits};
 use bayplan_store::{ReadError, Store};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use jiff::Timestamp;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
 use crate::admission::AdmissionPlugins;
 use crate::authn::{Authenticator, Peer, StaticTokens};
@@ -42,16 +40,8 @@ use crate::registry::{Clock, Registry, ServiceRange};
 use crate::serviceaccounts::{KeyError, Tokens};
 use crate::user::User;
 
-/// The most open connections; more wait in the listener's queue. Each costs a task, buffers and a TLS session (about
-/// 64 KiB).
+/// The most open connections. Each costs a task, buffers and a TLS session (about 64 KiB).
 const CONNECTIONS_MAX: usize = 10_000;
-/// How long a TLS handshake may take.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long open connections may last after the server stops.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
-
-/// The body of a response.
-pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// The configuration of a server.
 pub struct Config {
@@ -69,6 +59,8 @@ pub struct Config {
     pub service_range: ServiceRange,
     /// The values in the objects that every cluster starts with.
     pub bootstrap: BootstrapOptions,
+    /// The most open connections; fewer if the process may not open as many files.
+    pub connections_max: usize,
     /// The source of the current time.
     pub clock: Clock,
 }
@@ -89,6 +81,7 @@ impl Config {
                 client_authority: String::new(),
                 aggregate_roles: true,
             },
+            connections_max: CONNECTIONS_MAX,
             clock: Arc::new(Timestamp::now),
         }
     }
@@ -115,6 +108,7 @@ pub(crate) struct Shared {
     pub(crate) authorizer: Authorizer,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) address: String,
+    connections_max: usize,
     pub(crate) in_flight: in_flight::InFlight,
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -161,6 +155,7 @@ impl ApiServer {
             authorizer,
             tokens,
             address: config.address,
+            connections_max: config.connections_max,
             in_flight: in_flight::InFlight::default(),
             stopping: watch::channel(false).0,
         };
@@ -182,41 +177,10 @@ impl ApiServer {
         self.accept(listener, tls).await;
     }
 
-    fn accept(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) -> BoxFuture<'_, ()> {
-        self.accept_all(listener, tls).boxed()
-    }
-
-    async fn accept_all(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) {
-        let acceptor = TlsAcceptor::from(tls);
-        let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let mut stopping = self.shared.stopping.subscribe();
-        let mut connections = JoinSet::new();
-        loop {
-            let Ok(permit) = limit.clone().acquire_owned().await else { break };
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = stopped(&mut stopping) => break,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    let connection = serve_connection(self.shared.clone(), acceptor.clone(), stream);
-                    connections.spawn(async move {
-                        connection.await;
-                        drop(permit);
-                    });
-                }
-                Err(error) => {
-                    // Most likely the process is out of file handles: give other connections time to close.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-            while connections.try_join_next().is_some() {}
-        }
-        let ended = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(SHUTDOWN_GRACE, ended).await.is_err() {
-            tracing::debug!("connections were closed at the end of the shutdown");
-        }
+    fn accept(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>) -> BoxFuture<'static, ()> {
+        let (shared, stopping) = (self.shared.clone(), self.shared.stopping.subscribe());
+        let connect = Arc::new(move |session: &rustls::ServerConnection| connect(&shared, session));
+        bayplan_listener::serve(listener, tls, Limits::new(self.shared.connections_max), stopping, connect)
     }
 
     /// Stops the server: watches end, listeners close, background tasks are dropped.
@@ -226,42 +190,12 @@ impl ApiServer {
     }
 }
 
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A dropped sender means that the server is gone.
-    let _ = stopping.wait_for(|stop| *stop).await;
-}
-
-async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
-    // Small responses must not wait for more data (Nagle).
-    let _ = stream.set_nodelay(true);
-    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => return tracing::debug!("a TLS handshake took too long"),
-    };
-    let chain = stream.get_ref().1.peer_certificates();
+/// Answers the requests of one connection, as the user whom its certificate names.
+fn connect(shared: &Arc<Shared>, session: &rustls::ServerConnection) -> Handler {
     // By the clock that TLS has verified it by.
-    let peer = chain.map(|chain| Arc::new(Peer::of_chain(chain, Timestamp::now())));
-    let mut stopping = shared.stopping.subscribe();
-    let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
-        let (shared, peer) = (shared.clone(), peer.clone());
-        async move { Ok::<_, Infallible>(handler::handle(shared, peer, request).await) }
-    });
-    let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(1000);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stopped(&mut stopping) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
-    }
+    let peer = session.peer_certificates().map(|chain| Arc::new(Peer::of_chain(chain, Timestamp::now())));
+    let shared = shared.clone();
+    Arc::new(move |request| handler::handle(shared.clone(), peer.clone(), request))
 }
 
 /// A tower service for callers in this process, with a fixed identity or none.

@@ -9,36 +9,29 @@ pub mod health;
 pub mod peer;
 pub mod tls;
 
-use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_listener::{Handler, Limits, RequestBody};
 use bayplan_metrics::{Registry, text};
 use bayplan_model::status::{Status, reason};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::{JoinHandle, JoinSet};
-use tokio_rustls::TlsAcceptor;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use access::Access;
 use health::Health;
 use peer::Peer;
 
-/// Scrapers and probes are few; more at once wait in the listener's queue.
+/// Scrapers and probes are few; when there are more, those that ask for nothing are closed.
 const CONNECTIONS_MAX: usize = 256;
-/// How long a client may take for the TLS handshake, and for the head of a request.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long open connections may take to end when the server stops.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How long a scrape waits for a busy component before it is answered with the last values.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -123,7 +116,6 @@ pub struct Endpoints {
 struct Shared {
     endpoints: Endpoints,
     access: Access,
-    http2: Http2,
     stopping: watch::Sender<bool>,
 }
 
@@ -145,8 +137,12 @@ impl OpsServer {
         endpoints: Endpoints,
     ) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { endpoints, access, http2, stopping: watch::channel(false).0 });
-        let serving = tokio::spawn(serve(Arc::clone(&shared), listener, TlsAcceptor::from(tls)));
+        let shared = Arc::new(Shared { endpoints, access, stopping: watch::channel(false).0 });
+        let mut limits = Limits::new(CONNECTIONS_MAX);
+        if http2.streams_max > 0 {
+            limits.streams_max = http2.streams_max;
+        }
+        let serving = tokio::spawn(serve(Arc::clone(&shared), listener, tls, limits));
         Ok(OpsServer { address, shared, serving })
     }
 
@@ -157,76 +153,24 @@ impl OpsServer {
     }
 }
 
-async fn serve(shared: Arc<Shared>, listener: TcpListener, acceptor: TlsAcceptor) {
-    let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut stopping = shared.stopping.subscribe();
-    let mut connections = JoinSet::new();
-    loop {
-        let Ok(permit) = Arc::clone(&limit).acquire_owned().await else { break };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stopped(&mut stopping) => break,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let connection = serve_connection(Arc::clone(&shared), acceptor.clone(), stream);
-                connections.spawn(async move {
-                    connection.await;
-                    drop(permit);
-                });
-            }
-            Err(error) => {
-                // Most likely out of file descriptors: wait until some are closed.
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-        while connections.try_join_next().is_some() {}
-    }
-    let ended = async { while connections.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(SHUTDOWN_GRACE, ended).await;
+async fn serve(shared: Arc<Shared>, listener: TcpListener, tls: Arc<rustls::ServerConfig>, limits: Limits) {
+    let stopping = shared.stopping.subscribe();
+    let connect = Arc::new(move |session: &rustls::ServerConnection| connect(&shared, session));
+    bayplan_listener::serve(listener, tls, limits, stopping, connect).await;
 }
 
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A dropped server has stopped too.
-    let _ = stopping.wait_for(|stop| *stop).await;
-}
-
-async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
-    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => return tracing::debug!("a TLS handshake took too long"),
-    };
-    let chain = stream.get_ref().1.peer_certificates();
+/// Answers the requests of one connection, as the user whom its certificate names.
+fn connect(shared: &Arc<Shared>, session: &rustls::ServerConnection) -> Handler {
     // By the clock that TLS has verified it by.
-    let peer = chain.map(|chain| Arc::new(Peer::of_chain(chain, Timestamp::now())));
-    let mut stopping = shared.stopping.subscribe();
-    let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
-    builder.http2().timer(TokioTimer::new());
-    if shared.http2.streams_max > 0 {
-        builder.http2().max_concurrent_streams(shared.http2.streams_max);
-    }
-    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+    let peer = session.peer_certificates().map(|chain| Arc::new(Peer::of_chain(chain, Timestamp::now())));
+    let shared = Arc::clone(shared);
+    Arc::new(move |request| {
         let (shared, peer) = (Arc::clone(&shared), peer.clone());
-        async move { Ok::<_, Infallible>(answer(&shared, peer.as_deref(), &request).await) }
-    });
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stopped(&mut stopping) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
-    }
+        Box::pin(async move { answer(&shared, peer.as_deref(), &request).await.map(BodyExt::boxed_unsync) })
+    })
 }
 
-async fn answer(shared: &Shared, peer: Option<&Peer>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(shared: &Shared, peer: Option<&Peer>, request: &Request<RequestBody>) -> Response<Full<Bytes>> {
     let (method, path) = (request.method(), request.uri().path());
     if let Err(status) = shared.access.check(peer, request.headers(), method, path).await {
         return refusal(&status);

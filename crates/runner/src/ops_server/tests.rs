@@ -6,10 +6,11 @@ use bayplan_client::Client;
 use bayplan_metrics::Counter;
 use bayplan_model::api::{Api, Request as ApiRequest, Resource, Verb, encode};
 use bayplan_store::LogStore;
-use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
+use tokio::net::TcpStream;
 
 use super::access::{Rules, published_client_authority};
 use super::health::CheckedBy;
@@ -170,6 +171,21 @@ async fn anybody_may_ask_after_health_and_hears_when_it_is_bad() {
     let bad = "[-]leaderElection failed: reason withheld\nhealthz check failed\n";
     assert_eq!(world.get("/healthz").await, (500, bad.into()));
     assert_eq!(world.get("/livez").await, (200, "ok".into()));
+    world.server.stop().await;
+}
+
+#[tokio::test]
+async fn probes_are_answered_beside_more_silent_clients_than_there_are_connections() {
+    let world = world().await;
+    let mut silent = Vec::new();
+    for number in 0..CONNECTIONS_MAX + 50 {
+        silent.push(world.connect(&tls_client(None)).await);
+        if number % 50 == 0 {
+            assert_eq!(world.get("/healthz").await, (200, "ok".into()));
+        }
+    }
+    assert_eq!(world.get("/healthz").await, (200, "ok".into()));
+    drop(silent);
     world.server.stop().await;
 }
 

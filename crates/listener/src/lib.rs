@@ -1,0 +1,162 @@
+//! Accepts TLS connections and serves HTTP/1.1 and HTTP/2 on them, with a limit on everything that a client can hold.
+//!
+//! ```text
+//!   TCP ─▶ table (room for one more?) ─▶ TLS ─▶ HTTP ─▶ handler ─▶ response, sent by its deadline
+//!            └─ full: the connections that have been without a request longest are closed
+//! ```
+//!
+//! A client holds a connection only while it uses it. Each phase has a time limit ([`Limits`]), and when connections
+//! run out, those without a request in flight make room, so that silent clients cannot keep others out.
+
+mod connection;
+mod file_limit;
+mod io;
+mod streams;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+pub use file_limit::raise_file_limit;
+pub use streams::SendBy;
+use table::Table;
+
+/// How long open connections may last after the server stops.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// How long to wait before connections are looked through again when all of them have a request in flight.
+const FULL_RETRY: Duration = Duration::from_millis(50);
+/// How long to wait after the system refused a connection, most likely for want of file handles.
+const ACCEPT_RETRY: Duration = Duration::from_millis(10);
+
+/// The body of a request from the network.
+pub type RequestBody = hyper::body::Incoming;
+/// The body of a response.
+pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
+/// Answers the requests of one connection.
+pub type Handler = Arc<dyn Fn(Request<RequestBody>) -> BoxFuture<'static, Response<ResponseBody>> + Send + Sync>;
+
+/// What a client may hold, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most open connections, further limited by the file handles of the process.
+    pub connections_max: usize,
+    /// The longest TLS handshake.
+    pub handshake: Duration,
+    /// From the handshake to the end of the first request's head.
+    pub first_request: Duration,
+    /// From the first byte of a later request to the end of its head (HTTP/1.1).
+    pub head: Duration,
+    /// The longest time between two requests.
+    pub idle: Duration,
+    /// How long a client may read nothing while data waits for it.
+    pub write_stall: Duration,
+    /// How often a silent HTTP/2 client is asked whether it is there.
+    pub ping_interval: Duration,
+    /// How long it may take to answer.
+    pub ping_timeout: Duration,
+    /// The most streams of an HTTP/2 connection at once.
+    pub streams_max: u32,
+}
+
+impl Limits {
+    /// The limits of a server with at most this many connections.
+    ///
+    /// A head is at most some KiB, so 10 s is generous for it, and for a handshake. Idle connections last 90 s, as long
+    /// as Go's clients keep theirs, and as upstream. A client that reads nothing for 60 s, upstream's longest
+    /// request, is gone. 1,000 streams are upstream's default.
+    pub const fn new(connections_max: usize) -> Limits {
+        Limits {
+            connections_max,
+            handshake: Duration::from_secs(10),
+            first_request: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(90),
+            write_stall: Duration::from_secs(60),
+            ping_interval: Duration::from_secs(30),
+            ping_timeout: Duration::from_secs(15),
+            streams_max: 1000,
+        }
+    }
+
+    /// No limit can be passed unnoticed for longer than this, because none is shorter.
+    fn shortest(&self) -> Duration {
+        self.first_request.min(self.head).min(self.idle).min(self.write_stall)
+    }
+}
+
+/// What serves the connections of a listener: called once for each, after its handshake.
+pub type Connect = Arc<dyn Fn(&rustls::ServerConnection) -> Handler + Send + Sync>;
+
+/// Serves connections until `stopping` is true, or its sender gone.
+pub fn serve(
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    limits: Limits,
+    stopping: watch::Receiver<bool>,
+    connect: Connect,
+) -> BoxFuture<'static, ()> {
+    Box::pin(accept_all(listener, TlsAcceptor::from(tls), limits, stopping, connect))
+}
+
+async fn accept_all(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    limits: Limits,
+    stopping: watch::Receiver<bool>,
+    connect: Connect,
+) {
+    let table = Arc::new(Table::new(file_limit::connections_max(limits.connections_max)));
+    let mut connections = JoinSet::new();
+    let mut stop = stopping.clone();
+    loop {
+        let stream = tokio::select! {
+            stream = next_connection(&listener, &table) => stream,
+            () = stopped(&mut stop) => break,
+        };
+        let place = table.open();
+        let (acceptor, stopping, connect) = (acceptor.clone(), stopping.clone(), connect.clone());
+        connections.spawn(connection::serve(stream, acceptor, limits, stopping, connect, place));
+        while connections.try_join_next().is_some() {}
+    }
+    drop(listener);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(SHUTDOWN_GRACE, ended).await.is_err() {
+        tracing::debug!("connections were closed at the end of the shutdown");
+    }
+}
+
+/// Accepts a connection, once there is room for it.
+async fn next_connection(listener: &TcpListener, table: &Table) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                while !table.make_room() {
+                    let _ = tokio::time::timeout(FULL_RETRY, table.one_closed()).await;
+                }
+                return stream;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                table.close_some();
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // A dropped sender means that the server is gone.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
