@@ -154,6 +154,12 @@ pub(crate) fn too_large(limit: usize) -> Status {
     Status::failure(413, reason::REQUEST_ENTITY_TOO_LARGE, format!("Request entity too large: limit is {limit}"))
 }
 
+/// 408: the body of a request comes too slowly.
+pub(crate) fn body_too_slow(bytes_per_second: u32) -> Status {
+    let message = format!("the body came more slowly than {bytes_per_second} bytes per second");
+    Status::failure(408, reason::TIMEOUT, message)
+}
+
 /// 410: the history is no longer available.
 pub(crate) fn expired(message: impl Into<String>) -> Status {
     Status::failure(410, reason::EXPIRED, message)

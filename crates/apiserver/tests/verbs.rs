@@ -3,6 +3,8 @@
 mod support;
 
 use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
 use serde_json::{Value, json};
 use support::{cluster, config_map, pod, read};
 
@@ -291,4 +293,36 @@ async fn bad_input_gets_upstreams_code_and_reason() {
     let (code, status) = cluster.client("nobody").get(MAPS).await;
     assert_eq!((code, &status["reason"]), (403, &json!("Forbidden")));
     assert_eq!(admin.get("/healthz").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_long_list_is_whole_in_every_form() {
+    let cluster = cluster().await;
+    let text = "x".repeat(2_000);
+    for number in 0..200 {
+        let object = json!({"metadata": {"name": format!("c{number:03}")}, "data": {"text": text}});
+        cluster.admin.create(MAPS, object).await;
+    }
+    for (accept, query, items, name) in [
+        ("application/json", "", "items", "/metadata/name"),
+        ("application/json", "?pretty=true", "items", "/metadata/name"),
+        ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "", "items", "/metadata/name"),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io", "", "rows", "/cells/0"),
+    ] {
+        let request = Request::get(format!("{MAPS}{query}")).header("Accept", accept);
+        let (code, list) = read(cluster.admin.call(request.body(Full::default()).unwrap()).await).await;
+        let names: Vec<_> = list[items].as_array().unwrap().iter().map(|item| item.pointer(name).cloned()).collect();
+        let expected: Vec<_> = (0..200).map(|number| Some(json!(format!("c{number:03}")))).collect();
+        assert_eq!((code, names), (200, expected), "{accept}{query}");
+        assert!(list["metadata"]["resourceVersion"].is_string(), "{accept}{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_object_is_whole() {
+    let cluster = cluster().await;
+    let object = json!({"metadata": {"name": "large"}, "data": {"text": "x".repeat(100_000)}});
+    let created = cluster.admin.create(MAPS, object).await;
+    let (code, read) = cluster.admin.get(&format!("{MAPS}/large")).await;
+    assert_eq!((code, read), (200, created));
 }

@@ -119,6 +119,13 @@ impl Encoded {
         out.extend_from_slice(&self.bytes[self.head..]);
     }
 
+    /// The whole object in parts that share the stored bytes.
+    pub(crate) fn object_parts(&self, revision: Option<Revision>) -> [Bytes; 3] {
+        let mut version = Vec::new();
+        self.write_version(&mut version, revision);
+        [self.bytes.slice(..self.head), Bytes::from(version), self.bytes.slice(self.head..)]
+    }
+
     /// Appends the object as an item of a list: without apiVersion and kind.
     pub(crate) fn write_item(&self, out: &mut Vec<u8>, revision: Option<Revision>) {
         out.push(b'{');

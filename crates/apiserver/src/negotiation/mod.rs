@@ -1,5 +1,6 @@
 //! Content negotiation: the form of the answer that the client accepts.
 
+mod pieces;
 mod render;
 
 use bayplan_model::status::{Details, Status, reason};
@@ -9,7 +10,8 @@ use http::{HeaderMap, HeaderValue};
 use crate::request::{IncludeObject, Query};
 use crate::status_errors;
 
-pub(crate) use render::{TableMeta, render, status, table};
+pub(crate) use pieces::Content;
+pub(crate) use render::{TableMeta, render, status, table, weight};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,46 +8,44 @@ use http::{Response, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::pieces::{Content, ListPieces};
 use super::{Format, Media, Transform};
 use crate::registry::{Answer, Body, List, VersionedObject};
 use crate::request::IncludeObject;
 use crate::status_errors;
 
+/// Objects above this size are sent from the bytes that the store keeps.
+const SHARED_MIN: usize = 16 * 1024;
+
 /// Renders an answer in the negotiated form.
-pub(crate) fn render(answer: Answer, format: Format, now: Timestamp) -> Result<Response<Bytes>, Status> {
+pub(crate) fn render(answer: Answer, format: Format, now: Timestamp) -> Result<Response<Content>, Status> {
     let body = match (answer.body, format.transform) {
         (Body::Status(status), _) => {
-            return Ok(with_warnings(self::status(answer.code, &status, format), &answer.warnings));
+            let response = self::status(answer.code, &status, format).map(Content::Whole);
+            return Ok(with_warnings(response, &answer.warnings));
         }
         (Body::Object(_, versioned), Transform::Object) => object(&versioned),
-        (Body::Object(_, versioned), Transform::Partial) => partial(&versioned),
+        (Body::Object(_, versioned), Transform::Partial) => Content::Whole(partial(&versioned)),
         (Body::Object(resource, versioned), Transform::Table(include)) => {
             to_bytes(&table(resource, &[versioned], include, now, &TableMeta::default())?)
         }
-        (Body::List(list), Transform::Object) => collection(&list),
-        (Body::List(list), Transform::Partial) => partial_collection(&list),
-        (Body::List(list), Transform::Table(include)) => {
-            let meta = TableMeta {
-                revision: Some(list.revision),
-                continue_token: list.continue_token.as_deref(),
-                remaining: list.remaining,
-                without_columns: false,
-            };
-            to_bytes(&table(list.resource, &list.items, include, now, &meta)?)
-        }
+        (Body::List(list), Transform::Object) => collection(list),
+        (Body::List(list), Transform::Partial) => partial_collection(list),
+        (Body::List(list), Transform::Table(include)) => table_of_list(list, include, now),
         (Body::Value(value), Transform::Object) => to_bytes(&value),
         (Body::Value(value), Transform::Partial) => to_bytes(&json!({
             "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"],
         })),
         (Body::Value(value), Transform::Table(include)) => to_bytes(&plain_table(&value, include)),
     };
-    Ok(with_warnings(response(answer.code, reformat(body, format)?, format), &answer.warnings))
+    let body = if plain(format) { body } else { Content::Whole(reformat(&body.whole(), format)?) };
+    Ok(with_warnings(response(answer.code, body, format), &answer.warnings))
 }
 
 /// Renders a `Status`; `code` is the code of the response, for failures that of the status.
 pub(crate) fn status(code: u16, status: &Status, format: Format) -> Response<Bytes> {
     let body = Bytes::from(serde_json::to_vec(status).expect("a Status has a JSON form"));
-    let body = reformat(body.clone(), format).unwrap_or(body);
+    let body = if plain(format) { body } else { reformat(&body, format).unwrap_or(body) };
     let mut response = response(code, body, format);
     if let Some(seconds) = status.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -55,7 +53,7 @@ pub(crate) fn status(code: u16, status: &Status, format: Format) -> Response<Byt
     response
 }
 
-fn response(code: u16, body: Bytes, format: Format) -> Response<Bytes> {
+fn response<B>(code: u16, body: B, format: Format) -> Response<B> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let content_type = match format.media {
@@ -69,7 +67,7 @@ fn response(code: u16, body: Bytes, format: Format) -> Response<Bytes> {
 /// The most bytes of all warnings together, as upstream: clients limit the size of headers.
 const WARNING_BYTES_MAX: usize = 4096;
 
-fn with_warnings(mut response: Response<Bytes>, warnings: &[String]) -> Response<Bytes> {
+fn with_warnings<B>(mut response: Response<B>, warnings: &[String]) -> Response<B> {
     let mut total = 0;
     let mut seen: Vec<&String> = Vec::new();
     for warning in warnings {
@@ -90,12 +88,14 @@ fn with_warnings(mut response: Response<Bytes>, warnings: &[String]) -> Response
     response
 }
 
-/// Turns JSON into indented JSON or YAML, if the client wants it.
-fn reformat(json: Bytes, format: Format) -> Result<Bytes, Status> {
-    if format.media == Media::Json && !format.pretty {
-        return Ok(json);
-    }
-    let value: Value = serde_json::from_slice(&json).map_err(status_errors::internal)?;
+/// True if the client wants JSON as it is stored.
+fn plain(format: Format) -> bool {
+    format.media == Media::Json && !format.pretty
+}
+
+/// Turns JSON into indented JSON or YAML.
+fn reformat(json: &[u8], format: Format) -> Result<Bytes, Status> {
+    let value: Value = serde_json::from_slice(json).map_err(status_errors::internal)?;
     let text = match format.media {
         Media::Json => {
             let mut text = serde_json::to_string_pretty(&value).map_err(status_errors::internal)?;
@@ -107,14 +107,27 @@ fn reformat(json: Bytes, format: Format) -> Result<Bytes, Status> {
     Ok(Bytes::from(text))
 }
 
-fn to_bytes(value: &Value) -> Bytes {
-    Bytes::from(serde_json::to_vec(value).expect("a JSON value has a JSON form"))
+/// How much memory an answer takes until it is sent. Lists of plain JSON share the bytes of their objects.
+pub(crate) fn weight(answer: &Answer, format: Format) -> usize {
+    match &answer.body {
+        Body::List(list) if plain(format) => list.items.len() * size_of::<VersionedObject>(),
+        Body::List(list) => list.items.iter().map(|item| item.encoded.size()).sum(),
+        _ => 0,
+    }
 }
 
-fn object(object: &VersionedObject) -> Bytes {
+fn to_bytes(value: &Value) -> Content {
+    Content::Whole(Bytes::from(serde_json::to_vec(value).expect("a JSON value has a JSON form")))
+}
+
+/// A stored object; a large one shares its bytes with the store.
+fn object(object: &VersionedObject) -> Content {
+    if object.encoded.size() > SHARED_MIN {
+        return Content::Pieces(Box::new(object.encoded.object_parts(object.revision).into_iter()));
+    }
     let mut out = Vec::with_capacity(object.encoded.size());
     object.encoded.write_object(&mut out, object.revision);
-    Bytes::from(out)
+    Content::Whole(Bytes::from(out))
 }
 
 fn partial(object: &VersionedObject) -> Bytes {
@@ -134,47 +147,51 @@ fn list_meta(list: &List) -> Value {
     meta
 }
 
-fn collection(list: &List) -> Bytes {
-    let size: usize = list.items.iter().map(|item| item.encoded.size() + 1).sum();
-    let mut out = Vec::with_capacity(size + 256);
+fn collection(list: List) -> Content {
     let head = format!(
         "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
         list.resource.list_kind(),
         list.resource.api_version(),
-        list_meta(list)
+        list_meta(&list)
     );
-    out.extend_from_slice(head.as_bytes());
-    for (index, item) in list.items.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        item.encoded.write_item(&mut out, item.revision);
-    }
-    out.extend_from_slice(b"]}");
-    Bytes::from(out)
+    let write = |item: &VersionedObject, out: &mut Vec<u8>| {
+        item.encoded.write_item(out, item.revision);
+        true
+    };
+    Content::of_list(ListPieces::new(head.into_bytes(), list.items, Box::new(write)))
 }
 
-fn partial_collection(list: &List) -> Bytes {
-    let mut out = Vec::with_capacity(list.items.len() * 512 + 256);
+fn partial_collection(list: List) -> Content {
     let head = format!(
         "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{},\"items\":",
-        list_meta(list)
+        list_meta(&list)
     );
-    out.extend_from_slice(head.as_bytes());
     if list.items.is_empty() {
         // Upstream writes an empty list of metadata as null.
-        out.extend_from_slice(b"null}");
-        return Bytes::from(out);
+        return Content::Whole(Bytes::from(head + "null}"));
     }
-    out.push(b'[');
-    for (index, item) in list.items.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
+    let write = |item: &VersionedObject, out: &mut Vec<u8>| {
+        item.encoded.write_partial(out, item.revision);
+        true
+    };
+    Content::of_list(ListPieces::new((head + "[").into_bytes(), list.items, Box::new(write)))
+}
+
+fn table_of_list(list: List, include: IncludeObject, now: Timestamp) -> Content {
+    let head = format!(
+        "{{\"apiVersion\":\"meta.k8s.io/v1\",\"columnDefinitions\":{},\"kind\":\"Table\",\"metadata\":{},\"rows\":[",
+        json!(list.resource.columns()),
+        list_meta(&list)
+    );
+    let resource = list.resource;
+    let write = move |item: &VersionedObject, out: &mut Vec<u8>| match row(resource, item, include, now) {
+        Ok(row) => serde_json::to_writer(out, &row).is_ok(),
+        Err(status) => {
+            tracing::error!(%status, "a stored object cannot be read and is left out");
+            false
         }
-        item.encoded.write_partial(&mut out, item.revision);
-    }
-    out.extend_from_slice(b"]}");
-    Bytes::from(out)
+    };
+    Content::of_list(ListPieces::new(head.into_bytes(), list.items, Box::new(write)))
 }
 
 /// The list metadata of a table.
@@ -195,23 +212,7 @@ pub(crate) fn table(
     now: Timestamp,
     meta: &TableMeta<'_>,
 ) -> Result<Value, Status> {
-    let mut rows = Vec::with_capacity(items.len());
-    for item in items {
-        let mut object = item.encoded.decode(item.revision)?;
-        let row = resource.row(&object, now);
-        let mut value = json!({"cells": row.cells});
-        if !row.conditions.is_null() {
-            value["conditions"] = row.conditions;
-        }
-        value["object"] = match include {
-            IncludeObject::None => Value::Null,
-            IncludeObject::Object => object,
-            IncludeObject::Metadata => json!({
-                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"].take(),
-            }),
-        };
-        rows.push(value);
-    }
+    let rows = items.iter().map(|item| row(resource, item, include, now)).collect::<Result<Vec<_>, _>>()?;
     let revision = meta.revision.or_else(|| items.first().and_then(|item| item.revision));
     let mut metadata = json!({});
     if let Some(revision) = revision {
@@ -228,6 +229,28 @@ pub(crate) fn table(
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": columns, "rows": rows,
     }))
+}
+
+fn row(
+    resource: &'static Kind,
+    item: &VersionedObject,
+    include: IncludeObject,
+    now: Timestamp,
+) -> Result<Value, Status> {
+    let mut object = item.encoded.decode(item.revision)?;
+    let row = resource.row(&object, now);
+    let mut value = json!({"cells": row.cells});
+    if !row.conditions.is_null() {
+        value["conditions"] = row.conditions;
+    }
+    value["object"] = match include {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Object => object,
+        IncludeObject::Metadata => json!({
+            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"].take(),
+        }),
+    };
+    Ok(value)
 }
 
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some \

@@ -228,6 +228,18 @@ fn snapshot(options: &ListOptions, token: Option<&Continuation>) -> Result<Snaps
     })
 }
 
+/// The revision that a list waits for, if its options can be read.
+pub(crate) fn awaited_revision(options: &ListOptions) -> Option<Revision> {
+    let token = match options.continue_token.as_str() {
+        "" => None,
+        text => Some(Continuation::decode(text).ok()?),
+    };
+    match snapshot(options, token.as_ref()).ok()? {
+        Snapshot::Newest => None,
+        Snapshot::NotOlderThan(revision) | Snapshot::Exact(revision) => Some(revision),
+    }
+}
+
 /// Reads the resource version of a list or a watch.
 pub(crate) fn parse_version(version: &str) -> Result<Revision, Status> {
     version.parse().map_err(|_| {

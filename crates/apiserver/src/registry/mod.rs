@@ -17,6 +17,7 @@ pub(crate) mod list;
 pub(crate) mod metadata;
 mod objects;
 pub(crate) mod patch;
+mod revision_waiters;
 mod service_addresses;
 mod update;
 
@@ -34,6 +35,7 @@ pub(crate) use answer::{Answer, Body, List, VersionedObject};
 pub(crate) use delete::check_delete_preconditions;
 pub(crate) use objects::{Objects, SystemObjects, SystemWrite};
 pub(crate) use patch::PatchKind;
+use revision_waiters::RevisionWaiters;
 pub use service_addresses::{ServiceRange, ServiceRangeError};
 pub(crate) use update::UpdatedObject;
 
@@ -43,7 +45,7 @@ use crate::encode::Encoded;
 use crate::request::Preconditions;
 use crate::status_errors;
 use crate::user::User;
-use crate::watch_cache::{WatchCache, prefix_end};
+use crate::watch_cache::WatchCache;
 
 /// How long a read waits for the store to reach its resource version, as upstream's watch cache.
 const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
@@ -62,6 +64,7 @@ pub(crate) struct Registry {
     service_range: ServiceRange,
     /// Decides about what a request does besides its own verb.
     authorizer: Authorizer,
+    waiters: Arc<RevisionWaiters>,
     /// Locked while a service gets its addresses and is stored.
     services: tokio::sync::Mutex<()>,
 }
@@ -96,8 +99,16 @@ impl Registry {
             .filter(|r| r.stored() && std::ptr::eq(*r, r.storage()))
             .map(|r| (r.storage_prefix, Arc::new(WatchCache::new(r))))
             .collect();
-        let services = tokio::sync::Mutex::default();
-        Registry { store, caches, clock, plugins, service_range, authorizer, services }
+        Registry {
+            store,
+            caches,
+            clock,
+            plugins,
+            service_range,
+            authorizer,
+            waiters: Arc::default(),
+            services: tokio::sync::Mutex::default(),
+        }
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {
@@ -182,8 +193,8 @@ impl Registry {
         if self.revision().await? >= requested {
             return Ok(());
         }
-        match tokio::time::timeout(REVISION_TIMEOUT, self.follow_store(requested)).await {
-            Ok(reached) => reached,
+        match tokio::time::timeout(REVISION_TIMEOUT, self.waiters.wait(&self.store, requested)).await {
+            Ok(()) => Ok(()),
             Err(_elapsed) => match self.revision().await? {
                 current if current >= requested => Ok(()),
                 current => Err(status_errors::version_too_large(requested, current)),
@@ -191,20 +202,8 @@ impl Registry {
         }
     }
 
-    /// Follows the writes of all keys until one has the revision.
-    async fn follow_store(&self, requested: Revision) -> Result<(), Status> {
-        let current = self.revision().await?;
-        let mut reached = current;
-        let mut writes =
-            self.store.watch(ALL_KEYS, &prefix_end(ALL_KEYS), current).await.map_err(status_errors::read)?;
-        while reached < requested {
-            let changes = writes.next().await.map_err(status_errors::read)?;
-            reached = changes.last().map_or(reached, |change| change.revision);
-        }
-        Ok(())
-    }
-
-    async fn revision(&self) -> Result<Revision, Status> {
+    /// The store's revision.
+    pub(crate) async fn revision(&self) -> Result<Revision, Status> {
         self.store.revision().await.map_err(status_errors::read)
     }
 

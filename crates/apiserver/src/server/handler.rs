@@ -1,20 +1,25 @@
-//! One request from its first byte to its last: authentication, impersonation, priority, authorization, body, route.
+//! One request from its first byte to its last: authentication, impersonation, authorization, body, seat, route.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_listener::SendBy;
 use bayplan_model::status::Status;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response};
+use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::Instant;
 
-use super::response::full;
-use super::{ResponseBody, Shared, non_resource, resource};
+use super::body::{self, holding};
+use super::flow::Refused;
+use super::response::{full, too_many_requests};
+use super::usage::Held;
+use super::{ResponseBody, Shared, awaited, non_resource, resource, width};
 use crate::authn::Peer;
 use crate::authn::impersonation::impersonate;
 use crate::authz::{Action, Attributes};
@@ -23,10 +28,10 @@ use crate::request::{Query, RequestInfo};
 use crate::status_errors;
 use crate::user::User;
 
-/// The largest request body, as upstream.
-const BODY_MAX: usize = 3 * 1024 * 1024;
 /// The longest time a request may take unless it is a watch, as upstream.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The part of its time that a request waits for a seat at most, as upstream: a quarter.
+const WAIT_SHARE: u32 = 4;
 
 static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -39,6 +44,8 @@ pub(super) struct RequestContext<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) user: &'a User,
     pub(super) body: Bytes,
+    /// When the request must have been answered, and the answer sent.
+    pub(super) deadline: Instant,
 }
 
 impl RequestContext<'_> {
@@ -79,7 +86,12 @@ async fn answer(shared: Arc<Shared>, peer: Option<Arc<Peer>>, request: Request<R
     let (parts, body) = request.into_parts();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-    let served = with_timeout(&info, &query, serve(&shared, peer, &parts, &query, &info, body));
+    let limit = time_limit(&info, &query);
+    let deadline = Instant::now() + *limit.as_ref().unwrap_or(&REQUEST_TIMEOUT);
+    let served = async {
+        limit?;
+        with_timeout(&info, deadline, serve(&shared, peer, &parts, &query, &info, body, deadline)).await
+    };
     let mut response = match AssertUnwindSafe(served).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(status)) => failure(status.code, &status, &parts.headers, &query),
@@ -92,6 +104,9 @@ async fn answer(shared: Arc<Shared>, peer: Option<Arc<Peer>>, request: Request<R
             failure(500, &status, &parts.headers, &query)
         }
     };
+    if response.extensions().get::<SendBy>().is_none() {
+        response.extensions_mut().insert(SendBy::new(deadline));
+    }
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     if let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {
@@ -104,26 +119,31 @@ fn failure(code: u16, status: &Status, headers: &HeaderMap, query: &Query) -> Re
     negotiation::status(code, status, Format::for_status(headers, query)).map(full)
 }
 
-/// Gives up on a request that takes longer than its `timeout` parameter, or than upstream's limit.
-async fn with_timeout<F>(info: &RequestInfo, query: &Query, served: F) -> Result<Response<ResponseBody>, Status>
+/// How long a request may take: its `timeout` parameter, at most upstream's limit.
+fn time_limit(info: &RequestInfo, query: &Query) -> Result<Duration, Status> {
+    match query.get("timeout") {
+        None | Some("") => Ok(REQUEST_TIMEOUT),
+        Some(_) if info.long_running() => Ok(REQUEST_TIMEOUT),
+        Some(text) => {
+            let limit = go_duration(text).filter(|limit| !limit.is_zero()).ok_or_else(|| {
+                status_errors::bad_request(format!(
+                    "invalid timeout specified in the request URL - time: invalid duration {text:?}"
+                ))
+            })?;
+            Ok(limit.min(REQUEST_TIMEOUT))
+        }
+    }
+}
+
+/// Gives up on a request that is not answered by its deadline.
+async fn with_timeout<F>(info: &RequestInfo, deadline: Instant, served: F) -> Result<Response<ResponseBody>, Status>
 where
     F: Future<Output = Result<Response<ResponseBody>, Status>>,
 {
     if info.long_running() {
         return served.await;
     }
-    let limit = match query.get("timeout") {
-        None | Some("") => REQUEST_TIMEOUT,
-        Some(text) => go_duration(text)
-            .filter(|limit| !limit.is_zero())
-            .ok_or_else(|| {
-                status_errors::bad_request(format!(
-                    "invalid timeout specified in the request URL - time: invalid duration {text:?}"
-                ))
-            })?
-            .min(REQUEST_TIMEOUT),
-    };
-    match tokio::time::timeout(limit, served).await {
+    match tokio::time::timeout_at(deadline, served).await {
         Ok(answered) => answered,
         Err(_) => Err(status_errors::timeout("request did not complete within the allotted timeout")),
     }
@@ -152,6 +172,8 @@ fn go_duration(text: &str) -> Option<Duration> {
     Some(total)
 }
 
+/// A request takes a seat once there is nothing left to wait for, and keeps it until the last byte of its answer is
+/// sent. A watch keeps it only until it is open.
 async fn serve(
     shared: &Arc<Shared>,
     peer: Option<Arc<Peer>>,
@@ -159,29 +181,47 @@ async fn serve(
     query: &Query,
     info: &RequestInfo,
     body: RequestBody,
+    deadline: Instant,
 ) -> Result<Response<ResponseBody>, Status> {
     let registry = &*shared.registry;
     let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, registry, registry.now()).await?;
     let user = impersonate(user, &parts.headers, info, &shared.authorizer)?;
-    let _seat = shared.in_flight.enter(info).await?;
     authorize(shared, &user, info)?;
-    let body = read_body(parts, body).await?;
+    let (body, held) = match read_body(shared, parts, body, &user).await {
+        Ok(read) => read,
+        Err(body::Refusal::Status(status)) => return Err(status),
+        Err(body::Refusal::Busy) => return Ok(too_many_requests(1)),
+    };
+    if let Some(revision) = awaited::revision(info, query)
+        && shared.registry.revision().await? < revision
+    {
+        let Some(_waiting) = shared.usage.wait(&user.name) else { return Ok(too_many_requests(1)) };
+        shared.registry.wait_for(revision).await?;
+    }
+    let width = width::seats(&shared.registry, info, query);
+    let wait = deadline.saturating_duration_since(Instant::now()) / WAIT_SHARE;
+    let seat = match shared.flow.enter(&user, info, width, wait).await {
+        Ok(seat) => seat,
+        Err(Refused(seconds)) => return Ok(too_many_requests(seconds)),
+    };
     let (method, headers) = (&parts.method, &parts.headers);
-    let context = RequestContext { shared, info, method, query, headers, user: &user, body };
-    if info.is_resource { resource::serve(&context).await } else { non_resource::serve(&context).await }
+    let context = RequestContext { shared, info, method, query, headers, user: &user, body, deadline };
+    let served = if info.is_resource { resource::serve(&context).await } else { non_resource::serve(&context).await };
+    if info.long_running() { served } else { Ok(served?.map(|body| holding(body, (seat, held)))) }
 }
 
 fn authorize(shared: &Shared, user: &User, info: &RequestInfo) -> Result<(), Status> {
     shared.authorizer.check(&Attributes { user, verb: &info.verb, action: Action::of(info) })
 }
 
-async fn read_body(parts: &http::request::Parts, body: RequestBody) -> Result<Bytes, Status> {
+async fn read_body(
+    shared: &Shared,
+    parts: &http::request::Parts,
+    body: RequestBody,
+    user: &User,
+) -> Result<(Bytes, Option<Held>), body::Refusal> {
     if matches!(parts.method, Method::GET | Method::HEAD) {
-        return Ok(Bytes::new());
+        return Ok((Bytes::new(), None));
     }
-    match Limited::new(body, BODY_MAX).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(status_errors::too_large(BODY_MAX)),
-        Err(error) => Err(status_errors::bad_request(format!("the body could not be read: {error}"))),
-    }
+    body::read(body, &user.name, &shared.usage).await
 }

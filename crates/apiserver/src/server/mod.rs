@@ -6,13 +6,17 @@
 //!                                                                                        └─▶ non_resource
 //! ```
 
+mod awaited;
+mod body;
+mod flow;
 mod handler;
 mod health;
 mod housekeeping;
-mod in_flight;
 mod non_resource;
 mod resource;
 mod response;
+mod usage;
+mod width;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -109,7 +113,8 @@ pub(crate) struct Shared {
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) address: String,
     connections_max: usize,
-    pub(crate) in_flight: in_flight::InFlight,
+    pub(crate) flow: Arc<flow::FlowControl>,
+    pub(crate) usage: Arc<usage::Usage>,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -149,6 +154,8 @@ impl ApiServer {
         tasks.spawn(index.clone().follow(store.clone()));
         tasks.spawn(housekeeping::expire_events(registry.clone()));
         tasks.spawn(housekeeping::compact(store));
+        let flow = flow::FlowControl::new();
+        tasks.spawn(flow.clone().run());
         let shared = Shared {
             registry,
             authenticator: Authenticator::new(config.static_tokens, tokens.clone(), config.anonymous),
@@ -156,7 +163,8 @@ impl ApiServer {
             tokens,
             address: config.address,
             connections_max: config.connections_max,
-            in_flight: in_flight::InFlight::default(),
+            flow,
+            usage: Arc::default(),
             stopping: watch::channel(false).0,
         };
         Ok(ApiServer { shared: Arc::new(shared), tasks: Arc::new(tokio::sync::Mutex::new(tasks)) })

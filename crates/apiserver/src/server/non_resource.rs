@@ -6,7 +6,7 @@ use http::{Method, Response};
 use serde_json::{Value, json};
 
 use super::handler::RequestContext;
-use super::response::{full, text};
+use super::response::{content, full, text};
 use super::{ResponseBody, health};
 use crate::negotiation::{self, Format};
 use crate::registry::Answer;
@@ -69,7 +69,7 @@ fn version(request: &RequestContext<'_>) -> Result<Response<ResponseBody>, Statu
 
 fn render(request: &RequestContext<'_>, value: Value, format: Format) -> Result<Response<ResponseBody>, Status> {
     let answer = Answer::value(200, value);
-    negotiation::render(answer, format, request.shared.registry.now()).map(|response| response.map(full))
+    negotiation::render(answer, format, request.shared.registry.now()).map(|response| response.map(content))
 }
 
 /// This machine's architecture, in Go's word.

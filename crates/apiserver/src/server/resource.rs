@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use bayplan_kinds::Kind;
+use bayplan_listener::SendBy;
 use bayplan_model::status::Status;
 use futures::StreamExt;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -12,9 +13,11 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::Value;
 
 use super::ResponseBody;
+use super::body::holding;
 use super::handler::RequestContext;
 use super::non_resource::not_found;
-use super::response::full;
+use super::response::{content, too_many_requests};
+use super::usage::{Held, SMALL};
 use crate::codec::{self, Decoded};
 use crate::negotiation::{self, Format};
 use crate::registry::decode::{self, Input};
@@ -22,6 +25,8 @@ use crate::registry::{Answer, Body, Call, PatchKind, UpdatedObject, VersionedObj
 use crate::request::{DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, Verb, WriteOptions};
 use crate::selection::Selection;
 use crate::{reviews, serviceaccounts, status_errors, subresources, watch};
+
+const TOO_MANY: &str = "Too many requests, please try again later.";
 
 /// Answers a request whose path names a resource.
 pub(super) async fn serve(context: &RequestContext<'_>) -> Result<Response<ResponseBody>, Status> {
@@ -102,8 +107,20 @@ struct ResourceRequest<'a> {
 
 impl ResourceRequest<'_> {
     fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
-        let now = self.context.shared.registry.now();
-        negotiation::render(answer, self.format, now).map(|response| response.map(full))
+        let RequestContext { shared, info, user, .. } = self.context;
+        let weight = negotiation::weight(&answer, self.format);
+        // What has been written must be answered.
+        let held = if info.verb == Verb::List && weight > SMALL {
+            let Some(held) = shared.usage.unsent(&user.name, weight) else { return Ok(too_many_requests(1)) };
+            Some(held)
+        } else {
+            None
+        };
+        let response = negotiation::render(answer, self.format, shared.registry.now())?.map(content);
+        Ok(match held {
+            Some(held) => response.map(|body| holding(body, held)),
+            None => response,
+        })
     }
 
     fn body(&self) -> Input<'_> {
@@ -180,7 +197,7 @@ impl ResourceRequest<'_> {
     }
 
     async fn watch(&self) -> Result<Response<ResponseBody>, Status> {
-        let RequestContext { shared, info, query, .. } = self.context;
+        let RequestContext { shared, info, query, user, deadline, .. } = self.context;
         let mut options = ListOptions::parse(query)?;
         if info.named {
             // The legacy watch of one object is a watch with a field selector.
@@ -189,6 +206,12 @@ impl ResourceRequest<'_> {
             }
             options.field_selector.push_str(&format!("metadata.name={}", info.name));
         }
+        let send_by = SendBy::new(*deadline);
+        let hold = |bytes: usize| {
+            let held = shared.usage.unsent(&user.name, bytes);
+            let held = held.ok_or_else(|| status_errors::too_many_requests(TOO_MANY, 1))?;
+            Ok(Box::new(InitialState { send_by: send_by.clone(), _held: held }) as Box<dyn Send>)
+        };
         let stream = watch::open(
             shared.registry.clone(),
             self.call.resource,
@@ -196,10 +219,12 @@ impl ResourceRequest<'_> {
             &options,
             self.format.transform,
             shared.stopping.subscribe(),
+            &hold,
         )
         .await?;
         let body = StreamBody::new(stream.map(|line| Ok::<_, Infallible>(Frame::data(line))));
         let mut response = Response::new(body.boxed_unsync());
+        response.extensions_mut().insert(send_by);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(response)
     }
@@ -259,6 +284,18 @@ impl ResourceRequest<'_> {
             None => resource.group_version_kind(),
         };
         decode::without_defaults(kind, self.body(), field_validation)
+    }
+}
+
+/// The initial state of a watch, which its client must read by the deadline of requests. Events have none.
+struct InitialState {
+    send_by: SendBy,
+    _held: Held,
+}
+
+impl Drop for InitialState {
+    fn drop(&mut self) {
+        self.send_by.lift();
     }
 }
 

@@ -70,7 +70,12 @@ struct Watcher {
     caught_up: bool,
     shutdown: watch::Receiver<bool>,
     finished: bool,
+    /// What is held until the initial state is sent.
+    held: Option<Box<dyn Send>>,
 }
+
+/// Holds something for so many bytes of initial state.
+pub(crate) type Hold<'a> = &'a (dyn Fn(usize) -> Result<Box<dyn Send>, Status> + Sync);
 
 /// Opens a watch. Bad options and a failed first read are answered with a `Status`; a later failure is an `ERROR` line.
 pub(crate) async fn open(
@@ -80,6 +85,7 @@ pub(crate) async fn open(
     options: &ListOptions,
     transform: Transform,
     shutdown: watch::Receiver<bool>,
+    hold: Hold<'_>,
 ) -> Result<impl Stream<Item = Bytes> + Send + use<>, Status> {
     let selection = Selection::parse(resource, &options.label_selector, &options.field_selector)?;
     let with_initial_state = list::watch_options(options)?;
@@ -105,6 +111,7 @@ pub(crate) async fn open(
         };
         (Vec::new(), cursor)
     };
+    let held = hold(initial.len() * size_of::<Entry>())?;
     let now = Instant::now();
     let lifetime = match options.timeout_seconds {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
@@ -131,6 +138,7 @@ pub(crate) async fn open(
         caught_up: false,
         shutdown,
         finished: false,
+        held: Some(held),
     };
     Ok(futures::stream::unfold(watcher, |mut watcher| async move {
         let line = watcher.next().await?;
@@ -151,6 +159,7 @@ impl Watcher {
                 self.queue_initial_state();
                 continue;
             }
+            self.held = None;
             if self.initial_bookmark {
                 self.initial_bookmark = false;
                 return Some(self.encoder.bookmark(self.cursor, true));

@@ -168,6 +168,15 @@ impl WatchCache {
         }
     }
 
+    /// About how many objects there are, and how large one is, judged by a few.
+    pub(crate) fn extent(&self) -> (usize, usize) {
+        const SAMPLE: usize = 8;
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let sample = state.objects.values().take(SAMPLE);
+        let bytes: usize = sample.map(|object| object.encoded.size()).sum();
+        (state.objects.len(), bytes.div_ceil(state.objects.len().clamp(1, SAMPLE)))
+    }
+
     /// A receiver that wakes after every change.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Revision> {
         self.changed.subscribe()

@@ -44,6 +44,10 @@ impl Cluster {
 }
 
 impl Client {
+    pub fn of(service: InProcess) -> Client {
+        Client(service)
+    }
+
     pub async fn send(
         &self,
         method: &str,
