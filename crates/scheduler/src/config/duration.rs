@@ -7,8 +7,18 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 /// The units with their length in nanoseconds.
-const UNITS: [(&str, f64); 8] =
-    [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("μs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+/// The most nanoseconds that Go counts to before it looks at the sign: one more than a positive duration can have.
+const NANOS_MAX: u64 = 1 << 63;
 
 /// A duration in nanoseconds, possibly negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,11 +48,14 @@ impl GoDuration {
         if rest.is_empty() {
             return Err(invalid());
         }
-        let mut total = 0.0;
+        let mut total: u64 = 0;
         while !rest.is_empty() {
-            let digits = rest.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(rest.len());
-            let (number, after) = rest.split_at(digits);
-            let number: f64 = number.parse().map_err(|_| invalid())?;
+            let (whole, after) = split_digits(rest);
+            let (fraction, after) = after.strip_prefix('.').map_or(("", after), split_digits);
+            if whole.is_empty() && fraction.is_empty() {
+                return Err(invalid());
+            }
+            let whole = whole_number(whole).ok_or_else(invalid)?;
             let name_end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
             let (name, after) = after.split_at(name_end);
             if name.is_empty() {
@@ -50,14 +63,37 @@ impl GoDuration {
             }
             let unit = UNITS.iter().find(|(unit, _)| *unit == name);
             let (_, unit) = unit.ok_or_else(|| format!("time: unknown unit {name:?} in duration {text:?}"))?;
-            total += number * unit;
+            let part = whole.checked_mul(*unit).and_then(|nanos| nanos.checked_add(part_of(*unit, fraction)));
+            let sum = part.and_then(|part| total.checked_add(part));
+            total = sum.filter(|total| *total <= NANOS_MAX).ok_or_else(invalid)?;
             rest = after;
         }
-        if total > i64::MAX as f64 {
-            return Err(invalid());
+        if negative {
+            return Ok(GoDuration(0i64.wrapping_sub_unsigned(total)));
         }
-        Ok(GoDuration(if negative { -(total as i64) } else { total as i64 }))
+        i64::try_from(total).map(GoDuration).map_err(|_| invalid())
     }
+}
+
+fn split_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// The number before the point, which may be left out; `None` beyond [`NANOS_MAX`].
+fn whole_number(digits: &str) -> Option<u64> {
+    if digits.is_empty() { Some(0) } else { digits.parse().ok().filter(|number| *number <= NANOS_MAX) }
+}
+
+/// The nanoseconds of a fraction of a unit. Go drops the digits that do not fit in 63 bits, and rounds down.
+fn part_of(unit: u64, digits: &str) -> u64 {
+    let (mut number, mut scale) = (0u64, 1.0);
+    for digit in digits.bytes() {
+        match number.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit - b'0'))) {
+            Some(next) if next <= NANOS_MAX => (number, scale) = (next, scale * 10.0),
+            _ => break,
+        }
+    }
+    (number as f64 * (unit as f64 / scale)) as u64
 }
 
 impl From<Duration> for GoDuration {
@@ -72,12 +108,11 @@ impl fmt::Display for GoDuration {
             f.write_str("-")?;
         }
         let nanos = self.0.unsigned_abs();
-        let fraction = |value: u64, unit: u64| (value as f64 / unit as f64).to_string();
         match nanos {
             0 => f.write_str("0s"),
             1..1_000 => write!(f, "{nanos}ns"),
-            1_000..1_000_000 => write!(f, "{}µs", fraction(nanos, 1_000)),
-            1_000_000..1_000_000_000 => write!(f, "{}ms", fraction(nanos, 1_000_000)),
+            1_000..1_000_000 => write!(f, "{}µs", Decimal(nanos, 3)),
+            1_000_000..1_000_000_000 => write!(f, "{}ms", Decimal(nanos, 6)),
             _ => {
                 let (minutes, rest) = (nanos / 60_000_000_000, nanos % 60_000_000_000);
                 let (hours, minutes) = (minutes / 60, minutes % 60);
@@ -87,9 +122,22 @@ impl fmt::Display for GoDuration {
                 if hours > 0 || minutes > 0 {
                     write!(f, "{minutes}m")?;
                 }
-                write!(f, "{}s", fraction(rest, 1_000_000_000))
+                write!(f, "{}s", Decimal(rest, 9))
             }
         }
+    }
+}
+
+/// A number that is written with so many digits after the point, without the zeros at their end.
+struct Decimal(u64, u32);
+
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Decimal(number, places) = *self;
+        let one = 10u64.pow(places);
+        let width = places as usize;
+        let fraction = format!(".{:0width$}", number % one);
+        write!(f, "{}{}", number / one, fraction.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 
@@ -114,6 +162,19 @@ mod tests {
             ("250ms", Ok("250ms")),
             ("1500us", Ok("1.5ms")),
             ("0", Ok("0s")),
+            ("1µs", Ok("1µs")),
+            ("1.0000010s", Ok("1.000001s")),
+            // Every nanosecond counts, up to the last one there is.
+            ("9007199.254740993s", Ok("2501h59m59.254740993s")),
+            ("2562047h47m16.854775807s", Ok("2562047h47m16.854775807s")),
+            ("-2562047h47m16.854775808s", Ok("-2562047h47m16.854775808s")),
+            ("2562047h47m16.854775808s", Err("time: invalid duration \"2562047h47m16.854775808s\"")),
+            ("9223372036854775808ns1ns", Err("time: invalid duration \"9223372036854775808ns1ns\"")),
+            ("99999999999999999999h", Err("time: invalid duration \"99999999999999999999h\"")),
+            (".5h", Ok("30m0s")),
+            ("5.h", Ok("5h0m0s")),
+            (".s", Err("time: invalid duration \".s\"")),
+            ("1..5s", Err("time: missing unit in duration \"1..5s\"")),
             ("abc", Err("time: invalid duration \"abc\"")),
             ("", Err("time: invalid duration \"\"")),
             ("5", Err("time: missing unit in duration \"5\"")),
