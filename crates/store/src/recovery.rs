@@ -21,6 +21,10 @@ use crate::{Index, Revision, snapshot};
 /// The revision of a store that nothing was written to; never 0, which to a client means "any".
 const REVISION_INITIAL: Revision = 1;
 
+/// The largest revision that a file can be named after. No store gets there: at a million writes a second it takes
+/// 292,000 years. Whoever counts on from it never comes to the end of the numbers.
+const REVISION_MAX: Revision = Revision::MAX / 2;
+
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -134,6 +138,11 @@ impl Files {
             disk.list().map_err(|source| OpenError::Io { step: "list", file: "the folder".to_owned(), source })?;
         let mut files = Files::default();
         for file in listed {
+            let named = segment::first_revision(&file.name).or_else(|| snapshot::revision(&file.name));
+            if named.is_some_and(|revision| revision > REVISION_MAX) {
+                let expected = "a revision that a store can have reached in its name".to_owned();
+                return Err(OpenError::corrupt(&file.name, 0, expected, "a larger one".to_owned()));
+            }
             if let Some(first) = segment::first_revision(&file.name) {
                 files.segments.push(first);
             } else if let Some(revision) = snapshot::revision(&file.name) {
