@@ -1,7 +1,8 @@
 //! What those who work on Bayplan run: `cargo xtask <command>`.
 //!
-//! Commands that only name a longer command are rows of `COMMANDS`; `tidy` is code of this crate.
+//! Commands that only name a longer command are rows of `COMMANDS`; `tidy` and `fuzz` are code of this crate.
 
+mod fuzz;
 mod tidy;
 
 use std::path::PathBuf;
@@ -90,8 +91,10 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_default();
     let more: Vec<String> = arguments.collect();
-    if name == "tidy" {
-        return tidy();
+    match name.as_str() {
+        "tidy" => return tidy(),
+        "fuzz" => return said(fuzz::run(&root(), &more)),
+        _ => {}
     }
     match COMMANDS.iter().find(|command| command.name == name) {
         Some(command) => run(command, &more),
@@ -104,6 +107,19 @@ fn tidy() -> ExitCode {
         Ok(violations) if violations.is_empty() => ExitCode::SUCCESS,
         Ok(violations) => fail(&violations.join("\n")),
         Err(error) => fail(&error),
+    }
+}
+
+fn said(result: Result<String, String>) -> ExitCode {
+    match result {
+        Ok(text) => {
+            #[allow(clippy::print_stdout, reason = "this is a command line")]
+            {
+                println!("{text}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(text) => fail(&text),
     }
 }
 
@@ -123,7 +139,9 @@ fn run(command: &Alias, more: &[String]) -> ExitCode {
 fn usage() -> ExitCode {
     let lines = COMMANDS.iter().map(|command| format!("  {:<10} {}", command.name, command.about));
     let tidy = format!("  {:<10} {}", "tidy", "what the tree must look like: sizes, arrows, names, links, licences");
-    fail(&format!("usage: cargo xtask <command>\n\n{}", lines.chain([tidy]).collect::<Vec<_>>().join("\n")))
+    let fuzz =
+        format!("  {:<10} {}", "fuzz", "[seconds] [target…]: bytes that nobody should send, 10 s for each target");
+    fail(&format!("usage: cargo xtask <command>\n\n{}", lines.chain([tidy, fuzz]).collect::<Vec<_>>().join("\n")))
 }
 
 fn fail(text: &str) -> ExitCode {

@@ -66,6 +66,7 @@ const ARROWS: &[Arrows] = &[
         &["apiserver", "client", "controllers", "kinds", "model", "patch", "scheduler", "store", "testkit"],
         &[],
     ),
+    arrows("fuzz", &["apiserver", "client", "kinds", "model", "patch", "runner", "scheduler", "store"], &[]),
     arrows("xtask", &[], &[]),
 ];
 

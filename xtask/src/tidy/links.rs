@@ -9,7 +9,7 @@ use super::tree::Tree;
 use super::{Violation, violation};
 
 /// Folders and files of the root that a path in a code span may begin with.
-const ROOTS: [&str; 6] = ["crates/", "conformance/", "docs/", "xtask/", ".ci/", ".github/"];
+const ROOTS: [&str; 7] = ["crates/", "conformance/", "docs/", "fuzz/", "xtask/", ".ci/", ".github/"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
