@@ -5,6 +5,7 @@
 
 mod dependencies;
 mod lexer;
+mod limits;
 mod links;
 mod modules;
 mod packages;
@@ -19,8 +20,8 @@ use std::process::Command;
 use tree::Tree;
 
 /// Rules that read the tree.
-const RULES: [fn(&Tree) -> Vec<Violation>; 5] =
-    [sizes::check, modules::check, dependencies::check, retired::check, links::check];
+const RULES: [fn(&Tree) -> Vec<Violation>; 6] =
+    [sizes::check, modules::check, dependencies::check, retired::check, links::check, limits::check];
 
 const EXCEPTIONS: &str = include_str!("exceptions.txt");
 

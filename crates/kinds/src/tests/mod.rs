@@ -67,3 +67,16 @@ fn every_kind_of_the_table_has_names_of_its_own_and_a_type_in_the_schema() {
         assert!(kind.subresources.iter().is_sorted_by_key(|subresource| subresource.name), "{}", kind.kind);
     }
 }
+
+#[test]
+fn annotations_and_data_have_a_largest_size() {
+    let kind = crate::find("", "v1", "configmaps").expect("a row of the table");
+    let refused = |annotations: usize, data: usize| {
+        let metadata = json!({"name": "a", "namespace": "b", "annotations": {"k": "x".repeat(annotations)}});
+        !kind.validate_create(&json!({"metadata": metadata, "data": {"k": "x".repeat(data)}})).is_empty()
+    };
+    // The key of an annotation counts, too; that of an entry does not.
+    assert!(!refused((256 << 10) - 1, 1 << 20));
+    assert!(refused(256 << 10, 0));
+    assert!(refused(0, (1 << 20) + 1));
+}
