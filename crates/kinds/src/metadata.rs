@@ -1,5 +1,7 @@
 //! The rules of `metadata`.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::field::{ErrorList, Json, Path};
@@ -50,9 +52,9 @@ pub(crate) fn update(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("metadata");
     if !old["deletionTimestamp"].is_null() {
         let extra: Vec<&str> = {
-            let known = list(old, "finalizers");
-            let mut extra: Vec<&str> =
-                list(new, "finalizers").iter().filter(|f| !known.contains(f)).filter_map(Value::as_str).collect();
+            let known: BTreeSet<&str> = list(old, "finalizers").iter().filter_map(Value::as_str).collect();
+            let given = list(new, "finalizers").iter().filter_map(Value::as_str);
+            let mut extra: Vec<&str> = given.filter(|finalizer| !known.contains(finalizer)).collect();
             extra.sort_unstable();
             extra
         };
@@ -110,9 +112,9 @@ pub(crate) fn annotations(errors: &mut ErrorList, path: Path<'_>, annotations: &
 }
 
 /// Several objects, each shown by [`in_order`].
-fn ordered(objects: &[Value], fields: &[&str], shown: &[&str]) -> Json {
+fn ordered(objects: &[Value], fields: &[&str], shown: &[&str]) -> String {
     let shown: Vec<String> = objects.iter().map(|object| in_order(object, fields, shown)).collect();
-    Json(format!("[{}]", shown.join(",")))
+    format!("[{}]", shown.join(","))
 }
 
 /// An object with its fields in the order and under the names that messages use, which are those of Go's structs.
@@ -143,7 +145,7 @@ fn owner_references(errors: &mut ErrorList, path: Path<'_>, metadata: &Value) {
             match &controller {
                 Some(first) => errors.invalid(
                     path,
-                    ordered(owners, &OWNER_FIELDS, &OWNER_FIELDS),
+                    Json(|| ordered(owners, &OWNER_FIELDS, &OWNER_FIELDS)),
                     &format!(
                         "Only one reference can have Controller set to true. \
                          Found \"true\" in references for {first} and {this}"

@@ -33,17 +33,23 @@ pub(crate) fn container_totals(spec: &impl Fields, part: &str) -> Amounts {
     let mut sidecars = Amounts::new();
     let mut peak = Amounts::new();
     for container in list(spec, "initContainers") {
-        let mut during = of(container);
-        if container["restartPolicy"] == "Always" {
-            add(&mut sidecars, &during);
-            during.clone_from(&sidecars);
-        } else {
-            add(&mut during, &sidecars);
+        let own = of(container);
+        let sidecar = container["restartPolicy"] == "Always";
+        if sidecar {
+            add(&mut sidecars, &own);
         }
-        raise(&mut peak, &during);
+        // What this container does not name is what the sidecars before it need, and the peak knows that already.
+        for (name, mut amount) in own {
+            match sidecars.get(&name) {
+                Some(all) if sidecar => amount = all.clone(),
+                Some(beside) => amount.add(beside),
+                None => {}
+            }
+            raise(&mut peak, name, amount);
+        }
     }
     add(&mut total, &sidecars);
-    raise(&mut total, &peak);
+    peak.into_iter().for_each(|(name, amount)| raise(&mut total, name, amount));
     total
 }
 
@@ -76,10 +82,8 @@ pub fn add(sum: &mut Amounts, amounts: &Amounts) {
     }
 }
 
-fn raise(peak: &mut Amounts, amounts: &Amounts) {
-    for (name, amount) in amounts {
-        if peak.get(name).is_none_or(|known| known < amount) {
-            peak.insert(name.clone(), amount.clone());
-        }
+fn raise(peak: &mut Amounts, name: String, amount: Quantity) {
+    if peak.get(&name).is_none_or(|known| *known < amount) {
+        peak.insert(name, amount);
     }
 }

@@ -1,5 +1,7 @@
 //! What a pod takes over from its RuntimeClass: overhead, node selector and tolerations.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::pod_resources::amounts;
@@ -40,12 +42,12 @@ pub fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), String> {
             selector.insert(key.clone(), value.clone());
         }
     }
-    for toleration in list(scheduling, "tolerations") {
-        if let Some(tolerations) = list_or_new(spec, "tolerations")
-            && !tolerations.contains(toleration)
-        {
-            tolerations.push(toleration.clone());
-        }
+    let given = list(scheduling, "tolerations");
+    if !given.is_empty()
+        && let Some(tolerations) = list_or_new(spec, "tolerations")
+    {
+        let mut known: BTreeSet<String> = tolerations.iter().map(Value::to_string).collect();
+        tolerations.extend(given.iter().filter(|toleration| known.insert(toleration.to_string())).cloned());
     }
     Ok(())
 }

@@ -139,7 +139,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
                 rolling,
                 [("MaxUnavailable", "maxUnavailable"), ("MaxSurge", "maxSurge")],
             );
-            let value = Json(format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
+            let value = Json(|| format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
             errors.not_supported(strategy_path, value, &["RollingUpdate", "OnDelete"]);
         }
     }

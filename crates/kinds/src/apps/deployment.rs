@@ -116,7 +116,7 @@ fn strategy_rules(errors: &mut ErrorList, path: Path<'_>, strategy: &Value) {
                 rolling,
                 [("MaxUnavailable", "maxUnavailable"), ("MaxSurge", "maxSurge")],
             );
-            let value = Json(format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
+            let value = Json(|| format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
             errors.not_supported(path, value, &["Recreate", "RollingUpdate"]);
         }
     }

@@ -1,5 +1,7 @@
 //! StatefulSets.
 
+use std::collections::BTreeSet;
+
 use bayplan_model::label_selector::Selector;
 use serde_json::{Value, json};
 
@@ -144,7 +146,8 @@ fn claim_volumes(spec: &mut Value) {
     }
     let volumes = pod.entry("volumes").or_insert_with(|| Value::Array(Vec::new()));
     if let Value::Array(volumes) = volumes {
-        volumes.retain(|volume| !claims.iter().any(|claim| claim["name"] == volume["name"]));
+        let claimed: BTreeSet<&str> = claims.iter().map(|claim| text(claim, "name")).collect();
+        volumes.retain(|volume| !claimed.contains(text(volume, "name")));
         volumes.splice(0..0, claims);
     }
 }
@@ -156,7 +159,7 @@ fn strategy_rules(errors: &mut ErrorList, path: Path<'_>, strategy: &Value) {
         "OnDelete" if given(strategy, "rollingUpdate") => {
             errors.invalid(
                 path.child("rollingUpdate"),
-                Json(workload::shown_rolling_update(rolling, FIELDS)),
+                Json(|| workload::shown_rolling_update(rolling, FIELDS)),
                 "only allowed for updateStrategy 'RollingUpdate'",
             );
         }
@@ -171,7 +174,7 @@ fn strategy_rules(errors: &mut ErrorList, path: Path<'_>, strategy: &Value) {
         }
         kind => {
             let rolling = workload::shown_rolling_update(rolling, FIELDS);
-            let value = Json(format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
+            let value = Json(|| format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
             errors.invalid(path, value, "must be 'RollingUpdate' or 'OnDelete'");
         }
     }

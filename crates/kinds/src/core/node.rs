@@ -132,6 +132,7 @@ fn quantity_of(errors: &mut ErrorList, path: Path<'_>, name: &str, text: &str) {
 
 fn taints(errors: &mut ErrorList, path: Path<'_>, taints: &[Value]) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    let mut seen = BTreeSet::new();
     for (index, taint) in taints.iter().enumerate() {
         let path = path.index(index);
         let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
@@ -141,16 +142,16 @@ fn taints(errors: &mut ErrorList, path: Path<'_>, taints: &[Value]) {
             errors.invalid(path.child("value"), value, &problems.join(";"));
         }
         errors.one_of(path.child("effect"), effect, &EFFECTS);
-        let repeated =
-            taints[..index].iter().any(|other| other["key"] == taint["key"] && other["effect"] == taint["effect"]);
-        if repeated {
-            let shown = format!(
-                "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":{}}}",
-                Value::from(key),
-                Value::from(value),
-                Value::from(effect),
-                taint["timeAdded"]
-            );
+        if !seen.insert((key, effect)) {
+            let shown = || {
+                format!(
+                    "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":{}}}",
+                    Value::from(key),
+                    Value::from(value),
+                    Value::from(effect),
+                    taint["timeAdded"]
+                )
+            };
             errors.duplicate_with(path, Json(shown), "taints must be unique by key and effect pair");
         }
     }

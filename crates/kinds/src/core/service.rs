@@ -261,7 +261,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
 }
 
 fn all_ports(errors: &mut ErrorList, path: Path<'_>, ports: &[Value], headless: bool) {
-    let mut names_seen: Vec<&str> = Vec::new();
+    let (mut names_seen, mut ports_seen) = (BTreeSet::new(), BTreeSet::new());
     for (index, port) in ports.iter().enumerate() {
         let path = path.index(index);
         let name = text(port, "name");
@@ -271,10 +271,8 @@ fn all_ports(errors: &mut ErrorList, path: Path<'_>, ports: &[Value], headless: 
             }
         } else {
             errors.all_invalid(path.child("name"), name, names::dns_label(name));
-            if names_seen.contains(&name) {
+            if !names_seen.insert(name) {
                 errors.duplicate(path.child("name"), name);
-            } else {
-                names_seen.push(name);
             }
         }
         if let Some(problem) = names::port_number(number(port, "port")) {
@@ -290,22 +288,17 @@ fn all_ports(errors: &mut ErrorList, path: Path<'_>, ports: &[Value], headless: 
                 }
             }
         }
-        if !headless {
-            repeated(errors, path, ports, index);
+        // No two ports may have the same number and protocol.
+        if !headless && !ports_seen.insert((number(port, "port"), text(port, "protocol"))) {
+            let shown = || {
+                format!(
+                    "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\
+                     \"NodePort\":0}}",
+                    port["protocol"], port["port"]
+                )
+            };
+            errors.duplicate(path, Json(shown));
         }
-    }
-}
-
-/// No two ports may have the same number and protocol.
-fn repeated(errors: &mut ErrorList, path: Path<'_>, ports: &[Value], index: usize) {
-    let port = &ports[index];
-    let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
-    if ports[..index].iter().any(|other| same(&other)) {
-        let shown = format!(
-            "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
-            port["protocol"], port["port"]
-        );
-        errors.duplicate(path, Json(shown));
     }
 }
 

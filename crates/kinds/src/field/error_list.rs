@@ -4,43 +4,73 @@ use serde_json::Value;
 
 use super::{FieldError, Path};
 
+/// The most errors that are written out; the entry after them says how many more there are. Upstream writes out all of
+/// them, and so an answer can be a hundred times as large as its request; its decoder stops at 100 as well.
+const LISTED_MAX: usize = 100;
+
+/// The most bytes that the errors written out may have before the next one is only counted. An error quotes what it is
+/// about, which may be all of a 3 MiB body: this way one error does, and not a hundred.
+const LISTED_BYTES_MAX: usize = 256 * 1024;
+
 /// The errors found so far.
 #[derive(Default)]
-pub(crate) struct ErrorList(Vec<FieldError>);
+pub(crate) struct ErrorList {
+    listed: Vec<FieldError>,
+    listed_bytes: usize,
+    /// How many were found when the list was full.
+    unlisted: usize,
+    /// The field of the first of those.
+    first_unlisted: String,
+}
 
 impl ErrorList {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.listed.is_empty()
     }
 
-    pub(crate) fn into_vec(self) -> Vec<FieldError> {
-        self.0
+    /// The errors, and as the last one how many are not among them.
+    pub(crate) fn into_vec(mut self) -> Vec<FieldError> {
+        if self.unlisted > 0 {
+            let message = format!("Too many errors: {} more are not listed", self.unlisted);
+            self.listed.push(FieldError::new("TooManyErrors", self.first_unlisted, message));
+        }
+        self.listed
     }
 
     /// Removes repeated errors.
     pub(crate) fn drop_repeated(&mut self) {
-        let mut kept: Vec<FieldError> = Vec::with_capacity(self.0.len());
-        for error in self.0.drain(..) {
+        let mut kept: Vec<FieldError> = Vec::with_capacity(self.listed.len());
+        for error in self.listed.drain(..) {
             if !kept.contains(&error) {
                 kept.push(error);
             }
         }
-        self.0 = kept;
+        self.listed = kept;
     }
 
-    fn add(&mut self, reason: &'static str, path: Path<'_>, message: String) {
-        self.0.push(FieldError::new(reason, path.to_string(), message));
+    /// Adds an error. Neither its path nor its message is written when the list is full.
+    fn add(&mut self, reason: &'static str, path: Path<'_>, message: impl FnOnce() -> String) {
+        if self.listed.len() >= LISTED_MAX || self.listed_bytes > LISTED_BYTES_MAX {
+            if self.unlisted == 0 {
+                self.first_unlisted = path.to_string();
+            }
+            self.unlisted = self.unlisted.saturating_add(1);
+            return;
+        }
+        let error = FieldError::new(reason, path.to_string(), message());
+        self.listed_bytes = self.listed_bytes.saturating_add(error.field.len()).saturating_add(error.message.len());
+        self.listed.push(error);
     }
 
-    fn with_value(&mut self, reason: &'static str, words: &str, path: Path<'_>, value: Shown, detail: &str) {
-        let Shown(shown) = value;
-        let message =
-            if detail.is_empty() { format!("{words}: {shown}") } else { format!("{words}: {shown}: {detail}") };
-        self.add(reason, path, message);
+    fn with_value(&mut self, reason: &'static str, words: &str, path: Path<'_>, value: impl Into<Shown>, detail: &str) {
+        self.add(reason, path, || {
+            let Shown(shown) = value.into();
+            if detail.is_empty() { format!("{words}: {shown}") } else { format!("{words}: {shown}: {detail}") }
+        });
     }
 
     pub(crate) fn invalid(&mut self, path: Path<'_>, value: impl Into<Shown>, detail: &str) {
-        self.with_value("FieldValueInvalid", "Invalid value", path, value.into(), detail);
+        self.with_value("FieldValueInvalid", "Invalid value", path, value, detail);
     }
 
     /// Reports the value as invalid once for each detail.
@@ -51,34 +81,37 @@ impl ErrorList {
     }
 
     pub(crate) fn required(&mut self, path: Path<'_>, detail: &str) {
-        let message = if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
-        self.add("FieldValueRequired", path, message);
+        self.add("FieldValueRequired", path, || {
+            if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") }
+        });
     }
 
     pub(crate) fn forbidden(&mut self, path: Path<'_>, detail: &str) {
-        self.add("FieldValueForbidden", path, format!("Forbidden: {detail}"));
+        self.add("FieldValueForbidden", path, || format!("Forbidden: {detail}"));
     }
 
     pub(crate) fn duplicate(&mut self, path: Path<'_>, value: impl Into<Shown>) {
-        self.with_value("FieldValueDuplicate", "Duplicate value", path, value.into(), "");
+        self.with_value("FieldValueDuplicate", "Duplicate value", path, value, "");
     }
 
     pub(crate) fn duplicate_with(&mut self, path: Path<'_>, value: impl Into<Shown>, detail: &str) {
-        self.with_value("FieldValueDuplicate", "Duplicate value", path, value.into(), detail);
+        self.with_value("FieldValueDuplicate", "Duplicate value", path, value, detail);
     }
 
     pub(crate) fn not_found(&mut self, path: Path<'_>, value: &str) {
-        self.with_value("FieldValueNotFound", "Not found", path, value.into(), "");
+        self.with_value("FieldValueNotFound", "Not found", path, value, "");
     }
 
     pub(crate) fn not_supported(&mut self, path: Path<'_>, value: impl Into<Shown>, supported: &[&str]) {
-        let list: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-        let detail = format!("supported values: {}", list.join(", "));
-        self.with_value("FieldValueNotSupported", "Unsupported value", path, value.into(), &detail);
+        self.add("FieldValueNotSupported", path, || {
+            let list: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+            let Shown(shown) = value.into();
+            format!("Unsupported value: {shown}: supported values: {}", list.join(", "))
+        });
     }
 
     pub(crate) fn too_long(&mut self, path: Path<'_>, max: usize) {
-        self.add("FieldValueTooLong", path, format!("Too long: may not be more than {max} bytes"));
+        self.add("FieldValueTooLong", path, || format!("Too long: may not be more than {max} bytes"));
     }
 
     pub(crate) fn non_negative(&mut self, path: Path<'_>, number: i64) {
@@ -127,11 +160,47 @@ impl From<&Value> for Shown {
     }
 }
 
-/// Text that is JSON already, for objects that messages show in Go's field order.
-pub(crate) struct Json(pub(crate) String);
+/// Makes text that is JSON already, for objects that messages show in Go's field order. Called when it is needed.
+pub(crate) struct Json<F>(pub(crate) F);
 
-impl From<Json> for Shown {
-    fn from(json: Json) -> Self {
-        Shown(json.0)
+impl<F: FnOnce() -> String> From<Json<F>> for Shown {
+    fn from(json: Json<F>) -> Self {
+        Shown((json.0)())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_errors_are_listed_and_the_others_counted() {
+        let found = |count: usize| {
+            let mut errors = ErrorList::default();
+            let path = Path::root("spec");
+            (0..count).for_each(|index| errors.required(path.index(index), ""));
+            errors.into_vec()
+        };
+        let listed = found(LISTED_MAX);
+        assert_eq!((listed.len(), listed[99].to_string().as_str()), (100, "spec[99]: Required value"));
+        let listed = found(LISTED_MAX + 7);
+        assert_eq!(listed.len(), 101);
+        assert_eq!(listed[100].to_string(), "spec[100]: Too many errors: 7 more are not listed");
+    }
+
+    #[test]
+    fn one_error_may_quote_much_and_the_next_ones_are_counted() {
+        let mut errors = ErrorList::default();
+        let mut written = 0;
+        for _ in 0..3 {
+            let quote = || {
+                written += 1;
+                "x".repeat(LISTED_BYTES_MAX)
+            };
+            errors.invalid(Path::root("metadata"), Json(quote), "no");
+        }
+        let listed = errors.into_vec();
+        assert_eq!((listed.len(), written), (2, 1));
+        assert_eq!(listed[1].to_string(), "metadata: Too many errors: 2 more are not listed");
     }
 }

@@ -1,5 +1,7 @@
 //! The rules of affinity and of spreading over topology.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use crate::field::{ErrorList, Path};
@@ -115,7 +117,7 @@ fn pod_term(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
 
 /// Label keys need a selector to merge into, and no key may be in both lists.
 fn label_keys(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
-    let mismatch = list(term, "mismatchLabelKeys");
+    let mismatch: BTreeSet<&str> = list(term, "mismatchLabelKeys").iter().filter_map(Value::as_str).collect();
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
         let keys = list(term, field);
         if keys.is_empty() {
@@ -127,7 +129,7 @@ fn label_keys(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
         }
         for (index, key) in keys.iter().filter_map(Value::as_str).enumerate() {
             errors.all_invalid(keys_path.index(index), key, names::qualified_name(key));
-            if field == "matchLabelKeys" && mismatch.iter().any(|other| other == key) {
+            if field == "matchLabelKeys" && mismatch.contains(key) {
                 errors.invalid(keys_path.index(index), key, "exists in both matchLabelKeys and mismatchLabelKeys");
             }
         }
@@ -135,13 +137,17 @@ fn label_keys(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
 }
 
 pub(super) fn spread(errors: &mut ErrorList, path: Path<'_>, constraints: &[Value]) {
+    fn domain(constraint: &Value) -> (&str, &str) {
+        (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"))
+    }
+    let last: BTreeMap<_, usize> = constraints.iter().map(domain).zip(0..).collect();
     for (index, constraint) in constraints.iter().enumerate() {
         let path = path.index(index);
         let skew = number(constraint, "maxSkew");
         if skew <= 0 {
             errors.invalid(path.child("maxSkew"), skew, "must be greater than zero");
         }
-        let (key, policy) = (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"));
+        let (key, policy) = domain(constraint);
         if key.is_empty() {
             errors.required(path.child("topologyKey"), "can not be empty");
         } else {
@@ -150,10 +156,7 @@ pub(super) fn spread(errors: &mut ErrorList, path: Path<'_>, constraints: &[Valu
         if !matches!(policy, "DoNotSchedule" | "ScheduleAnyway") {
             errors.not_supported(path.child("whenUnsatisfiable"), policy, &["DoNotSchedule", "ScheduleAnyway"]);
         }
-        let repeated = constraints[index + 1..]
-            .iter()
-            .any(|other| text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == policy);
-        if repeated {
+        if last.get(&(key, policy)).is_some_and(|last| *last > index) {
             let shown = format!("{{{key}, {policy}}}");
             errors.duplicate(path.child("{topologyKey, whenUnsatisfiable}"), shown.as_str());
         }

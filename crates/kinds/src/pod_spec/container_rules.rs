@@ -1,5 +1,7 @@
 //! The rules of containers: ports, environment, resources, probes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bayplan_model::quantity::Quantity;
 use serde_json::Value;
 
@@ -14,20 +16,17 @@ pub(super) fn containers(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
     if list(spec, "containers").is_empty() {
         errors.required(path.child("containers"), "");
     }
-    let mut names_seen: Vec<&str> = Vec::new();
+    let mut names_seen = BTreeSet::new();
+    let volumes = Volumes::of(spec);
     for kind in ["containers", "initContainers", "ephemeralContainers"] {
         let list_path = path.child(kind);
         for (index, container) in list(spec, kind).iter().enumerate() {
             let path = list_path.index(index);
             let name = text(container, "name");
-            if !name.is_empty() {
-                if names_seen.contains(&name) {
-                    errors.duplicate(path.child("name"), name);
-                } else {
-                    names_seen.push(name);
-                }
+            if !name.is_empty() && !names_seen.insert(name) {
+                errors.duplicate(path.child("name"), name);
             }
-            one(errors, path, container, spec);
+            one(errors, path, container, &volumes);
             match kind {
                 "containers" => probes(errors, path, container),
                 "initContainers" => init(errors, path, container),
@@ -38,7 +37,7 @@ pub(super) fn containers(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
     host_ports(errors, path.child("containers"), spec);
 }
 
-fn one(errors: &mut ErrorList, path: Path<'_>, container: &Value, spec: &Value) {
+fn one(errors: &mut ErrorList, path: Path<'_>, container: &Value, volumes: &Volumes<'_>) {
     match text(container, "name") {
         "" => errors.required(path.child("name"), ""),
         name => errors.all_invalid(path.child("name"), name, names::dns_label(name)),
@@ -53,7 +52,7 @@ fn one(errors: &mut ErrorList, path: Path<'_>, container: &Value, spec: &Value) 
     ports(errors, path.child("ports"), list(container, "ports"));
     environment(errors, path.child("env"), list(container, "env"));
     environment_from(errors, path.child("envFrom"), list(container, "envFrom"));
-    mounts(errors, path, container, spec);
+    mounts(errors, path, container, volumes);
     resources(errors, path.child("resources"), &container["resources"]);
     resize_policy(errors, path.child("resizePolicy"), list(container, "resizePolicy"));
     let security = path.child("securityContext");
@@ -97,7 +96,7 @@ fn ephemeral(errors: &mut ErrorList, path: Path<'_>, container: &Value) {
 
 /// No two containers may claim the same port of the node.
 fn host_ports(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
-    let mut taken = Vec::new();
+    let mut taken = BTreeSet::new();
     for (index, container) in list(spec, "containers").iter().enumerate() {
         for (port_index, port) in list(container, "ports").iter().enumerate() {
             let host_port = number(port, "hostPort");
@@ -105,21 +104,19 @@ fn host_ports(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
                 continue;
             }
             let key = (text(port, "protocol"), text(port, "hostIP"), host_port);
-            if taken.contains(&key) {
+            if !taken.insert(key) {
                 let container_path = path.index(index);
                 let ports = container_path.child("ports");
                 let port_path = ports.index(port_index);
                 let (protocol, ip, _) = key;
                 errors.duplicate(port_path.child("hostPort"), format!("{protocol}/{ip}/{host_port}").as_str());
-            } else {
-                taken.push(key);
             }
         }
     }
 }
 
 fn ports(errors: &mut ErrorList, path: Path<'_>, ports: &[Value]) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
         let path = path.index(index);
         let name = text(port, "name");
@@ -127,10 +124,8 @@ fn ports(errors: &mut ErrorList, path: Path<'_>, ports: &[Value]) {
             let problems = names::port_name(name);
             if !problems.is_empty() {
                 errors.all_invalid(path.child("name"), name, problems);
-            } else if seen.contains(&name) {
+            } else if !seen.insert(name) {
                 errors.duplicate(path.child("name"), name);
-            } else {
-                seen.push(name);
             }
         }
         match number(port, "containerPort") {
@@ -257,9 +252,25 @@ fn environment_from(errors: &mut ErrorList, path: Path<'_>, sources: &[Value]) {
     }
 }
 
-fn mounts(errors: &mut ErrorList, path: Path<'_>, container: &Value, spec: &Value) {
-    let volume = |name: &str| list(spec, "volumes").iter().find(|volume| text(volume, "name") == name);
+/// The volumes of a pod by name; of several with one name the first.
+struct Volumes<'v>(BTreeMap<&'v str, &'v Value>);
+
+impl<'v> Volumes<'v> {
+    fn of(spec: &'v Value) -> Self {
+        // The last one that is put in stays, so the first goes last.
+        Volumes(list(spec, "volumes").iter().rev().map(|volume| (text(volume, "name"), volume)).collect())
+    }
+}
+
+/// The values of a text field in a list.
+fn all<'v>(entries: &'v [Value], field: &str) -> BTreeSet<&'v str> {
+    entries.iter().map(|entry| text(entry, field)).collect()
+}
+
+fn mounts(errors: &mut ErrorList, path: Path<'_>, container: &Value, volumes: &Volumes<'_>) {
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
+    let (device_names, device_paths) = (all(devices, "name"), all(devices, "devicePath"));
+    let mut paths_seen = BTreeSet::new();
     let mounts_path = path.child("volumeMounts");
     for (index, mount) in mounts.iter().enumerate() {
         let path = mounts_path.index(index);
@@ -267,35 +278,46 @@ fn mounts(errors: &mut ErrorList, path: Path<'_>, container: &Value, spec: &Valu
         if name.is_empty() {
             errors.required(path.child("name"), "");
         }
-        if volume(name).is_none() {
+        if !volumes.0.contains_key(name) {
             errors.not_found(path.child("name"), name);
         }
         if at.is_empty() {
             errors.required(path.child("mountPath"), "");
         }
-        if mounts[..index].iter().any(|other| text(other, "mountPath") == at) {
+        if !paths_seen.insert(at) {
             errors.invalid(path.child("mountPath"), at, "must be unique");
         }
-        if devices.iter().any(|device| text(device, "name") == name) {
+        if device_names.contains(name) {
             errors.invalid(path.child("name"), name, "must not already exist in volumeDevices");
         }
-        if devices.iter().any(|device| text(device, "devicePath") == at) {
+        if device_paths.contains(at) {
             errors.invalid(path.child("mountPath"), at, "must not already exist as a path in volumeDevices");
         }
     }
-    let devices_path = path.child("volumeDevices");
+    device_rules(errors, path.child("volumeDevices"), mounts, devices, volumes);
+}
+
+fn device_rules(
+    errors: &mut ErrorList,
+    devices_path: Path<'_>,
+    mounts: &[Value],
+    devices: &[Value],
+    volumes: &Volumes<'_>,
+) {
+    let (mount_names, mount_paths) = (all(mounts, "name"), all(mounts, "mountPath"));
+    let (mut names_seen, mut paths_seen) = (BTreeSet::new(), BTreeSet::new());
     for (index, device) in devices.iter().enumerate() {
         let path = devices_path.index(index);
         let (name, at) = (text(device, "name"), text(device, "devicePath"));
         if name.is_empty() {
             errors.required(path.child("name"), "");
         }
-        if !name.is_empty() && devices[..index].iter().any(|other| text(other, "name") == name) {
+        if !name.is_empty() && !names_seen.insert(name) {
             errors.invalid(path.child("name"), name, "must be unique");
         }
-        match volume(name) {
+        match volumes.0.get(name) {
             None => errors.not_found(path.child("name"), name),
-            Some(volume) if !given(volume, "persistentVolumeClaim") && !given(volume, "ephemeral") => errors.invalid(
+            Some(volume) if !given(*volume, "persistentVolumeClaim") && !given(*volume, "ephemeral") => errors.invalid(
                 path.child("name"),
                 name,
                 "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
@@ -305,13 +327,13 @@ fn mounts(errors: &mut ErrorList, path: Path<'_>, container: &Value, spec: &Valu
         if at.is_empty() {
             errors.required(path.child("devicePath"), "");
         }
-        if devices[..index].iter().any(|other| text(other, "devicePath") == at) {
+        if !paths_seen.insert(at) {
             errors.invalid(path.child("devicePath"), at, "must be unique");
         }
-        if mounts.iter().any(|mount| text(mount, "name") == name) {
+        if mount_names.contains(name) {
             errors.invalid(path.child("name"), name, "must not already exist in volumeMounts");
         }
-        if mounts.iter().any(|mount| text(mount, "mountPath") == at) {
+        if mount_paths.contains(at) {
             errors.invalid(path.child("devicePath"), at, "must not already exist as a path in volumeMounts");
         }
     }
@@ -413,9 +435,10 @@ pub(super) fn overhead(errors: &mut ErrorList, path: Path<'_>, overhead: &Value)
 }
 
 fn resize_policy(errors: &mut ErrorList, path: Path<'_>, policies: &[Value]) {
+    let mut seen = BTreeSet::new();
     for (index, policy) in policies.iter().enumerate() {
         let name = text(policy, "resourceName");
-        if policies[..index].iter().any(|other| text(other, "resourceName") == name) {
+        if !seen.insert(name) {
             errors.duplicate(path.index(index), name);
         }
         match name {
@@ -446,7 +469,8 @@ pub(super) fn seccomp(errors: &mut ErrorList, path: Path<'_>, profile: &Value) {
             errors.required(path.child("localhostProfile"), "must be set when seccomp type is Localhost");
         }
     } else if given(profile, "localhostProfile") {
-        let shown = format!("{{\"Type\":{},\"LocalhostProfile\":{}}}", Value::from(kind), profile["localhostProfile"]);
+        let shown =
+            || format!("{{\"Type\":{},\"LocalhostProfile\":{}}}", Value::from(kind), profile["localhostProfile"]);
         errors.invalid(path.child("localhostProfile"), Json(shown), "can only be set when seccomp type is Localhost");
     }
 }

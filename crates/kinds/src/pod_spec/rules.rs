@@ -1,5 +1,7 @@
 //! The rules of pod specs.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{affinity_rules, container_rules, volume_rules};
@@ -76,35 +78,36 @@ pub(crate) fn spec_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
 }
 
 fn claims(errors: &mut ErrorList, path: Path<'_>, claims: &[Value]) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, claim) in claims.iter().enumerate() {
         let path = path.index(index);
         let name = text(claim, "name");
         if name.is_empty() {
             errors.required(path.child("name"), "");
-        } else if seen.contains(&name) {
+        } else if !seen.insert(name) {
             errors.duplicate(path.child("name"), name);
         } else {
             errors.all_invalid(path.child("name"), name, names::dns_label(name));
-            seen.push(name);
         }
         let shown = || {
-            Json(format!(
+            format!(
                 "{{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
                 Value::from(name),
                 claim["resourceClaimName"],
                 claim["resourceClaimTemplateName"]
-            ))
+            )
         };
         match (given(claim, "resourceClaimName"), given(claim, "resourceClaimTemplateName")) {
             (true, true) => errors.invalid(
                 path,
-                shown(),
+                Json(shown),
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
             ),
-            (false, false) => {
-                errors.invalid(path, shown(), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
-            }
+            (false, false) => errors.invalid(
+                path,
+                Json(shown),
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            ),
             _ => {}
         }
         for field in ["resourceClaimName", "resourceClaimTemplateName"] {
@@ -123,12 +126,13 @@ fn named(errors: &mut ErrorList, path: Path<'_>, entries: &[Value], field: &str)
 }
 
 fn gates(errors: &mut ErrorList, path: Path<'_>, gates: &[Value]) {
+    let mut seen = BTreeSet::new();
     for (index, gate) in gates.iter().enumerate() {
         let path = path.index(index);
         let name = text(gate, "name");
         let problems = names::qualified_name(name);
         if problems.is_empty() {
-            if gates[..index].iter().any(|other| text(other, "name") == name) {
+            if !seen.insert(name) {
                 errors.duplicate(path, name);
             }
         } else {

@@ -1,5 +1,7 @@
 //! The rules of pod volumes.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::core::persistent_volume_claim;
@@ -42,7 +44,7 @@ const SOURCES: [(&str, &str); 30] = [
 ];
 
 pub(super) fn volumes(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let path = path.index(index);
         let name = text(volume, "name");
@@ -51,10 +53,9 @@ pub(super) fn volumes(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
         } else {
             errors.all_invalid(path.child("name"), name, names::dns_label(name));
         }
-        if !name.is_empty() && seen.contains(&name) {
+        if !name.is_empty() && !seen.insert(name) {
             errors.duplicate(path.child("name"), name);
         }
-        seen.push(name);
         source(errors, path, volume, spec);
     }
 }

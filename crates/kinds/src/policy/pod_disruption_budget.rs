@@ -41,14 +41,12 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     let spec = &object["spec"];
     let path = Path::root("spec");
     if given(spec, "minAvailable") && given(spec, "maxUnavailable") {
-        let policy = match &spec["unhealthyPodEvictionPolicy"] {
-            Value::Null => "null".to_owned(),
-            policy => policy.to_string(),
+        let shown = || {
+            format!(
+                "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+                spec["minAvailable"], spec["selector"], spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"],
+            )
         };
-        let shown = format!(
-            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{policy}}}",
-            spec["minAvailable"], spec["selector"], spec["maxUnavailable"],
-        );
         errors.invalid(path, Json(shown), "minAvailable and maxUnavailable cannot be both set");
     }
     for field in ["minAvailable", "maxUnavailable"] {

@@ -96,7 +96,8 @@ pub(super) fn reference_rules(errors: &mut ErrorList, kinds: &[&str], object: &V
 
 pub(super) fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     if new["roleRef"] != old["roleRef"] {
-        let shown = metadata::in_order(&new["roleRef"], &["apiGroup", "kind", "name"], &["APIGroup", "Kind", "Name"]);
+        let (fields, names) = (["apiGroup", "kind", "name"], ["APIGroup", "Kind", "Name"]);
+        let shown = || metadata::in_order(&new["roleRef"], &fields, &names);
         errors.invalid(Path::root("roleRef"), Json(shown), "cannot change roleRef");
     }
 }

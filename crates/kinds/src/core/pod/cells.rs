@@ -1,5 +1,7 @@
 //! The pod's row: its state is spread over phase, reason, conditions and every container's status.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -72,7 +74,7 @@ struct Restarts {
 
 impl Restarts {
     fn add(&mut self, container: &Value) {
-        self.count += container["restartCount"].as_i64().unwrap_or(0);
+        self.count = self.count.saturating_add(container["restartCount"].as_i64().unwrap_or(0));
         self.last = self.last.max(age::parse(&container["lastState"]["terminated"]["finishedAt"]));
     }
 }
@@ -80,11 +82,10 @@ impl Restarts {
 impl Summary {
     fn of(pod: &Value) -> Summary {
         let (spec, status) = (&pod["spec"], &pod["status"]);
-        let sidecar = |name: &str| {
-            // The last of several containers with one name counts.
-            let found = list(spec, "initContainers").iter().rev().find(|container| text(container, "name") == name);
-            found.is_some_and(|container| text(container, "restartPolicy") == "Always")
-        };
+        // The last of several containers with one name counts.
+        let policies: BTreeMap<&str, &str> =
+            list(spec, "initContainers").iter().map(|c| (text(c, "name"), text(c, "restartPolicy"))).collect();
+        let sidecar = |name: &str| policies.get(name) == Some(&"Always");
         let sidecars = list(spec, "initContainers").iter().filter(|c| text(c, "restartPolicy") == "Always").count();
         let mut summary = Summary { total: list(spec, "containers").len() + sidecars, ..Summary::default() };
         summary.reason = match text(status, "reason") {

@@ -33,7 +33,7 @@ pub(super) fn rules(errors: &mut ErrorList, path: Path<'_>, rest: &mut Object, o
     let (terms, old_terms) = (list(&node[REQUIRED], "nodeSelectorTerms"), list(&before[REQUIRED], "nodeSelectorTerms"));
     if !old_terms.is_empty() {
         if terms.len() != old_terms.len() {
-            let shown = if terms.is_empty() { "null".to_owned() } else { shown_terms(terms) };
+            let shown = || if terms.is_empty() { "null".to_owned() } else { shown_terms(terms) };
             errors.invalid(
                 terms_path,
                 Json(shown),
@@ -50,7 +50,7 @@ pub(super) fn rules(errors: &mut ErrorList, path: Path<'_>, rest: &mut Object, o
                 if !narrowed || (was_empty && term != old_term) {
                     errors.invalid(
                         terms_path.index(index),
-                        Json(shown_term(term)),
+                        Json(|| shown_term(term)),
                         "only additions are allowed (no mutations or deletions)",
                     );
                 }

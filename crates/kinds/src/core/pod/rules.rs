@@ -1,5 +1,7 @@
 //! What new pods must satisfy, and what may change in pods that exist.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::gated_update;
@@ -62,8 +64,9 @@ pub(super) fn change(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
     tolerations_only_added(errors, path.child("tolerations"), new, old);
     let gates = path.child("schedulingGates");
+    let known: BTreeSet<&str> = list(old, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();
     for (index, gate) in list(new, "schedulingGates").iter().enumerate() {
-        if !list(old, "schedulingGates").iter().any(|known| known["name"] == gate["name"]) {
+        if !known.contains(text(gate, "name")) {
             let gate_path = gates.index(index);
             let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "name"));
             errors.forbidden(gate_path.child("name"), &detail);
@@ -102,17 +105,13 @@ fn restore_mutable(rest: &mut Object, old: &Value) {
 }
 
 fn tolerations_only_added(errors: &mut ErrorList, path: Path<'_>, new: &Value, old: &Value) {
-    let without_seconds = |toleration: &Value| {
-        let mut toleration = toleration.as_object().cloned().unwrap_or_default();
-        toleration.remove("tolerationSeconds");
-        toleration
-    };
-    for toleration in list(old, "tolerations") {
-        let wanted = without_seconds(toleration);
-        if !list(new, "tolerations").iter().any(|other| without_seconds(other) == wanted) {
-            errors.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
-            return;
-        }
+    fn without_seconds(toleration: &Value) -> [&str; 4] {
+        ["key", "operator", "value", "effect"].map(|field| text(toleration, field))
+    }
+    let kept: BTreeSet<[&str; 4]> = list(new, "tolerations").iter().map(without_seconds).collect();
+    if !list(old, "tolerations").iter().all(|toleration| kept.contains(&without_seconds(toleration))) {
+        errors.forbidden(path, "existing toleration can not be modified except its tolerationSeconds");
+        return;
     }
     toleration_rules(errors, path, list(new, "tolerations"));
 }

@@ -1,13 +1,13 @@
 //! What a write of a pod may set: status, scheduling gates, merged label keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::quality_of_service::quality_of_service;
 use crate::codec;
-use crate::object::{Object, put};
+use crate::object::{Object, put, text};
 use crate::strategy::{restore, restore_metadata};
 
 pub(super) fn on_create(object: &mut Object, now: Timestamp) {
@@ -52,17 +52,14 @@ fn status_on_update(object: &mut Object, old: &Value) {
             status.insert(field.into(), value.clone());
         }
     }
-    let mut generations: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    let mut generations: BTreeMap<&str, VecDeque<&Value>> = BTreeMap::new();
     for condition in before["conditions"].as_array().into_iter().flatten() {
         let entry = generations.entry(condition["type"].as_str().unwrap_or("")).or_default();
-        entry.push(&condition["observedGeneration"]);
+        entry.push_back(&condition["observedGeneration"]);
     }
     for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(known) = generations.get_mut(condition["type"].as_str().unwrap_or("")) else { continue };
-        if known.is_empty() {
-            continue;
-        }
-        let generation = known.remove(0);
+        let Some(generation) = known.pop_front() else { continue };
         if condition.get("observedGeneration").is_none() && !generation.is_null() {
             condition["observedGeneration"] = generation.clone();
         }
@@ -87,8 +84,10 @@ fn resized(spec: &mut Object, given: &Value) {
         let new = given[list].as_array();
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
         let (Some(containers), Some(new)) = (containers, new) else { continue };
+        // Of several with one name the first, which goes last because the last one stays.
+        let new: BTreeMap<&str, &Value> = new.iter().rev().map(|given| (text(given, "name"), given)).collect();
         for container in containers {
-            let Some(given) = new.iter().find(|given| given["name"] == container["name"]) else { continue };
+            let Some(given) = new.get(text(container, "name")) else { continue };
             if let Value::Object(container) = container {
                 put(container, "resources", given.get("resources"));
                 put(container, "resizePolicy", given.get("resizePolicy"));

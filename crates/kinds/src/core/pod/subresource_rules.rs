@@ -1,5 +1,7 @@
 //! What `pods/ephemeralcontainers` and `pods/resize` may change.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::quality_of_service::quality_of_service;
@@ -13,11 +15,14 @@ const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 pub(super) fn ephemeral_containers(errors: &mut ErrorList, new: &Value, old: &Value) {
     let (spec, before) = (&new["spec"], &old["spec"]);
     let path = Path::root("spec");
+    // Of several with one name the first, which goes last because the last one stays.
+    let given: BTreeMap<&str, &Value> =
+        list(spec, "ephemeralContainers").iter().rev().map(|container| (text(container, "name"), container)).collect();
     for container in list(before, "ephemeralContainers") {
         let name = text(container, "name");
-        let what = match list(spec, "ephemeralContainers").iter().find(|other| other["name"] == container["name"]) {
+        let what = match given.get(name) {
             None => "removed",
-            Some(same) if same == container => continue,
+            Some(same) if *same == container => continue,
             Some(_) => "changed",
         };
         let detail = format!("existing ephemeral containers {name:?} may not be {what}");
