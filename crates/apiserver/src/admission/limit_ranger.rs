@@ -25,7 +25,7 @@ pub(super) async fn validate(context: &AdmissionContext<'_>, object: &Value) -> 
     }
     for range in context.objects.list(row("", "limitranges")?, context.namespace).await? {
         let errors = if pod { check_pod(&range, object) } else { check_claim(&range, object) };
-        if let Some(why) = aggregate(errors) {
+        if let Some(why) = aggregate(&errors) {
             return Err(context.refuse(object, why));
         }
     }

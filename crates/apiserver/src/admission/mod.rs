@@ -4,6 +4,8 @@
 //!   decoded, defaulted object ─▶ admit (may change it) ─▶ strategy, validation ─▶ validate (may only refuse) ─▶ store
 //! ```
 
+use std::collections::BTreeSet;
+
 use bayplan_kinds::Kind;
 use bayplan_kinds::admission::{add_default_tolerations, protect_in_use, taint_until_ready};
 use bayplan_model::status::Status;
@@ -195,17 +197,13 @@ fn map_mut<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut serde_json::M
 }
 
 /// Several errors as upstream prints an aggregate: without repetitions, in brackets when more than one remains.
-fn aggregate(errors: Vec<String>) -> Option<String> {
-    let mut distinct: Vec<String> = Vec::new();
-    for error in errors {
-        if !distinct.contains(&error) {
-            distinct.push(error);
-        }
-    }
+fn aggregate(errors: &[String]) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    let mut distinct: Vec<&String> = errors.iter().filter(|error| seen.insert(*error)).collect();
     match distinct.len() {
         0 => None,
-        1 => distinct.pop(),
-        _ => Some(format!("[{}]", distinct.join(", "))),
+        1 => distinct.pop().cloned(),
+        _ => Some(format!("[{}]", distinct.iter().map(|error| error.as_str()).collect::<Vec<_>>().join(", "))),
     }
 }
 

@@ -55,50 +55,155 @@ fn fill<'a>(container: &mut Object, part: &str, defaults: &BTreeMap<&'a str, &Va
     missing
 }
 
+/// The most bounds that a refusal names; a pod can break as many as its containers times those of the range.
+const ERRORS_MAX: usize = 100;
+
 /// The requests and limits a bound is held against.
-struct Stated<'a> {
-    requests: &'a Amounts,
-    limits: &'a Amounts,
+struct Stated {
+    requests: Amounts,
+    limits: Amounts,
     /// `Container`, `Pod`: what the bound is per.
-    per: &'a str,
+    per: &'static str,
+}
+
+/// The bounds of one entry of a range.
+struct Bounds {
+    least: Amounts,
+    most: Amounts,
+    ratio: Amounts,
+}
+
+impl Bounds {
+    fn of(item: &Value) -> Bounds {
+        Bounds {
+            least: amounts(&item["min"]),
+            most: amounts(&item["max"]),
+            ratio: amounts(&item["maxLimitRequestRatio"]),
+        }
+    }
+}
+
+/// What several containers state of one resource, as far as it decides whether any of them is out of bounds.
+#[derive(Default)]
+struct Extremes {
+    requests: Spread,
+    limits: Spread,
+    highest_ratio: f64,
+    /// How many containers state a request, a limit, and both but zero.
+    counts: [usize; 3],
+}
+
+/// The extremes of all containers: with them, an entry of the range that nobody breaks costs no look at the containers.
+struct Summary<'a> {
+    containers: usize,
+    of: BTreeMap<&'a str, Extremes>,
+}
+
+impl<'a> Summary<'a> {
+    fn of(all: &'a [Stated]) -> Summary<'a> {
+        let mut summary = Summary { containers: all.len(), of: BTreeMap::new() };
+        for stated in all {
+            for (name, request) in &stated.requests {
+                let extremes = summary.of.entry(name).or_default();
+                extremes.counts[0] += 1;
+                widen(&mut extremes.requests, request);
+                if let Some(ratio) = ratio_of(name, stated) {
+                    extremes.counts[2] += 1;
+                    extremes.highest_ratio = extremes.highest_ratio.max(ratio);
+                }
+            }
+            for (name, limit) in &stated.limits {
+                let extremes = summary.of.entry(name).or_default();
+                extremes.counts[1] += 1;
+                widen(&mut extremes.limits, limit);
+            }
+        }
+        summary
+    }
+
+    /// Whether any container breaks one of the bounds.
+    fn breaks(&self, bounds: &Bounds) -> bool {
+        let unstated = Extremes::default();
+        let find = |name: &String| self.of.get(name.as_str()).unwrap_or(&unstated);
+        let too_low = |(name, bound): (&String, &Quantity)| {
+            let found = find(name);
+            found.counts[0] < self.containers || below(&found.requests, bound) || below(&found.limits, bound)
+        };
+        let too_high = |(name, bound): (&String, &Quantity)| {
+            let found = find(name);
+            found.counts[1] < self.containers || above(&found.limits, bound) || above(&found.requests, bound)
+        };
+        let too_far = |(name, bound): (&String, &Quantity)| {
+            let found = find(name);
+            found.counts[2] < self.containers || found.highest_ratio > bound.approximate_f64()
+        };
+        bounds.least.iter().any(too_low) || bounds.most.iter().any(too_high) || bounds.ratio.iter().any(too_far)
+    }
+}
+
+/// The lowest and the highest amount.
+type Spread = Option<(Quantity, Quantity)>;
+
+fn below(spread: &Spread, bound: &Quantity) -> bool {
+    spread.as_ref().is_some_and(|(lowest, _)| lowest < bound)
+}
+
+fn above(spread: &Spread, bound: &Quantity) -> bool {
+    spread.as_ref().is_some_and(|(_, highest)| highest > bound)
+}
+
+fn widen(spread: &mut Spread, amount: &Quantity) {
+    match spread {
+        None => *spread = Some((amount.clone(), amount.clone())),
+        Some((low, _)) if amount < low => *low = amount.clone(),
+        Some((_, high)) if amount > high => *high = amount.clone(),
+        Some(_) => {}
+    }
 }
 
 /// Where a pod is out of the range's bounds.
 pub fn check_pod(range: &Value, pod: &Value) -> Vec<String> {
     let spec = &pod["spec"];
+    let stated = |container: &Value| Stated {
+        requests: amounts(&container["resources"]["requests"]),
+        limits: amounts(&container["resources"]["limits"]),
+        per: "Container",
+    };
+    let containers: Vec<Stated> =
+        list(spec, "containers").iter().chain(list(spec, "initContainers")).map(stated).collect();
+    let of_containers = Summary::of(&containers);
+    let total = [Stated { requests: pod_totals(pod, "requests"), limits: pod_totals(pod, "limits"), per: "Pod" }];
+    let of_pod = Summary::of(&total);
     let mut errors = Vec::new();
     for item in list(&range["spec"], "limits") {
-        match text(item, "type") {
-            "Container" => {
-                for container in list(spec, "containers").iter().chain(list(spec, "initContainers")) {
-                    let requests = amounts(&container["resources"]["requests"]);
-                    let limits = amounts(&container["resources"]["limits"]);
-                    check(item, &Stated { requests: &requests, limits: &limits, per: "Container" }, &mut errors);
-                }
+        let (all, summary) = match text(item, "type") {
+            "Container" => (&containers[..], &of_containers),
+            "Pod" => (&total[..], &of_pod),
+            _ => continue,
+        };
+        let bounds = Bounds::of(item);
+        if !summary.breaks(&bounds) {
+            continue;
+        }
+        for stated in all {
+            check(&bounds, stated, &mut errors);
+            if errors.len() > ERRORS_MAX {
+                errors.truncate(ERRORS_MAX);
+                errors.push("and more".to_owned());
+                return errors;
             }
-            "Pod" => {
-                let (requests, limits) = (pod_totals(pod, "requests"), pod_totals(pod, "limits"));
-                check(item, &Stated { requests: &requests, limits: &limits, per: "Pod" }, &mut errors);
-            }
-            _ => {}
         }
     }
     errors
 }
 
-fn check(item: &Value, stated: &Stated<'_>, errors: &mut Vec<String>) {
-    for (name, bound) in &amounts(&item["min"]) {
-        errors.extend(minimum(name, bound, stated));
-    }
-    for (name, bound) in &amounts(&item["max"]) {
-        errors.extend(maximum(name, bound, stated));
-    }
-    for (name, bound) in &amounts(&item["maxLimitRequestRatio"]) {
-        errors.extend(ratio(name, bound, stated));
-    }
+fn check(bounds: &Bounds, stated: &Stated, errors: &mut Vec<String>) {
+    errors.extend(bounds.least.iter().filter_map(|(name, bound)| minimum(name, bound, stated)));
+    errors.extend(bounds.most.iter().filter_map(|(name, bound)| maximum(name, bound, stated)));
+    errors.extend(bounds.ratio.iter().filter_map(|(name, bound)| ratio(name, bound, stated)));
 }
 
-fn minimum(name: &str, bound: &Quantity, stated: &Stated<'_>) -> Option<String> {
+fn minimum(name: &str, bound: &Quantity, stated: &Stated) -> Option<String> {
     let start = format!("minimum {name} usage per {} is {bound}", stated.per);
     let Some(request) = stated.requests.get(name) else { return Some(format!("{start}.  No request is specified")) };
     if request.cmp(bound) == Ordering::Less {
@@ -108,7 +213,7 @@ fn minimum(name: &str, bound: &Quantity, stated: &Stated<'_>) -> Option<String> 
     Some(format!("{start}, but limit is {limit}"))
 }
 
-fn maximum(name: &str, bound: &Quantity, stated: &Stated<'_>) -> Option<String> {
+fn maximum(name: &str, bound: &Quantity, stated: &Stated) -> Option<String> {
     let start = format!("maximum {name} usage per {} is {bound}", stated.per);
     let Some(limit) = stated.limits.get(name) else { return Some(format!("{start}.  No limit is specified")) };
     if limit.cmp(bound) == Ordering::Greater {
@@ -118,17 +223,23 @@ fn maximum(name: &str, bound: &Quantity, stated: &Stated<'_>) -> Option<String> 
     Some(format!("{start}, but request is {request}"))
 }
 
-fn ratio(name: &str, bound: &Quantity, stated: &Stated<'_>) -> Option<String> {
+fn ratio(name: &str, bound: &Quantity, stated: &Stated) -> Option<String> {
     let start = format!("{name} max limit to request ratio per {} is {bound}, but", stated.per);
     let known = |amounts: &Amounts| amounts.get(name).filter(|amount| !amount.is_zero()).map(Quantity::approximate_f64);
-    let Some(request) = known(stated.requests) else {
+    let Some(request) = known(&stated.requests) else {
         return Some(format!("{start} no request is specified or request is 0"));
     };
-    let Some(limit) = known(stated.limits) else {
+    let Some(limit) = known(&stated.limits) else {
         return Some(format!("{start} no limit is specified or limit is 0"));
     };
     let provided = limit / request;
     (provided > bound.approximate_f64()).then(|| format!("{start} provided ratio is {provided:.6}"))
+}
+
+/// How many times its request the limit is, where both are stated and not zero.
+fn ratio_of(name: &str, stated: &Stated) -> Option<f64> {
+    let known = |amounts: &Amounts| amounts.get(name).filter(|amount| !amount.is_zero()).map(Quantity::approximate_f64);
+    Some(known(&stated.limits)? / known(&stated.requests)?)
 }
 
 /// Where a claim is out of the range's bounds.
