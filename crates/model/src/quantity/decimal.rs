@@ -105,11 +105,25 @@ impl Decimal {
     }
 
     /// Moves factors of ten (or 1024) out of the unscaled integer; how many there were, at most `most`.
+    ///
+    /// Large powers first: one by one, the thousand zeros of a short text would take a thousand divisions.
     pub(super) fn without_factors(mut integer: BigInt, factor: u32, most: u32) -> (BigInt, u32) {
-        let mut times = 0;
-        while integer.sign() != Sign::NoSign && times < most && &integer % factor == BigInt::ZERO {
-            integer /= factor;
-            times += 1;
+        if integer.sign() == Sign::NoSign {
+            return (integer, 0);
+        }
+        // The powers factor^1, factor^2, factor^4, … that are not larger than the integer.
+        let mut powers = vec![(BigInt::from(factor), 1)];
+        while let Some((power, step)) = powers.last()
+            && power.bits() * 2 <= integer.bits() + 1
+        {
+            powers.push((power * power, step * 2));
+        }
+        let mut times: u32 = 0;
+        for (power, step) in powers.iter().rev() {
+            if most - times >= *step && &integer % power == BigInt::ZERO {
+                integer /= power;
+                times += *step;
+            }
         }
         (integer, times)
     }

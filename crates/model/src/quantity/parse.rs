@@ -124,7 +124,7 @@ fn interpret(suffix: &str) -> Result<Suffix, Error> {
         _ => {
             let number = suffix.strip_prefix(['e', 'E']).ok_or(Error::Suffix)?;
             let exponent: i64 = number.parse().map_err(|_| Error::Suffix)?;
-            if exponent.abs() > EXPONENT_MAX {
+            if exponent.unsigned_abs() > EXPONENT_MAX.unsigned_abs() {
                 return Err(Error::Range);
             }
             Ok(Suffix::Decimal { exponent: exponent as i32, format: Format::DecimalExponent })
@@ -167,7 +167,7 @@ fn parse_big(parts: &Parts<'_>, fraction: &str, suffix: &Suffix) -> Quantity {
         }
     };
     // As upstream, an amount finer than a nano is rounded up to one, so that it does not become zero.
-    if decimal.sign() != 0 {
+    if decimal.sign() != 0 && decimal.exponent < scale::NANO {
         decimal = decimal.rounded_up(scale::NANO);
     }
     if format == Format::BinarySI {
