@@ -15,6 +15,8 @@ pub enum Fault {
     Undecodable,
     /// The patch is larger than we want to work on: request entity too large (413), with the error's text.
     TooLarge,
+    /// The patch is short, but carrying it out is not: unprocessable (422), with the error's text.
+    TooCostly,
     /// The patch does not fit this object: unprocessable (422); upstream hides the error's text.
     Inapplicable,
     /// Upstream does not know either: internal error (500) without reason, with the error's text.

@@ -1,12 +1,13 @@
 //! Merging lists, and putting the result in order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bayplan_model::schema::Type;
 use serde_json::{Map, Value};
 
 use super::{
     DIRECTIVE, Error, SET_ELEMENT_ORDER,
+    budget::Budget,
     go_value::{Printed, type_name},
     lookup::{self, Member},
     merge_map, name_after, no_merge_key, unknown_directive, without_directives,
@@ -16,31 +17,43 @@ const LIST: &str = "[]interface {}";
 const MAP: &str = "map[string]interface {}";
 
 /// Merges the patch's list into the object's.
-pub(super) fn merge(original: Vec<Value>, patch: Vec<Value>, member: &Member<'_>) -> Result<Vec<Value>, Error> {
+pub(super) fn merge(
+    original: Vec<Value>,
+    patch: Vec<Value>,
+    member: &Member<'_>,
+    budget: &mut Budget,
+) -> Result<Vec<Value>, Error> {
     if !member.strategy.merges() {
         return Ok(patch);
     }
     if original.is_empty() && patch.is_empty() {
         return Ok(original);
     }
+    budget.pass(original.iter().chain(&patch))?;
     match element_kind(&original, &patch)? {
         Elements::Scalars => merge_scalars(original, patch, member.merge_key),
-        Elements::Maps => merge_maps(original, patch, member),
+        Elements::Maps => merge_maps(original, patch, member, budget),
     }
 }
 
 /// Takes the elements of a `$deleteFromPrimitiveList` out of a list.
-pub(super) fn delete(original: Vec<Value>, gone: Vec<Value>, member: &Member<'_>) -> Result<Vec<Value>, Error> {
+pub(super) fn delete(
+    original: Vec<Value>,
+    gone: Vec<Value>,
+    member: &Member<'_>,
+    budget: &mut Budget,
+) -> Result<Vec<Value>, Error> {
     if original.is_empty() && gone.is_empty() {
         return Ok(original);
     }
+    budget.pass(original.iter().chain(&gone))?;
     match element_kind(&original, &gone)? {
         Elements::Scalars => {
             let gone: BTreeSet<String> = gone.iter().map(text).collect();
             Ok(original.into_iter().filter(|value| !gone.contains(&text(value))).collect())
         }
         // Upstream's deletion list of maps is merged like any other.
-        Elements::Maps => merge_maps(original, gone, member),
+        Elements::Maps => merge_maps(original, gone, member, budget),
     }
 }
 
@@ -49,6 +62,7 @@ pub(super) fn merge_ordered(
     original: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
     ty: &Type,
+    budget: &mut Budget,
 ) -> Result<(), Error> {
     let mut directives: Vec<String> =
         patch.keys().filter(|field| field.starts_with(SET_ELEMENT_ORDER)).cloned().collect();
@@ -62,6 +76,7 @@ pub(super) fn merge_ordered(
         let live = list_of(original.get(field))?;
         let wanted = list_of(patch.get(field))?;
         let member = lookup::list(ty, field)?;
+        budget.pass(order.iter().chain(live.into_iter().flatten()).chain(wanted.into_iter().flatten()))?;
         if let Some(wanted) = wanted {
             check_order(wanted, &order, member.merge_key)?;
         }
@@ -71,7 +86,7 @@ pub(super) fn merge_ordered(
             (Some(live), None) => (live.clone(), live.clone()),
             (None, Some(wanted)) => (wanted.iter().cloned().filter_map(without_directives).collect(), Vec::new()),
             (Some(live), Some(wanted)) => {
-                let merged = merge(live.clone(), wanted.clone(), &member)?;
+                let merged = merge(live.clone(), wanted.clone(), &member, budget)?;
                 // An element that the patch deletes loses its position, should the patch add it again.
                 let gone: BTreeSet<String> =
                     wanted.iter().filter(|own| is_deletion(own)).map(|own| lookup_key(own, member.merge_key)).collect();
@@ -189,7 +204,12 @@ fn merge_scalars(original: Vec<Value>, patch: Vec<Value>, merge_key: &str) -> Re
     put_in_order(listed, others, &patch, &original, merge_key, Elements::Scalars)
 }
 
-fn merge_maps(original: Vec<Value>, patch: Vec<Value>, member: &Member<'_>) -> Result<Vec<Value>, Error> {
+fn merge_maps(
+    original: Vec<Value>,
+    patch: Vec<Value>,
+    member: &Member<'_>,
+    budget: &mut Budget,
+) -> Result<Vec<Value>, Error> {
     let merge_key = member.merge_key;
     if merge_key.is_empty() {
         return Err(Error::ListWithoutMergeKey(lookup::kind(member.ty)));
@@ -210,7 +230,7 @@ fn merge_maps(original: Vec<Value>, patch: Vec<Value>, member: &Member<'_>) -> R
                 let (Value::Object(old), Value::Object(new)) = (merged[at].take(), element.clone()) else {
                     return Err(bad_type(MAP, element));
                 };
-                merged[at] = Value::Object(merge_map(old, new, member.ty)?);
+                merged[at] = Value::Object(merge_map(old, new, member.ty, budget)?);
             }
             None => {
                 places.insert(key, merged.len());
@@ -330,19 +350,51 @@ fn sort(list: Vec<Value>, order: &[Value], merge_key: &str, kind: Elements) -> R
         (deletions, list) = list.into_iter().partition(is_deletion);
     }
     let places = Places::new(order, merge_key, kind);
-    let mut placed: Vec<(Option<usize>, Value)> = list.into_iter().map(|value| (places.of(&value), value)).collect();
-    if placed.iter().all(|(place, _)| place.is_some()) {
-        placed.sort_by_key(|(place, _)| *place);
-    } else {
-        // Upstream's comparison calls an element without a place smaller than any neighbour, so that its insertion
-        // sort moves such elements to the front, the last one first.
-        for at in 1..placed.len() {
-            let mut to = at;
-            while to > 0 && placed[to].0.zip(placed[to - 1].0).is_none_or(|(own, before)| own < before) {
-                placed.swap(to, to - 1);
-                to -= 1;
+    let placed: Vec<(Option<usize>, Value)> = list.into_iter().map(|value| (places.of(&value), value)).collect();
+    Ok(insertion_sort(placed).into_iter().chain(deletions).collect())
+}
+
+/// Sorts as upstream's insertion sort does, whose comparison calls an element without a place smaller than any
+/// neighbour, and any element smaller than a neighbour without a place.
+///
+/// So an element without a place moves to the front. One with a place moves behind the last element whose place is not
+/// greater, past all without a place that followed that one until now.
+fn insertion_sort<T>(elements: Vec<(Option<usize>, T)>) -> Vec<T> {
+    let mut front = VecDeque::new();
+    let mut sorted: BTreeMap<(usize, usize), (T, VecDeque<T>)> = BTreeMap::new();
+    for (at, (place, element)) in elements.into_iter().enumerate() {
+        let Some(place) = place else {
+            front.push_front(element);
+            continue;
+        };
+        let before = sorted.range_mut(..(place, at)).next_back();
+        let followers = before.map_or_else(|| std::mem::take(&mut front), |(_, (_, own))| std::mem::take(own));
+        sorted.insert((place, at), (element, followers));
+    }
+    let placed = sorted.into_values().flat_map(|(element, followers)| std::iter::once(element).chain(followers));
+    front.into_iter().chain(placed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::insertion_sort;
+
+    #[test]
+    fn elements_without_a_place_end_where_an_insertion_sort_leaves_them() {
+        // Every list of five elements over two places, three places and none.
+        for number in 0..4_usize.pow(5) {
+            let place = |at: u32| (number / 4_usize.pow(at) % 4).checked_sub(1);
+            let elements: Vec<(Option<usize>, u32)> = (0..5).map(|at| (place(at), at)).collect();
+            let mut slow = elements.clone();
+            for at in 1..slow.len() {
+                let mut to = at;
+                while to > 0 && slow[to].0.zip(slow[to - 1].0).is_none_or(|(own, before)| own < before) {
+                    slow.swap(to, to - 1);
+                    to -= 1;
+                }
             }
+            let slow: Vec<u32> = slow.into_iter().map(|(_, element)| element).collect();
+            assert_eq!(insertion_sort(elements.clone()), slow, "{elements:?}");
         }
     }
-    Ok(placed.into_iter().map(|(_, value)| value).chain(deletions).collect())
 }

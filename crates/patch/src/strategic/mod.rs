@@ -11,9 +11,12 @@
 //! Directives in a part of the patch that has no counterpart in the object are dropped with what they stand in; parts
 //! that are taken over whole (replaced lists, new elements of merged lists) keep theirs, as upstream does.
 
+mod budget;
 mod go_value;
 mod list;
 mod lookup;
+
+use std::collections::BTreeSet;
 
 use bayplan_model::{
     quoted::Quoted,
@@ -22,6 +25,7 @@ use bayplan_model::{
 use serde_json::{Map, Value};
 
 use crate::Fault;
+use budget::Budget;
 use go_value::{Printed, type_name};
 
 const DIRECTIVE: &str = "$patch";
@@ -105,6 +109,9 @@ pub enum Error {
     /// A list of this and that.
     #[error("list element types are not identical: {0}")]
     MixedList(String),
+    /// The patch goes over the same lists again and again.
+    #[error("the patch merges its lists more than {} times: name each element once", budget::PASSES_MAX)]
+    TooManyPasses,
     /// Nothing to put in order.
     #[error("no elements in any of the given slices")]
     NoElements,
@@ -118,6 +125,7 @@ impl Error {
                 Fault::Undecodable
             }
             Error::ListOfLists => Fault::Inapplicable,
+            Error::TooManyPasses => Fault::TooCostly,
             _ => Fault::Unclassified,
         }
     }
@@ -127,7 +135,8 @@ impl Error {
 pub fn apply(original: Value, patch: &Value, definition: &'static Definition) -> Result<Value, Error> {
     match (original, patch) {
         (Value::Object(original), Value::Object(patch)) => {
-            merge_map(original, patch.clone(), &definition.shape).map(Value::Object)
+            let mut budget = Budget::new(&original, patch);
+            merge_map(original, patch.clone(), &definition.shape, &mut budget).map(Value::Object)
         }
         _ => Err(Error::NotAnObject),
     }
@@ -137,6 +146,7 @@ fn merge_map(
     mut original: Map<String, Value>,
     mut patch: Map<String, Value>,
     ty: &Type,
+    budget: &mut Budget,
 ) -> Result<Map<String, Value>, Error> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
@@ -149,7 +159,7 @@ fn merge_map(
         };
     }
     retain_keys(&mut original, &mut patch)?;
-    list::merge_ordered(&mut original, &mut patch, ty)?;
+    list::merge_ordered(&mut original, &mut patch, ty, budget)?;
 
     // Sorted, so that deletions from a list ('$…') come before additions to it, whatever order the map keeps.
     let mut fields: Vec<(String, Value)> = patch.into_iter().collect();
@@ -158,15 +168,21 @@ fn merge_map(
         if field.starts_with(DELETE_FROM_PRIMITIVE_LIST) {
             let list = name_after(&field, DELETE_FROM_PRIMITIVE_LIST).ok_or(Error::PrimitiveList)?;
             // Upstream falls back to the directive itself when no name follows its slash.
-            delete_from_list(&mut original, if list.is_empty() { &field } else { list }, value, ty)?;
+            delete_from_list(&mut original, if list.is_empty() { &field } else { list }, value, ty, budget)?;
         } else {
-            merge_field(&mut original, field, value, ty)?;
+            merge_field(&mut original, field, value, ty, budget)?;
         }
     }
     Ok(original)
 }
 
-fn merge_field(original: &mut Map<String, Value>, field: String, value: Value, ty: &Type) -> Result<(), Error> {
+fn merge_field(
+    original: &mut Map<String, Value>,
+    field: String,
+    value: Value,
+    ty: &Type,
+    budget: &mut Budget,
+) -> Result<(), Error> {
     if value.is_null() {
         original.remove(&field);
         return Ok(());
@@ -176,12 +192,12 @@ fn merge_field(original: &mut Map<String, Value>, field: String, value: Value, t
             let member = lookup::member(ty, &field)?;
             match member.strategy {
                 PatchStrategy::Replace => Some(Value::Object(new)),
-                _ => Some(Value::Object(merge_map(old, new, member.ty)?)),
+                _ => Some(Value::Object(merge_map(old, new, member.ty, budget)?)),
             }
         }
         (Some(Value::Array(old)), Value::Array(new)) => {
             let member = lookup::list(ty, &field)?;
-            Some(Value::Array(list::merge(old, new, &member)?))
+            Some(Value::Array(list::merge(old, new, &member, budget)?))
         }
         (_, mut new) => {
             discard_nulls(&mut new);
@@ -194,17 +210,23 @@ fn merge_field(original: &mut Map<String, Value>, field: String, value: Value, t
     Ok(())
 }
 
-fn delete_from_list(original: &mut Map<String, Value>, field: &str, value: Value, ty: &Type) -> Result<(), Error> {
+fn delete_from_list(
+    original: &mut Map<String, Value>,
+    field: &str,
+    value: Value,
+    ty: &Type,
+    budget: &mut Budget,
+) -> Result<(), Error> {
     match (original.get_mut(field), value) {
         (_, Value::Null) => {
             original.remove(field);
         }
         (Some(Value::Array(old)), Value::Array(gone)) => {
             let member = lookup::list(ty, field)?;
-            *old = list::delete(std::mem::take(old), gone, &member)?;
+            *old = list::delete(std::mem::take(old), gone, &member, budget)?;
         }
         // Upstream merges a map that is given as a deletion list.
-        (Some(Value::Object(_)), new @ Value::Object(_)) => merge_field(original, field.into(), new, ty)?,
+        (Some(Value::Object(_)), new @ Value::Object(_)) => merge_field(original, field.into(), new, ty, budget)?,
         // A scalar replaces a scalar of its own kind; nothing happens where the kinds differ.
         (Some(old), new) if type_name(old) == type_name(&new) => *old = new,
         _ => {}
@@ -216,7 +238,8 @@ fn delete_from_list(original: &mut Map<String, Value>, field: &str, value: Value
 fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), Error> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let Value::Array(keys) = keys else { return Err(Error::RetainKeys) };
-    let listed = |field: &str| keys.iter().any(|key| key.as_str() == Some(field));
+    let keys: BTreeSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let listed = |field: &str| keys.contains(field);
     let parallel = |field: &str| field.starts_with(DELETE_FROM_PRIMITIVE_LIST) || field.starts_with(SET_ELEMENT_ORDER);
     if patch.iter().any(|(field, value)| !value.is_null() && !parallel(field) && !listed(field)) {
         return Err(Error::RetainKeys);
@@ -228,6 +251,11 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
 /// The list's name in `<directive>/<list>`.
 fn name_after<'a>(field: &'a str, directive: &str) -> Option<&'a str> {
     field.strip_prefix(directive)?.strip_prefix('/')
+}
+
+/// A patch as Go's `%v` prints it, for messages that quote it.
+pub fn printed(patch: &Value) -> String {
+    Printed::Value(patch).to_string()
 }
 
 fn unknown_directive(map: &Map<String, Value>) -> Error {

@@ -127,3 +127,23 @@ fn null_elements_are_an_error_not_a_panic() {
         "list element types are not identical: [[a] [<nil>]]",
     );
 }
+
+#[test]
+fn a_patch_that_names_one_element_again_and_again_is_refused() {
+    let variable = |number: usize| json!({"name": "c", "env": [{"name": format!("v{number}"), "value": ""}]});
+    let patch = |count: usize| json!({"spec": {"containers": (0..count).map(variable).collect::<Vec<_>>()}});
+    let original = json!({"spec": {"containers": [{"name": "c", "env": [{"name": "v", "value": ""}]}]}});
+    let merged = pod(original.clone(), patch(100)).unwrap();
+    assert_eq!(merged["spec"]["containers"][0]["env"].as_array().map(Vec::len), Some(101));
+    let refused = pod(original.clone(), patch(5_000)).unwrap_err();
+    assert_eq!((refused.clone(), refused.fault()), (Error::TooManyPasses, Fault::TooCostly));
+    // As many variables of one container that is named once are no trouble.
+    let variables: Vec<Value> = (0..5_000).map(|number| json!({"name": format!("v{number}"), "value": ""})).collect();
+    assert!(pod(original, json!({"spec": {"containers": [{"name": "c", "env": variables}]}})).is_ok());
+}
+
+#[test]
+fn a_patch_is_printed_as_go_prints_it() {
+    let patch = json!({"spec": {"replicas": "many", "list": [1, null]}, "a": true});
+    assert_eq!(printed(&patch), "map[a:true spec:map[list:[1 <nil>] replicas:many]]");
+}
