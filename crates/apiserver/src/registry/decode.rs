@@ -9,6 +9,7 @@ use bayplan_kinds::{GroupVersionKind, Kind};
 use bayplan_model::status::Status;
 use serde_json::Value;
 
+use super::patch::Patch;
 use crate::codec::{self, Decoded, Encoding};
 use crate::request::FieldValidation;
 use crate::status_errors::{self, FieldError};
@@ -17,8 +18,8 @@ use crate::status_errors::{self, FieldError};
 pub(crate) enum Input<'a> {
     /// The body of a request.
     Body { content_type: Option<&'a str>, bytes: &'a [u8] },
-    /// A stored object after a patch.
-    Patched(Value),
+    /// A stored object after a patch, and the patch.
+    Patched(Value, &'a Patch),
 }
 
 /// Decodes and defaults an object of a resource.
@@ -40,8 +41,11 @@ pub(crate) fn without_defaults(
 ) -> Result<Decoded, Status> {
     match input {
         Input::Body { content_type, bytes } => codec::decode(kind, encoding(content_type)?, bytes, field_validation),
-        Input::Patched(patched) => codec::canonical(kind, patched.clone(), field_validation)
-            .map_err(|status| if status.code == 400 { invalid_patch(kind, &patched, &status) } else { status }),
+        Input::Patched(patched, patch) => {
+            codec::converted(kind, patched.clone(), patch.conversion(), field_validation).map_err(|status| {
+                if status.code == 400 { invalid_patch(kind, patch.quoted(&patched), &status) } else { status }
+            })
+        }
     }
 }
 
@@ -51,10 +55,10 @@ pub(crate) fn encoding(content_type: Option<&str>) -> Result<Encoding, Status> {
 }
 
 /// A patch that makes an object unreadable is a 422, where the same body of an update is a 400.
-fn invalid_patch(kind: GroupVersionKind<'_>, patched: &Value, status: &Status) -> Status {
+fn invalid_patch(kind: GroupVersionKind<'_>, quoted: String, status: &Status) -> Status {
     let why = status.message.split_once(&format!("cannot be handled as a {}: ", kind.kind));
     let why = why.map_or(status.message.as_str(), |(_, why)| why);
-    let value = Value::String(patched.to_string());
+    let value = Value::String(quoted);
     // Upstream names neither the kind nor the object here.
     status_errors::invalid("", "", "", &[FieldError::invalid("patch", value, why)])
 }

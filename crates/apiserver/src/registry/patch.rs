@@ -1,6 +1,7 @@
 //! Patch: applied to the stored object, and again whenever another writer was faster.
 
 use bayplan_kinds::GroupVersionKind;
+use bayplan_kinds::codec::Conversion;
 use bayplan_model::schema::Schema;
 use bayplan_model::status::{Details, Status, reason};
 use bayplan_patch::{Fault, body, json_patch, merge_patch, strategic};
@@ -73,6 +74,25 @@ impl Patch {
     }
 }
 
+impl Patch {
+    /// How its result becomes an object, which decides about the words for what does not fit.
+    pub(super) fn conversion(&self) -> Conversion {
+        match self.kind {
+            PatchKind::Json | PatchKind::Merge => Conversion::Decoded,
+            PatchKind::Strategic => Conversion::Restored,
+        }
+    }
+
+    /// What the message quotes when the result is no object of the kind: the result, or of a strategic merge patch the
+    /// patch itself.
+    pub(super) fn quoted(&self, result: &Value) -> String {
+        match self.kind {
+            PatchKind::Json | PatchKind::Merge => result.to_string(),
+            PatchKind::Strategic => self.strategic().map(|patch| strategic::printed(&patch)).unwrap_or_default(),
+        }
+    }
+}
+
 /// The answer to a patch that cannot be applied.
 fn failed(fault: Fault, error: &dyn std::fmt::Display) -> Status {
     match fault {
@@ -80,6 +100,7 @@ fn failed(fault: Fault, error: &dyn std::fmt::Display) -> Status {
         Fault::TooLarge => {
             Status::failure(413, reason::REQUEST_ENTITY_TOO_LARGE, format!("Request entity too large: {error}"))
         }
+        Fault::TooCostly => Status::failure(422, reason::INVALID, error.to_string()).with_details(Details::default()),
         Fault::Inapplicable => {
             Status::failure(422, reason::INVALID, "the server rejected our request due to an error in our request")
                 .with_details(Details::default())
@@ -101,7 +122,7 @@ impl Registry {
         let mut warnings = Vec::new();
         let mut compute = |old: &Value| {
             let patched = patch.apply(call.resource.group_version_kind(), old)?;
-            let decoded = decode::object(call.resource, Input::Patched(patched), field_validation)?;
+            let decoded = decode::object(call.resource, Input::Patched(patched, &patch), field_validation)?;
             warnings = decoded.warnings;
             Ok(decoded.object)
         };

@@ -71,7 +71,7 @@ pub(crate) async fn patch(
     let mut warnings = Vec::new();
     let mut compute = |current: &Value| {
         let patched = patch.apply(SCALE, current)?;
-        let decoded = decode::without_defaults(SCALE, Input::Patched(patched), field_validation)?;
+        let decoded = decode::without_defaults(SCALE, Input::Patched(patched, &patch), field_validation)?;
         warnings = decoded.warnings;
         let mut scale = decoded.object;
         check_identity(call, &mut scale)?;

@@ -14,6 +14,7 @@ use bayplan_model::schema::{Definition, Field, Schema, Type};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::Conversion;
 use super::quantity;
 use super::syntax::json_kind;
 use super::time;
@@ -21,6 +22,10 @@ use super::zero::{complete, zero};
 
 /// How many strict errors are reported; one document can hold very many.
 const STRICT_ERRORS_MAX: usize = 100;
+
+/// How many bytes of paths are written to find out whether a strict error is a new one; repeated fields below a key as
+/// long as the document would otherwise take the square of its length.
+const STRICT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Base64 as upstream reads it: padded, but lenient about the unused bits of the last character.
 const BASE64: GeneralPurpose =
@@ -42,6 +47,8 @@ pub(crate) struct Findings {
     /// Unknown and duplicate fields, in document order.
     pub(crate) strict: Vec<String>,
     check_strict: bool,
+    strict_bytes: usize,
+    conversion: Conversion,
     path: Vec<Step>,
     /// The definitions around the current value, innermost last.
     within: Vec<&'static Definition>,
@@ -49,11 +56,15 @@ pub(crate) struct Findings {
 
 impl Findings {
     pub(crate) fn new(check_strict: bool) -> Self {
-        Findings { check_strict, ..Findings::default() }
+        Findings::of(Conversion::Decoded, check_strict)
+    }
+
+    pub(crate) fn of(conversion: Conversion, check_strict: bool) -> Self {
+        Findings { check_strict, conversion, ..Findings::default() }
     }
 
     fn strict_error(&mut self, what: &str, name: &str) {
-        if !self.check_strict || self.strict.len() >= STRICT_ERRORS_MAX {
+        if !self.check_strict || self.strict.len() >= STRICT_ERRORS_MAX || self.strict_bytes > STRICT_BYTES_MAX {
             return;
         }
         let mut path = String::new();
@@ -66,6 +77,7 @@ impl Findings {
         }
         push_dotted(&mut path, name);
         let text = format!("{what} field {path:?}");
+        self.strict_bytes = self.strict_bytes.saturating_add(text.len());
         if !self.strict.contains(&text) {
             self.strict.push(text);
         }
@@ -153,6 +165,15 @@ struct TypeVisitor<'f> {
 
 impl TypeVisitor<'_> {
     fn wrong<E>(self, given: &str) -> Result<Option<Value>, E> {
+        if self.findings.error.is_some() {
+            return Ok(None);
+        }
+        if self.findings.conversion == Conversion::Restored
+            && let Some(message) = not_restored(self.of, given)
+        {
+            self.findings.invalid(message);
+            return Ok(None);
+        }
         let name = match self.of {
             // These decode through an inner value of a plain type.
             Type::IntOrString => {
@@ -230,6 +251,30 @@ impl TypeVisitor<'_> {
             _ => self.wrong("string"),
         }
     }
+}
+
+/// Upstream's words for a value that cannot be restored into a field of a type; `None` where a type reads itself.
+fn not_restored(of: &Type, given: &str) -> Option<String> {
+    let (source, kind) = match given.split(' ').next().unwrap_or(given) {
+        "number" if given.contains(['.', 'e']) => ("float64", "float64"),
+        "number" => ("int64", "int64"),
+        "array" => ("[]interface {}", "slice"),
+        "object" => ("map[string]interface {}", "map"),
+        plain => (plain, plain),
+    };
+    Some(match of {
+        // Go converts a whole number to text, though not the one anybody means.
+        Type::String(name) if source == "int64" => format!("cannot convert {source} to {name}"),
+        Type::Int32 | Type::Int64 if source == "float64" => format!("cannot convert {source} to {}", go_name(of)),
+        // Upstream keeps the low bits of a number that is too large. Better no object than another one.
+        Type::Int32 | Type::Int64 if source == "int64" => return None,
+        Type::String(_) => "unrecognized type: string".to_owned(),
+        Type::Int32 | Type::Int64 | Type::Double | Type::Boolean => format!("unrecognized type: {}", go_name(of)),
+        Type::Bytes | Type::List(..) => format!("cannot restore slice from {kind}"),
+        Type::Map(..) => format!("cannot restore map from {kind}"),
+        Type::Object(_) => format!("cannot restore struct from: {kind}"),
+        Type::Quantity | Type::IntOrString | Type::Time | Type::MicroTime | Type::Raw | Type::Fields => return None,
+    })
 }
 
 /// Bytes as JSON shows them.

@@ -97,14 +97,34 @@ pub fn decode(
     conclude(expected, object, findings, validation)
 }
 
+/// How upstream makes an object of a value that is already in memory, which decides about the words for wrong types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Conversion {
+    /// Written as JSON and decoded again.
+    #[default]
+    Decoded,
+    /// Field by field, as the result of a strategic merge patch.
+    Restored,
+}
+
 /// Gives an object that is already in memory (the result of a patch, or bytes from the store) its canonical form.
 pub fn canonical(
     expected: GroupVersionKind<'_>,
     object: Value,
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
+    converted(expected, object, Conversion::Decoded, validation)
+}
+
+/// Gives an object its canonical form as [`canonical`] does, in the words of a conversion.
+pub fn converted(
+    expected: GroupVersionKind<'_>,
+    object: Value,
+    conversion: Conversion,
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
     let definition = definition_of(expected)?;
-    let mut findings = Findings::new(validation != FieldValidation::Ignore);
+    let mut findings = Findings::of(conversion, validation != FieldValidation::Ignore);
     let object = json::canonical(definition, object, &mut findings);
     conclude(expected, object, findings, validation)
 }
