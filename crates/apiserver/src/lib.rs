@@ -14,6 +14,7 @@
 mod admission;
 mod authn;
 pub mod authz;
+mod big_work;
 mod bootstrap;
 pub mod certificates;
 mod discovery;

@@ -41,6 +41,7 @@ pub(crate) use update::UpdatedObject;
 
 use crate::admission::{AdmissionContext, AdmissionPlugins, Operation};
 use crate::authz::Authorizer;
+use crate::big_work::BigWork;
 use crate::encode::Encoded;
 use crate::request::Preconditions;
 use crate::status_errors;
@@ -65,6 +66,8 @@ pub(crate) struct Registry {
     /// Decides about what a request does besides its own verb.
     authorizer: Authorizer,
     waiters: Arc<RevisionWaiters>,
+    /// Where requests with large bodies are carried out.
+    pub(crate) big_work: BigWork,
     /// Locked while a service gets its addresses and is stored.
     services: tokio::sync::Mutex<()>,
 }
@@ -107,6 +110,7 @@ impl Registry {
             service_range,
             authorizer,
             waiters: Arc::default(),
+            big_work: BigWork::default(),
             services: tokio::sync::Mutex::default(),
         }
     }

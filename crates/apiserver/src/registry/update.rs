@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::create::{CreatedBy, check_namespace};
 use super::{Answer, Call, Registry, SystemWrite, check_preconditions, metadata};
 use crate::admission::Operation;
+use crate::big_work::apart;
 use crate::request::Preconditions;
 use crate::status_errors::{self, FieldError};
 
@@ -39,17 +40,21 @@ impl Registry {
             let Some(entry) = self.entry(&key).await? else {
                 return self.update_missing(call, updated, &preconditions).await;
             };
-            let old = self.decoded(call.resource, &entry)?;
-            check_preconditions(&call, &key, &preconditions, &old)?;
-            let mut new = match &mut updated {
-                UpdatedObject::Replace(object) => object.clone(),
-                UpdatedObject::Compute(compute) => {
-                    let mut new = compute(&old)?;
-                    check_identity(&call, &mut new)?;
-                    new
-                }
+            let attempt = async {
+                let old = self.decoded(call.resource, &entry)?;
+                check_preconditions(&call, &key, &preconditions, &old)?;
+                let mut new = match &mut updated {
+                    UpdatedObject::Replace(object) => object.clone(),
+                    UpdatedObject::Compute(compute) => {
+                        let mut new = compute(&old)?;
+                        check_identity(&call, &mut new)?;
+                        new
+                    }
+                };
+                self.try_update(call, &key, &entry, &old, &mut new, replaces).await
             };
-            if let Some(answer) = self.try_update(call, &key, &entry, &old, &mut new, replaces).await? {
+            // A short patch of a large object is as much work as a large body.
+            if let Some(answer) = apart(entry.value.len(), attempt).await? {
                 return Ok(answer);
             }
         }

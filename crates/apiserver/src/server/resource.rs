@@ -39,13 +39,14 @@ pub(super) async fn serve(context: &RequestContext<'_>) -> Result<Response<Respo
     // Negotiated before the verb runs: a write whose answer cannot be rendered must not happen.
     let format = Format::negotiate(context.headers, context.query)?;
     let request = ResourceRequest { context, call, format };
+    let (bytes, big_work) = (context.body.len(), &context.shared.registry.big_work);
     if !resource.stored() || matches!(call.subresource, "binding" | "eviction" | "token" | "scale") {
-        return request.unstored().await;
+        return big_work.run(bytes, request.unstored()).await;
     }
     if info.verb == Verb::Watch {
         return request.watch().await;
     }
-    request.stored().await
+    big_work.run(bytes, request.stored()).await
 }
 
 /// 404 for a path that the resource does not have, 405 for a verb that the path does not have.
