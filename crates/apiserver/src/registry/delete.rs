@@ -1,12 +1,13 @@
 //! Delete: grace periods, finalizers, and the removal itself.
 
 use bayplan_model::status::{Details, Status, reason};
-use bayplan_store::{Entry, WriteError};
+use bayplan_store::{Entry, Revision, WriteError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
+use crate::encode::Encoded;
 use crate::request::{DeleteOptions, ListOptions, Preconditions};
 use crate::{selection::Selection, status_errors};
 use bayplan_kinds::Strategy;
@@ -24,15 +25,32 @@ enum DeletionStep {
     Remove { marked: Option<Value> },
 }
 
+/// An object that a removal has marked, but not yet removed.
+struct Marked {
+    uid: String,
+    /// The answer to its removal.
+    answer: Answer,
+}
+
 impl Registry {
     /// Deletes one object.
+    ///
+    /// A removal without grace is two writes, the mark and the removal. Whoever sees the mark, a node say, may remove the
+    /// object before the second: then it is gone as it was meant to be.
     pub(crate) async fn delete(&self, call: Call<'_>, options: &DeleteOptions) -> Result<Answer, Status> {
         let call = Call { dry_run: call.dry_run || options.dry_run, ..call };
         let key = Self::key(call.resource, call.namespace, call.name);
         let strategy = &call.resource.strategy;
+        let mut marked: Option<Marked> = None;
         loop {
-            let entry = self.entry(&key).await?.ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
+            let Some(entry) = self.entry(&key).await? else {
+                return marked.map(|own| own.answer).ok_or_else(|| status_errors::not_found(call.resource, call.name));
+            };
             let old = self.decoded(call.resource, &entry)?;
+            if let Some(own) = marked.take_if(|own| own.uid != metadata::text(&old, "uid")) {
+                // Another object has the name by now.
+                return Ok(own.answer);
+            }
             check_delete_preconditions(&call, &options.preconditions, &old)?;
             self.plugins
                 .admit(&self.admission(call, Operation::Delete, call.name), &mut Value::Null, Some(&old))
@@ -47,13 +65,13 @@ impl Registry {
                 continue;
             }
             let step = next_step(strategy, &old, options, self.now());
-            if let Some(answer) = self.apply_step(call, &key, &entry, &old, step).await? {
+            if let Some(answer) = self.apply_step(call, &key, &entry, &old, step, &mut marked).await? {
                 return Ok(answer);
             }
         }
     }
 
-    /// Writes a step; `None` if another writer was faster.
+    /// Writes a step; `None` if another writer was faster. Notes in `own_mark` if only the first write of two was made.
     async fn apply_step(
         &self,
         call: Call<'_>,
@@ -61,6 +79,7 @@ impl Registry {
         entry: &Entry,
         old: &Value,
         step: DeletionStep,
+        own_mark: &mut Option<Marked>,
     ) -> Result<Option<Answer>, Status> {
         match step {
             DeletionStep::Leave => {
@@ -79,7 +98,7 @@ impl Registry {
                     Err(error) => Err(status_errors::write(error)),
                 }
             }
-            DeletionStep::Remove { marked } => self.remove(call, key, entry, old, marked).await,
+            DeletionStep::Remove { marked } => self.remove(call, key, entry, old, marked, own_mark).await,
         }
     }
 
@@ -90,6 +109,7 @@ impl Registry {
         entry: &Entry,
         old: &Value,
         marked: Option<Value>,
+        own_mark: &mut Option<Marked>,
     ) -> Result<Option<Answer>, Status> {
         let last = marked.as_ref().unwrap_or(old);
         let encoded = self.encode(call.resource, last);
@@ -105,13 +125,24 @@ impl Registry {
             }
             match self.store.delete(key, revision).await {
                 Ok(removed) => revision = removed,
-                Err(WriteError::Conflict { .. }) => return Ok(None),
+                Err(WriteError::Conflict { .. }) => {
+                    if marked.is_some() {
+                        let answer = self.removed(call, old, encoded, revision)?;
+                        *own_mark = Some(Marked { uid: metadata::text(old, "uid").to_owned(), answer });
+                    }
+                    return Ok(None);
+                }
                 Err(error) => return Err(status_errors::write(error)),
             }
         }
+        self.removed(call, old, encoded, revision).map(Some)
+    }
+
+    /// The answer to a removal.
+    fn removed(&self, call: Call<'_>, old: &Value, last: Encoded, revision: Revision) -> Result<Answer, Status> {
         if call.resource.strategy.returns_object_on_delete {
-            let encoded = super::conversion::view(call.resource, encoded)?;
-            return Ok(Some(Answer::object(200, call.resource, encoded, Some(revision))));
+            let encoded = super::conversion::view(call.resource, last)?;
+            return Ok(Answer::object(200, call.resource, encoded, Some(revision)));
         }
         let details = Details {
             name: call.name.to_owned(),
@@ -120,7 +151,7 @@ impl Registry {
             uid: metadata::text(old, "uid").to_owned(),
             ..Details::default()
         };
-        Ok(Some(Answer::status(200, status_errors::success(0, Some(details)))))
+        Ok(Answer::status(200, status_errors::success(0, Some(details))))
     }
 
     /// Marks a namespace that has finalizers in its spec; the namespace controller empties and finalizes it.
@@ -139,7 +170,7 @@ impl Registry {
             marked["status"]["phase"] = json!("Terminating");
             DeletionStep::Mark(marked)
         };
-        self.apply_step(call, key, entry, old, step).await
+        self.apply_step(call, key, entry, old, step, &mut None).await
     }
 
     /// Deletes the selected objects; answers with the list of them.
@@ -249,8 +280,8 @@ fn grace(old: &Value, options: &DeleteOptions, now: Timestamp, marked: &mut Valu
         }
         let Some(period) = requested.filter(|seconds| *seconds < current) else { return Grace::Pending };
         let ends = ends.parse::<Timestamp>().unwrap_or(now);
-        let started = ends - SignedDuration::from_secs(current);
-        let shortened = (started + SignedDuration::from_secs(period)).max(now);
+        let started = seconds_after(ends, current.saturating_neg());
+        let shortened = seconds_after(started, period).max(now);
         return mark(marked, shortened, period);
     }
     let unscheduled = old["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
@@ -259,7 +290,13 @@ fn grace(old: &Value, options: &DeleteOptions, now: Timestamp, marked: &mut Valu
     let own = if own < 0 { 1 } else { own };
     let period = if unscheduled || finished { 0 } else { requested.unwrap_or(own) };
     metadata::bump_generation(marked);
-    mark(marked, now + SignedDuration::from_secs(period), period)
+    mark(marked, seconds_after(now, period), period)
+}
+
+/// A time so many seconds later; the last or first one that can be written when there is none.
+fn seconds_after(time: Timestamp, seconds: i64) -> Timestamp {
+    let limit = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(limit)
 }
 
 fn mark(object: &mut Value, ends: Timestamp, period: i64) -> Grace {

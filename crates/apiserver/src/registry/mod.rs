@@ -17,6 +17,8 @@ pub(crate) mod list;
 pub(crate) mod metadata;
 mod objects;
 pub(crate) mod patch;
+#[cfg(test)]
+mod races;
 mod revision_waiters;
 mod service_addresses;
 mod update;

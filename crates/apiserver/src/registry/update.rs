@@ -171,7 +171,8 @@ impl Registry {
                 return answer(entry.mod_revision);
             }
             return match self.store.delete(key, entry.mod_revision).await {
-                Ok(_) => answer(entry.mod_revision),
+                // Several writers may take away the last finalizer; for all but one the object is gone already.
+                Ok(_) | Err(WriteError::Conflict { found: None }) => answer(entry.mod_revision),
                 Err(WriteError::Conflict { .. }) => Ok(None),
                 Err(error) => Err(status_errors::write(error)),
             };

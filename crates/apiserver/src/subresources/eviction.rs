@@ -27,12 +27,15 @@ pub(crate) async fn evict(registry: &Registry, call: Call<'_>, eviction: &Value)
     let pod = Objects::get(registry, call.resource, call.namespace, call.name)
         .await?
         .ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
+    let mut unready_under = None;
+    let versioned = options.preconditions.resource_version.is_some();
     if !ignores_budgets(&pod) {
         let budgets = matching_budgets(registry, call.namespace, &pod).await?;
         match budgets.as_slice() {
             [] => {}
             [budget] if may_evict_unready(&pod, budget) => {
                 options.preconditions.resource_version = Some(metadata::text(&pod, "resourceVersion").to_owned());
+                unready_under = Some(metadata::text(budget, "name").to_owned()).filter(|_| !versioned);
             }
             [budget] => take_disruption(registry, call, budget).await?,
             _ => {
@@ -42,10 +45,19 @@ pub(crate) async fn evict(registry: &Registry, call: Call<'_>, eviction: &Value)
             }
         }
     }
-    if !dry_run {
-        mark_disrupted(registry, call, &mut options).await?;
-    }
-    registry.delete(Call { subresource: "", ..call }, &options).await?;
+    let evicted = async {
+        if !dry_run {
+            mark_disrupted(registry, call, &mut options).await?;
+        }
+        registry.delete(Call { subresource: "", ..call }, &options).await
+    };
+    match (evicted.await, unready_under) {
+        // The pod has changed since it was found unready: the client asks again.
+        (Err(status), Some(budget)) if status.is(reason::CONFLICT) => {
+            return Err(refuse(still_processed(&budget), RETRY_SECONDS));
+        }
+        (evicted, _) => evicted?,
+    };
     Ok(Answer::status(201, status_errors::success(201, None)))
 }
 
@@ -97,7 +109,7 @@ async fn take_disruption(registry: &Registry, call: Call<'_>, budget: &Value) ->
         check(&name, budget)?;
         let generation = budget["metadata"]["generation"].clone();
         let status = &mut budget["status"];
-        let left = status["disruptionsAllowed"].as_i64().unwrap_or(0) - 1;
+        let left = status["disruptionsAllowed"].as_i64().unwrap_or(0).saturating_sub(1);
         status["disruptionsAllowed"] = json!(left);
         if !status["disruptedPods"].is_object() {
             status["disruptedPods"] = json!({});
@@ -132,8 +144,7 @@ fn check(name: &str, budget: &Value) -> Result<(), Status> {
     let number = |key: &str| budget["status"][key].as_i64().unwrap_or(0);
     let generation = budget["metadata"]["generation"].as_i64().unwrap_or(0);
     if number("observedGeneration") < generation {
-        let why = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(refuse(why, RETRY_SECONDS));
+        return Err(refuse(still_processed(name), RETRY_SECONDS));
     }
     let forbidden = |why: &str| {
         let resource = bayplan_kinds::find("policy", "v1", "poddisruptionbudgets").expect("a row of the table");
@@ -150,6 +161,10 @@ fn check(name: &str, budget: &Value) -> Result<(), Status> {
         return Err(refuse(exhausted(name, budget), 0));
     }
     Ok(())
+}
+
+fn still_processed(name: &str) -> String {
+    format!("The disruption budget {name} is still being processed by the server.")
 }
 
 /// Why the budget allows no disruption.
