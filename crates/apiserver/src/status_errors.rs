@@ -1,5 +1,6 @@
 //! The failures of requests, in upstream's words; upstream's `apierrors`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bayplan_kinds::Kind;
@@ -100,12 +101,9 @@ pub(crate) fn modified(resource: &Kind, name: &str) -> Status {
 pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Status {
     let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
     // The message has each error once, the causes as often as it was found.
-    let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-    for text in errors.iter().map(ToString::to_string) {
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let once = errors.iter().filter(|error| seen.insert((&error.field, &error.message)));
+    let texts: Vec<String> = once.map(ToString::to_string).collect();
     let text = match &*texts {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),

@@ -1,5 +1,7 @@
 //! The parts of `metadata` the server owns.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use rand::RngExt;
 use serde_json::{Map, Value, json};
@@ -84,17 +86,16 @@ pub(crate) fn restore_system_fields(object: &mut Value, old: &Value) {
 /// Drops repeated owner references; answers upstream's warning if there were any.
 pub(crate) fn deduplicate_owners(object: &mut Value) -> Option<String> {
     let owners = object["metadata"].get_mut("ownerReferences")?.as_array_mut()?;
-    let before = owners.len();
     let mut duplicates = Vec::new();
-    let mut seen: Vec<Value> = Vec::with_capacity(before);
-    for owner in owners.drain(..) {
-        if seen.contains(&owner) {
+    let mut seen = BTreeSet::new();
+    owners.retain(|owner| {
+        // Objects are canonical by now: equal text, equal owner.
+        let first = seen.insert(owner.to_string());
+        if !first {
             duplicates.push(owner["uid"].as_str().unwrap_or_default().to_owned());
-        } else {
-            seen.push(owner);
         }
-    }
-    *owners = seen;
+        first
+    });
     (!duplicates.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and \
@@ -133,7 +134,7 @@ pub(crate) fn bump_generation(object: &mut Value) {
     if let Some(generation) = metadata.get("generation").and_then(Value::as_i64)
         && generation > 0
     {
-        metadata.insert("generation".to_owned(), json!(generation + 1));
+        metadata.insert("generation".to_owned(), json!(generation.saturating_add(1)));
     }
 }
 

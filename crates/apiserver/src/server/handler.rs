@@ -166,7 +166,7 @@ fn go_duration(text: &str) -> Option<Duration> {
             "h" => 3600.0,
             _ => return None,
         };
-        total += Duration::try_from_secs_f64(number * seconds).ok()?;
+        total = total.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
         rest = &rest[unit_end..];
     }
     Some(total)

@@ -32,6 +32,8 @@ use encoder::EventEncoder;
 /// The shortest lifetime of a watch without a timeout of its own; the longest is twice that. Upstream's values, spread
 /// so that clients do not reconnect all at once.
 const LIFETIME_MIN: Duration = Duration::from_secs(1800);
+/// The longest lifetime that a client can ask for: longer than any server runs, and short enough to add to any time.
+const LIFETIME_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The time between two bookmarks, as upstream.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// About how many bytes of the initial state are sent at once.
@@ -114,7 +116,7 @@ pub(crate) async fn open(
     let held = hold(initial.len() * size_of::<Entry>())?;
     let now = Instant::now();
     let lifetime = match options.timeout_seconds {
-        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()).min(LIFETIME_MAX),
         _ => LIFETIME_MIN.mul_f64(1.0 + rand::rng().random_range(0.0..1.0)),
     };
     let watcher = Watcher {
