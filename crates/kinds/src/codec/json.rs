@@ -14,11 +14,11 @@ use bayplan_model::schema::{Definition, Field, Schema, Type};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::Conversion;
 use super::quantity;
 use super::syntax::json_kind;
 use super::time;
 use super::zero::{complete, zero};
+use super::{Conversion, PARTS_MAX};
 
 /// How many strict errors are reported; one document can hold very many.
 const STRICT_ERRORS_MAX: usize = 100;
@@ -46,6 +46,8 @@ pub(crate) struct Findings {
     pub(crate) error: Option<String>,
     /// Unknown and duplicate fields, in document order.
     pub(crate) strict: Vec<String>,
+    /// How many structs were read, or would have been.
+    parts: usize,
     check_strict: bool,
     strict_bytes: usize,
     conversion: Conversion,
@@ -61,6 +63,22 @@ impl Findings {
 
     pub(crate) fn of(conversion: Conversion, check_strict: bool) -> Self {
         Findings { check_strict, conversion, ..Findings::default() }
+    }
+
+    /// Whether there are more structs than an object may have; the surplus was not read.
+    pub(crate) fn has_too_many_parts(&self) -> bool {
+        self.parts > PARTS_MAX
+    }
+
+    /// What is written for an element or map value that is null: a struct, if it is one, with all that structs have.
+    fn zero(&mut self, of: &Type) -> Value {
+        self.parts = self.parts.saturating_add(usize::from(matches!(of, Type::Object(_))));
+        if self.has_too_many_parts() { Value::Null } else { zero(of) }
+    }
+
+    /// What a reader that found nothing but structs reports.
+    pub(super) fn with_parts(parts: usize) -> Self {
+        Findings { parts, ..Findings::default() }
     }
 
     fn strict_error(&mut self, what: &str, name: &str) {
@@ -255,8 +273,9 @@ impl TypeVisitor<'_> {
 
 /// Upstream's words for a value that cannot be restored into a field of a type; `None` where a type reads itself.
 fn not_restored(of: &Type, given: &str) -> Option<String> {
-    let (source, kind) = match given.split(' ').next().unwrap_or(given) {
-        "number" if given.contains(['.', 'e']) => ("float64", "float64"),
+    let (word, number) = given.split_once(' ').unwrap_or((given, ""));
+    let (source, kind) = match word {
+        "number" if number.contains(['.', 'e']) => ("float64", "float64"),
         "number" => ("int64", "int64"),
         "array" => ("[]interface {}", "slice"),
         "object" => ("map[string]interface {}", "map"),
@@ -328,6 +347,11 @@ impl<'de> Visitor<'de> for TypeVisitor<'_> {
         match self.of {
             Type::Quantity => self.quantity(&value.to_string()),
             Type::Int32 | Type::Int64 | Type::IntOrString => self.wrong(&format!("number {value}")),
+            // Go converts no float to text.
+            Type::String(_) if self.findings.conversion == Conversion::Restored => {
+                self.findings.invalid("unrecognized type: string".to_owned());
+                Ok(None)
+            }
             _ => self.wrong("number"),
         }
     }
@@ -351,7 +375,7 @@ impl<'de> Visitor<'de> for TypeVisitor<'_> {
             let element = access.next_element_seed(Seed { findings: self.findings, of });
             self.findings.path.pop();
             match element? {
-                Some(element) => list.push(element.unwrap_or_else(|| zero(of))),
+                Some(element) => list.push(element.unwrap_or_else(|| self.findings.zero(of))),
                 None => return Ok(Some(Value::Array(list))),
             }
         }
@@ -373,7 +397,7 @@ impl<'de> Visitor<'de> for TypeVisitor<'_> {
                     let Some(Step::Key(key)) = self.findings.path.pop() else {
                         unreachable!("every reader pops the steps it pushes")
                     };
-                    map.insert(key, value?.unwrap_or_else(|| zero(of)));
+                    map.insert(key, value?.unwrap_or_else(|| self.findings.zero(of)));
                 }
                 Ok(Some(Value::Object(map)))
             }
@@ -392,6 +416,11 @@ fn read_struct<'de, A: MapAccess<'de>>(
 ) -> Result<Map<String, Value>, A::Error> {
     let mut object = Map::new();
     let mut seen = 0_u64;
+    findings.parts = findings.parts.saturating_add(1);
+    if findings.has_too_many_parts() {
+        while access.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        return Ok(object);
+    }
     findings.within.push(definition);
     while let Some(key) = access.next_key::<Cow<'de, str>>()? {
         let Some(index) = definition.field_index(&key) else {

@@ -7,11 +7,14 @@
 //! Typed Go clients send nothing else. Scalars arrive even when zero (proto2 presence), so the canonical form, not the
 //! wire, decides what is kept.
 
+use std::cell::Cell;
+
 use bayplan_model::schema::{Definition, Field, Schema, Type, WireField};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::PARTS_MAX;
 use super::json::{encode_bytes, put};
 use super::quantity;
 use super::time;
@@ -72,13 +75,35 @@ pub(crate) fn unknown(body: &[u8]) -> Result<Unknown<'_>, Error> {
 }
 
 /// Reads a message into its canonical form.
-pub(crate) fn message(body: &[u8], definition: &'static Definition) -> Result<Map<String, Value>, Error> {
-    message_at(body, definition, 0)
+pub(crate) fn message(
+    body: &[u8],
+    definition: &'static Definition,
+    parts: &Cell<usize>,
+) -> Result<Map<String, Value>, Error> {
+    message_at(body, definition, Place { depth: 0, parts })
 }
 
-fn message_at(body: &[u8], definition: &'static Definition, depth: usize) -> Result<Map<String, Value>, Error> {
+/// Where a reader is.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    depth: usize,
+    /// How many structs were read so far, or would have been.
+    parts: &'p Cell<usize>,
+}
+
+impl Place<'_> {
+    fn deeper(self) -> Self {
+        Place { depth: self.depth.saturating_add(1), ..self }
+    }
+}
+
+fn message_at(body: &[u8], definition: &'static Definition, place: Place<'_>) -> Result<Map<String, Value>, Error> {
     let mut object = Map::new();
-    read_into(&mut object, body, definition, depth)?;
+    place.parts.set(place.parts.get().saturating_add(1));
+    if place.parts.get() > PARTS_MAX {
+        return Ok(object);
+    }
+    read_into(&mut object, body, definition, place)?;
     complete(definition, &mut object);
     Ok(object)
 }
@@ -88,9 +113,9 @@ fn read_into(
     object: &mut Map<String, Value>,
     body: &[u8],
     definition: &'static Definition,
-    depth: usize,
+    place: Place<'_>,
 ) -> Result<(), Error> {
-    if depth > DEPTH_MAX {
+    if place.depth > DEPTH_MAX {
         return Err(Error::TooDeep);
     }
     for entry in entries(body) {
@@ -101,15 +126,20 @@ fn read_into(
                 let Scalar::Bytes(bytes) = scalar else {
                     return Err(Error::WrongWireType { got: scalar.name(), field: "" });
                 };
-                read_into(object, bytes, Schema::get().at(inner), depth + 1)?;
+                read_into(object, bytes, Schema::get().at(inner), place.deeper())?;
             }
-            Some(WireField::Field(index)) => read_field(object, &definition.fields[index], scalar, depth)?,
+            Some(WireField::Field(index)) => read_field(object, &definition.fields[index], scalar, place)?,
         }
     }
     Ok(())
 }
 
-fn read_field(object: &mut Map<String, Value>, field: &Field, scalar: Scalar<'_>, depth: usize) -> Result<(), Error> {
+fn read_field(
+    object: &mut Map<String, Value>,
+    field: &Field,
+    scalar: Scalar<'_>,
+    place: Place<'_>,
+) -> Result<(), Error> {
     match &field.ty {
         Type::List(of, _) => {
             let list = object.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
@@ -119,10 +149,10 @@ fn read_field(object: &mut Map<String, Value>, field: &Field, scalar: Scalar<'_>
                 (Type::Int32 | Type::Int64 | Type::Boolean, Scalar::Bytes(mut packed)) => {
                     while !packed.is_empty() {
                         let number = varint(&mut packed)?;
-                        list.extend(value(of, Scalar::Varint(number), field.name, depth)?);
+                        list.extend(value(of, Scalar::Varint(number), field.name, place)?);
                     }
                 }
-                (_, scalar) => list.push(value(of, scalar, field.name, depth)?.unwrap_or_else(|| zero(of))),
+                (_, scalar) => list.push(value(of, scalar, field.name, place)?.unwrap_or_else(|| zero(of))),
             }
         }
         Type::Map(of, _) => {
@@ -133,7 +163,7 @@ fn read_field(object: &mut Map<String, Value>, field: &Field, scalar: Scalar<'_>
             for entry in entries(bytes) {
                 match entry? {
                     (1, Scalar::Bytes(text)) => key = utf8(text, field.name)?,
-                    (2, scalar) => entry_value = value(of, scalar, field.name, depth)?,
+                    (2, scalar) => entry_value = value(of, scalar, field.name, place)?,
                     _ => {}
                 }
             }
@@ -142,12 +172,12 @@ fn read_field(object: &mut Map<String, Value>, field: &Field, scalar: Scalar<'_>
                 map.insert(key.to_owned(), entry_value.unwrap_or_else(|| zero(of)));
             }
         }
-        of => put(object, field, value(of, scalar, field.name, depth)?),
+        of => put(object, field, value(of, scalar, field.name, place)?),
     }
     Ok(())
 }
 
-fn value(of: &Type, scalar: Scalar<'_>, field: &'static str, depth: usize) -> Result<Option<Value>, Error> {
+fn value(of: &Type, scalar: Scalar<'_>, field: &'static str, place: Place<'_>) -> Result<Option<Value>, Error> {
     let read = match (of, scalar) {
         (Type::Boolean, Scalar::Varint(number)) => Value::Bool(number != 0),
         // Negative numbers are sign-extended to 64 bits on the wire; the low 32 bits are the value.
@@ -173,16 +203,16 @@ fn value(of: &Type, scalar: Scalar<'_>, field: &'static str, depth: usize) -> Re
             let time = Timestamp::new(seconds, nanos).map_err(|error| Error::InvalidValue(error.to_string()))?;
             Value::String(if matches!(of, Type::Time) { time::write_seconds(time) } else { time::write_micros(time) })
         }
-        (Type::Raw | Type::Fields, Scalar::Bytes(message)) => return raw(message, depth),
+        (Type::Raw | Type::Fields, Scalar::Bytes(message)) => return raw(message, place),
         (Type::Object(id), Scalar::Bytes(message)) => {
-            Value::Object(message_at(message, Schema::get().at(*id), depth + 1)?)
+            Value::Object(message_at(message, Schema::get().at(*id), place.deeper())?)
         }
         // A list inside a map travels as a message of its own.
         (Type::List(inner, _), Scalar::Bytes(message)) => {
             let mut list = Vec::new();
             for entry in entries(message) {
                 if let (1, scalar) = entry? {
-                    list.push(value(inner, scalar, field, depth + 1)?.unwrap_or_else(|| zero(inner)));
+                    list.push(value(inner, scalar, field, place.deeper())?.unwrap_or_else(|| zero(inner)));
                 }
             }
             Value::Array(list)
@@ -220,7 +250,7 @@ fn timestamp(message: &[u8]) -> Result<(i64, i32), Error> {
 }
 
 /// Embedded documents: JSON, or an envelope of their own.
-fn raw(message: &[u8], depth: usize) -> Result<Option<Value>, Error> {
+fn raw(message: &[u8], place: Place<'_>) -> Result<Option<Value>, Error> {
     let mut document: &[u8] = &[];
     for entry in entries(message) {
         if let (1, Scalar::Bytes(bytes)) = entry? {
@@ -239,7 +269,7 @@ fn raw(message: &[u8], depth: usize) -> Result<Option<Value>, Error> {
                 unknown.kind, unknown.api_version
             )));
         };
-        let mut object = message_at(unknown.raw, definition, depth + 1)?;
+        let mut object = message_at(unknown.raw, definition, place.deeper())?;
         object.insert("apiVersion".into(), unknown.api_version.into());
         object.insert("kind".into(), unknown.kind.into());
         return Ok(Some(Value::Object(object)));

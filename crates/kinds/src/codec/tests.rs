@@ -328,3 +328,54 @@ fn old_clients_evict_with_policy_v1beta1() {
     let body = br#"{"apiVersion":"policy/v1beta2","kind":"Eviction"}"#;
     assert!(decode(eviction, Encoding::Json, body, FieldValidation::Strict).is_err());
 }
+
+#[test]
+fn an_object_has_a_bounded_number_of_structs() {
+    let pod = |element: &str, count: usize| {
+        let containers = vec![element; count].join(",");
+        format!(r#"{{"apiVersion":"v1","kind":"Pod","spec":{{"containers":[{containers}]}}}}"#)
+    };
+    // A message of type Pod with a spec of that many empty containers, two bytes each.
+    let message = |count: usize| {
+        let length =
+            |number: usize| (0..3).map(move |at| (number >> (7 * at)) as u8 & 0x7f | if at < 2 { 0x80 } else { 0 });
+        let spec: Vec<u8> = [0x12, 0].repeat(count);
+        let raw: Vec<u8> = [0x12].into_iter().chain(length(spec.len())).chain(spec).collect();
+        let head = *b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod\x12";
+        head.into_iter().chain(length(raw.len())).chain(raw).collect::<Vec<u8>>()
+    };
+    let read = |encoding, body: &[u8]| {
+        let decoded =
+            decode(POD, encoding, body, FieldValidation::Warn).map_err(|status| (status.code, status.message));
+        decoded.map(|decoded| decoded.object["spec"]["containers"].as_array().map_or(0, Vec::len))
+    };
+    let too_large = (422, "Pod is too large: the elements of its lists are more than 100000 structs".to_owned());
+    for element in ["{}", "null"] {
+        assert_eq!(read(Encoding::Json, pod(element, 50_000).as_bytes()), Ok(50_000));
+        assert_eq!(read(Encoding::Json, pod(element, 100_000).as_bytes()), Err(too_large.clone()));
+    }
+    assert_eq!(read(Encoding::Yaml, pod("{}", 100_000).as_bytes()), Err(too_large.clone()));
+    assert_eq!(read(Encoding::Protobuf, &message(40_000)), Ok(40_000));
+    assert_eq!(read(Encoding::Protobuf, &message(100_000)), Err(too_large));
+}
+
+#[test]
+fn results_of_strategic_merge_patches_are_refused_in_the_words_of_upstreams_converter() {
+    for (spec, error) in [
+        (json!({"replicas": "many"}), "unrecognized type: int32"),
+        (json!({"replicas": 1.5}), "cannot convert float64 to int32"),
+        (json!({"replicas": true}), "unrecognized type: int32"),
+        (json!({"paused": "yes"}), "unrecognized type: bool"),
+        (json!({"selector": "a"}), "cannot restore struct from: string"),
+        (json!({"selector": {"matchLabels": []}}), "cannot restore map from slice"),
+        (json!({"selector": {"matchLabels": {"a": 1}}}), "cannot convert int64 to string"),
+        (json!({"selector": {"matchLabels": {"a": 1.5}}}), "unrecognized type: string"),
+        (json!({"selector": {"matchExpressions": {}}}), "cannot restore slice from map"),
+        (json!({"template": {"spec": {"containers": [{"name": false}]}}}), "unrecognized type: string"),
+    ] {
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec});
+        let status = converted(DEPLOYMENT, object, Conversion::Restored, FieldValidation::Warn).unwrap_err();
+        let expected = format!("Deployment in version \"v1\" cannot be handled as a Deployment: {error}");
+        assert_eq!((status.code, status.message), (400, expected));
+    }
+}
