@@ -11,7 +11,7 @@ pub(super) async fn admit(context: &AdmissionContext<'_>, object: &mut Value) ->
         return Ok(());
     }
     for range in context.objects.list(row("", "limitranges")?, context.namespace).await? {
-        set_defaults(&range, object);
+        set_defaults(&range, object).map_err(|why| context.refuse(object, why))?;
     }
     Ok(())
 }

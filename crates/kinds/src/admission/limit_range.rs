@@ -12,19 +12,28 @@ use crate::object::{Object, list, text};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
+/// The most amounts that a range gives to the containers of a pod together. They are the product of both, which the
+/// largest body does not bound.
+const DEFAULTS_MAX: usize = 100_000;
+
 /// Gives containers the requests and limits of the range that they do not state, and says so in an annotation.
-pub fn set_defaults(range: &Value, pod: &mut Value) {
+pub fn set_defaults(range: &Value, pod: &mut Value) -> Result<(), String> {
     let (mut requests, mut limits): (BTreeMap<&str, &Value>, BTreeMap<&str, &Value>) = Default::default();
     for item in list(&range["spec"], "limits").iter().filter(|item| item["type"] == "Container") {
         requests.extend(item["defaultRequest"].as_object().into_iter().flatten().map(|(k, v)| (k.as_str(), v)));
         limits.extend(item["default"].as_object().into_iter().flatten().map(|(k, v)| (k.as_str(), v)));
     }
     let mut set = Vec::new();
+    let mut left = DEFAULTS_MAX;
     for (key, word) in [("containers", "container"), ("initContainers", "init container")] {
         let spec = pod.get_mut("spec").and_then(Value::as_object_mut);
         for container in spec.into_iter().flat_map(|spec| children(spec, key)) {
             let name = text(container, "name").to_owned();
             for (part, defaults, what) in [("requests", &requests, "request"), ("limits", &limits, "limit")] {
+                let Some(still) = left.checked_sub(defaults.len()) else {
+                    return Err(format!("limit ranges give a pod at most {DEFAULTS_MAX} requests and limits"));
+                };
+                left = still;
                 let filled = fill(container, part, defaults);
                 if !filled.is_empty() {
                     set.push(format!("{} {what} for {word} {name}", filled.join(", ")));
@@ -38,6 +47,7 @@ pub fn set_defaults(range: &Value, pod: &mut Value) {
     {
         annotations.insert(ANNOTATION.to_owned(), format!("LimitRanger plugin set: {}", set.join("; ")).into());
     }
+    Ok(())
 }
 
 /// Adds the amounts the container does not state; answers their names.
@@ -57,6 +67,9 @@ fn fill<'a>(container: &mut Object, part: &str, defaults: &BTreeMap<&'a str, &Va
 
 /// The most bounds that a refusal names; a pod can break as many as its containers times those of the range.
 const ERRORS_MAX: usize = 100;
+
+/// The most bytes of those, before the next one is left out.
+const ERROR_BYTES_MAX: usize = 256 * 1024;
 
 /// The requests and limits a bound is held against.
 struct Stated {
@@ -105,16 +118,16 @@ impl<'a> Summary<'a> {
         for stated in all {
             for (name, request) in &stated.requests {
                 let extremes = summary.of.entry(name).or_default();
-                extremes.counts[0] += 1;
+                extremes.counts[0] = extremes.counts[0].saturating_add(1);
                 widen(&mut extremes.requests, request);
                 if let Some(ratio) = ratio_of(name, stated) {
-                    extremes.counts[2] += 1;
+                    extremes.counts[2] = extremes.counts[2].saturating_add(1);
                     extremes.highest_ratio = extremes.highest_ratio.max(ratio);
                 }
             }
             for (name, limit) in &stated.limits {
                 let extremes = summary.of.entry(name).or_default();
-                extremes.counts[1] += 1;
+                extremes.counts[1] = extremes.counts[1].saturating_add(1);
                 widen(&mut extremes.limits, limit);
             }
         }
@@ -187,7 +200,7 @@ pub fn check_pod(range: &Value, pod: &Value) -> Vec<String> {
         }
         for stated in all {
             check(&bounds, stated, &mut errors);
-            if errors.len() > ERRORS_MAX {
+            if errors.len() > ERRORS_MAX || errors.iter().map(String::len).sum::<usize>() > ERROR_BYTES_MAX {
                 errors.truncate(ERRORS_MAX);
                 errors.push("and more".to_owned());
                 return errors;
@@ -262,4 +275,57 @@ pub fn check_claim(range: &Value, claim: &Value) -> Vec<String> {
         }
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Two containers, each of which states one of these requests and limits or none.
+    fn pods() -> impl Iterator<Item = Value> {
+        const STATED: [Option<&str>; 5] = [None, Some("0"), Some("1"), Some("2"), Some("4")];
+        let stated = |number: usize| STATED[number % 5].map_or(json!({}), |amount| json!({ "cpu": amount }));
+        (0..625_usize).map(move |number| {
+            let container =
+                |number: usize| json!({"resources": {"requests": stated(number), "limits": stated(number / 5)}});
+            json!({"spec": {"containers": [container(number)], "initContainers": [container(number / 25)]}})
+        })
+    }
+
+    #[test]
+    fn the_extremes_of_all_containers_tell_whether_one_of_them_breaks_a_bound() {
+        let mut broken = 0;
+        for pod in pods() {
+            for bound in ["min", "max", "maxLimitRequestRatio"] {
+                let item = json!({"type": "Container", bound: {"cpu": "2"}});
+                let range = json!({"spec": {"limits": [item]}});
+                let bounds = Bounds::of(&item);
+                let mut one_by_one = Vec::new();
+                let spec = &pod["spec"];
+                for container in list(spec, "containers").iter().chain(list(spec, "initContainers")) {
+                    let (requests, limits) = (&container["resources"]["requests"], &container["resources"]["limits"]);
+                    let stated = Stated { requests: amounts(requests), limits: amounts(limits), per: "Container" };
+                    check(&bounds, &stated, &mut one_by_one);
+                }
+                broken += usize::from(!one_by_one.is_empty());
+                assert_eq!(check_pod(&range, &pod), one_by_one, "{bound} {pod}");
+            }
+        }
+        assert!((500..1800).contains(&broken), "{broken}");
+    }
+
+    #[test]
+    fn what_a_range_gives_to_a_pod_and_says_of_it_is_bounded() {
+        let defaults: serde_json::Map<String, Value> =
+            (0..1_000).map(|number| (format!("example.com/r{number}"), json!("1"))).collect();
+        let range = json!({"spec": {"limits": [{"type": "Container", "default": defaults, "max": defaults}]}});
+        let pod = |count: usize| json!({"metadata": {}, "spec": {"containers": vec![json!({"name": "c"}); count]}});
+        assert_eq!(set_defaults(&range, &mut pod(50)), Ok(()));
+        let refused = set_defaults(&range, &mut pod(101)).unwrap_err();
+        assert_eq!(refused, "limit ranges give a pod at most 100000 requests and limits");
+        let errors = check_pod(&range, &pod(50));
+        assert_eq!((errors.len(), errors[100].as_str()), (101, "and more"));
+    }
 }
