@@ -143,14 +143,14 @@ fn owner_references(errors: &mut ErrorList, path: Path<'_>, metadata: &Value) {
         if owner["controller"] == true {
             let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
             match &controller {
-                Some(first) => errors.invalid(
-                    path,
-                    Json(|| ordered(owners, &OWNER_FIELDS, &OWNER_FIELDS)),
-                    &format!(
-                        "Only one reference can have Controller set to true. \
-                         Found \"true\" in references for {first} and {this}"
-                    ),
-                ),
+                Some(first) => {
+                    errors.invalid_because(path, Json(|| ordered(owners, &OWNER_FIELDS, &OWNER_FIELDS)), || {
+                        format!(
+                            "Only one reference can have Controller set to true. \
+                             Found \"true\" in references for {first} and {this}"
+                        )
+                    });
+                }
                 None => controller = Some(this),
             }
         }

@@ -62,6 +62,15 @@ impl ErrorList {
         self.listed.push(error);
     }
 
+    /// As [`invalid`](Self::invalid), with a detail about more than the element in question: it is written only if it is
+    /// listed, and so not once for each element.
+    pub(crate) fn invalid_because(&mut self, path: Path<'_>, value: impl Into<Shown>, detail: impl FnOnce() -> String) {
+        self.add("FieldValueInvalid", path, || {
+            let Shown(shown) = value.into();
+            format!("Invalid value: {shown}: {}", detail())
+        });
+    }
+
     fn with_value(&mut self, reason: &'static str, words: &str, path: Path<'_>, value: impl Into<Shown>, detail: &str) {
         self.add(reason, path, || {
             let Shown(shown) = value.into();

@@ -1,5 +1,6 @@
 //! One requirement of a label selector.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::Labels;
@@ -45,6 +46,13 @@ impl Operator {
     }
 }
 
+/// The most errors of one requirement that are written out; the last entry counts the others.
+const ERRORS_MAX: usize = 100;
+
+/// The most bytes of the errors that are written out before the next one is only counted. Each names the key, which may
+/// be as long as the requirement has values.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
 /// What is wrong with a requirement: field errors, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequirementError(Vec<String>);
@@ -64,13 +72,9 @@ impl RequirementError {
 impl fmt::Display for RequirementError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Upstream's aggregate prints equal errors once, and brackets only around several.
-        let mut seen: Vec<&str> = Vec::with_capacity(self.0.len());
-        for error in &self.0 {
-            if !seen.contains(&error.as_str()) {
-                seen.push(error);
-            }
-        }
-        match &seen[..] {
+        let mut seen = BTreeSet::new();
+        let once: Vec<&str> = self.0.iter().map(String::as_str).filter(|error| seen.insert(*error)).collect();
+        match &once[..] {
             [only] => formatter.write_str(only),
             several => write!(formatter, "[{}]", several.join(", ")),
         }
@@ -126,11 +130,22 @@ impl Requirement {
             }
             _ => {}
         }
+        let (mut bytes, mut more) = (errors.iter().map(String::len).sum::<usize>(), 0_usize);
         for (at, value) in values.iter().enumerate() {
             let wrong = label::value_errors(value);
-            if !wrong.is_empty() {
-                errors.push(invalid(&format!("values[{at}][{key}]"), &Quoted(value), &wrong.join("; ")));
+            if wrong.is_empty() {
+                continue;
             }
+            if errors.len() >= ERRORS_MAX || bytes > ERROR_BYTES_MAX {
+                more = more.saturating_add(1);
+                continue;
+            }
+            let error = invalid(&format!("values[{at}][{key}]"), &Quoted(value), &wrong.join("; "));
+            bytes = bytes.saturating_add(error.len());
+            errors.push(error);
+        }
+        if more > 0 {
+            errors.push(format!("values: Too many errors: {more} more are not listed"));
         }
         if !errors.is_empty() {
             return Err(RequirementError(errors));

@@ -75,3 +75,15 @@ fn objects_are_compiled_with_upstreams_errors() {
         assert_eq!(selector.selector().unwrap_err().to_string(), error);
     }
 }
+
+#[test]
+fn errors_of_many_values_are_bounded_however_long_the_key() {
+    for (key, listed) in [("a".to_owned(), 100), ("!".repeat(100_000), 1)] {
+        let values: Vec<String> = (0..1_000).map(|number| format!("-{number}")).collect();
+        let error = Requirement::new(&key, Operator::In, values).unwrap_err();
+        let errors = error.errors();
+        assert_eq!(errors.len(), listed + 1);
+        let more = if listed == 1 { 1_000 } else { 900 };
+        assert_eq!(errors[listed], format!("values: Too many errors: {more} more are not listed"));
+    }
+}
