@@ -1,4 +1,5 @@
 //! JSON patch (RFC 6902).
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "clients choose the numbers"))]
 
 use json_patch::PatchOperation;
 use serde_json::Value;

@@ -483,7 +483,7 @@ mod tests {
         let hundred = |prefix: &str| (0..100).map(|number| format!("{prefix}{number}")).collect::<Vec<_>>();
         let wanted = Rule { verbs: hundred("v"), api_groups: hundred("g"), resources: hundred("r"), ..Rule::default() };
         let held = rule(&["*"], &["r7"], &["*"], &[]);
-        let missing = uncovered(&[&held], &[wanted.clone()]);
+        let missing = uncovered(&[&held], std::slice::from_ref(&wanted));
         assert_eq!((missing.count, missing.listed.len()), (990_000, LISTED_MAX));
         let message = refusal(&alice(), &missing);
         assert!(message.ends_with("\nand 989000 more"), "{}", &message[message.len() - 100..]);

@@ -1,4 +1,5 @@
 //! Delete: grace periods, finalizers, and the removal itself.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "clients choose the numbers"))]
 
 use bayplan_model::status::{Details, Status, reason};
 use bayplan_store::{Entry, Revision, WriteError};

@@ -1,4 +1,5 @@
 //! Background work: deletes old events and compacts the store's history.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "clients choose the numbers"))]
 
 use std::collections::VecDeque;
 use std::sync::Arc;

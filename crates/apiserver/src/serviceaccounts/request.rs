@@ -1,4 +1,5 @@
 //! `TokenRequest`: `POST …/serviceaccounts/{name}/token`.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "clients choose the numbers"))]
 
 use std::sync::Arc;
 
@@ -51,13 +52,13 @@ pub(crate) async fn create_token(
     let own_audience = audiences.iter().all(|audience| tokens.audiences().contains(audience));
     let mut lifetime = seconds;
     if seconds == POD_SECONDS && kubernetes.pod.is_some() && own_audience {
-        kubernetes.warnafter = Some(issued + seconds);
+        kubernetes.warnafter = Some(issued.saturating_add(seconds));
         lifetime = EXTENDED_SECONDS;
     }
     let token = tokens
         .sign(&Claims {
             aud: audiences.clone(),
-            exp: issued + lifetime,
+            exp: issued.saturating_add(lifetime),
             iat: issued,
             iss: ISSUER.to_owned(),
             jti: Uuid::new_v4().to_string(),
@@ -67,7 +68,7 @@ pub(crate) async fn create_token(
         })
         .map_err(internal)?;
 
-    let expires = Timestamp::from_second(issued + seconds).map_err(internal)?;
+    let expires = Timestamp::from_second(issued.saturating_add(seconds)).map_err(internal)?;
     let mut spec = json!({"audiences": audiences, "expirationSeconds": seconds});
     if let Some(reference) = reference {
         spec["boundObjectRef"] = reference.clone();

@@ -1,4 +1,5 @@
 //! `pods/binding`: the only write that sets `spec.nodeName` of an existing pod.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "clients choose the numbers"))]
 
 use bayplan_model::status::{Details, Status, reason};
 use jiff::Timestamp;

@@ -1,4 +1,5 @@
 //! `pods/eviction`: a deletion that respects the disruption budgets.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "clients choose the numbers"))]
 
 use bayplan_model::label_selector::LabelSelector;
 use bayplan_model::status::{Cause, Details, Status, reason};

@@ -1,4 +1,5 @@
 //! `scale`: the replica count of a workload as an `autoscaling/v1` Scale.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "clients choose the numbers"))]
 
 use bayplan_kinds::GroupVersionKind;
 use bayplan_model::label_selector::{LabelSelector, Selector};
