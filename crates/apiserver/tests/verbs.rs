@@ -326,3 +326,26 @@ async fn a_large_object_is_whole() {
     let (code, read) = cluster.admin.get(&format!("{MAPS}/large")).await;
     assert_eq!((code, read), (200, created));
 }
+
+#[tokio::test]
+async fn a_strategic_merge_patch_of_a_wrong_type_is_quoted_and_the_object_is_not() {
+    let cluster = cluster().await;
+    let labels = json!({"app": "web"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    });
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    cluster.admin.create(deployments, deployment).await;
+    let patch = json!({"spec": {"replicas": "seven", "paused": true}});
+    let (code, status) = cluster.admin.patch(&format!("{deployments}/d"), "strategic", patch.clone()).await;
+    let quoted = "map[spec:map[paused:true replicas:seven]]";
+    let expected = format!(" \"\" is invalid: patch: Invalid value: \"{quoted}\": unrecognized type: int32");
+    assert_eq!((code, &status["message"]), (422, &json!(expected)));
+    // A merge patch is quoted as what it made of the object.
+    let (code, status) = cluster.admin.patch(&format!("{deployments}/d"), "merge", patch).await;
+    let message = status["message"].as_str().unwrap();
+    assert_eq!(code, 422);
+    assert!(message.contains("matchLabels") && message.contains("cannot unmarshal string"), "{message}");
+}

@@ -1,6 +1,9 @@
 //! A server in memory and a client in the same process.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod objects;
+pub mod places;
+
 use std::sync::Arc;
 
 use bayplan_apiserver::certificates::{Names, Pki};
@@ -104,6 +107,12 @@ pub async fn read(response: Response<ResponseBody>) -> (u16, Value) {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     let value = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
     (code, value)
+}
+
+/// The code and the bytes of a response.
+pub async fn bytes(response: Response<ResponseBody>) -> (u16, Bytes) {
+    let code = response.status().as_u16();
+    (code, response.into_body().collect().await.unwrap().to_bytes())
 }
 
 /// The lines of a watch.

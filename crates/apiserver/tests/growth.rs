@@ -1,0 +1,365 @@
+//! The cost of a request grows in a line with its size, for every list, map and text of every kind.
+//!
+//! The cases are made from the schema: a value of n bytes and one of 4n bytes at a place go through the request path, by
+//! every verb that writes. Allocations may grow five-fold. The processor's time is a coarse second measure for what
+//! allocates nothing, such as the comparison of each with each: it may grow nine-fold, where a square grows sixteen-fold.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use bayplan_model::schema::Type;
+use bytes::Bytes;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value, json};
+use support::places::{Place, places, sample};
+use support::{Client, cluster, objects};
+use tokio::runtime::Runtime;
+
+/// The largest body, in bytes.
+const BODY_MAX: usize = 3 * 1024 * 1024;
+/// The first pair of sizes is this and four times this.
+const BYTES_MIN: usize = 8 * 1024;
+/// The second size of the last pair.
+const BYTES_MAX: usize = 1024 * 1024;
+/// What the smaller request must take for the growth of its time to mean something. Until it does, sizes grow.
+const TIME_MIN: Duration = Duration::from_millis(4);
+/// The most that allocations may grow when the size grows four-fold.
+const ALLOCATIONS_GROW_MAX: f64 = 5.0;
+/// The most that the time may grow, between a line (four-fold) and a square (sixteen-fold).
+const TIME_GROWS_MAX: f64 = 9.0;
+/// An answer has a message and its causes, each of which quotes what is wrong once, and then some.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// What one request took.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    code: u16,
+    allocations: u64,
+    allocated_bytes: u64,
+    time: Duration,
+    answer_bytes: usize,
+}
+
+impl Cost {
+    /// The lower of two measurements of one request: what is more, others on the machine caused.
+    fn or(self, other: Cost) -> Cost {
+        Cost { time: self.time.min(other.time), ..self }
+    }
+}
+
+/// A request whose body can be made in any size.
+struct Case {
+    title: String,
+    method: &'static str,
+    path: String,
+    content_type: &'static str,
+    body: Box<dyn Fn(usize) -> Vec<u8>>,
+}
+
+/// The server on the thread that measures.
+struct Bench {
+    runtime: Runtime,
+    admin: Client,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let admin = runtime.block_on(cluster()).admin;
+        Bench { runtime, admin }
+    }
+
+    /// Stores an object under this name for each kind of the places.
+    fn store(&self, places: &[Place], name: &str) {
+        let mut done = std::collections::BTreeSet::new();
+        for kind in places.iter().map(|place| place.kind).filter(|kind| done.insert((kind.group, kind.plural))) {
+            let (path, object) = (objects::collection(kind), objects::object(kind, name));
+            let (code, answer) = self.runtime.block_on(self.admin.json("POST", &path, object));
+            assert_eq!(code, 201, "{}: {answer}", kind.kind);
+        }
+    }
+
+    fn send(&self, case: &Case, bytes: usize) -> Cost {
+        let body = Bytes::from((case.body)(bytes));
+        let mut answer = None;
+        let started = thread_time();
+        let counted = allocation_counter::measure(|| {
+            let response = self.admin.send(case.method, &case.path, case.content_type, body);
+            answer = Some(self.runtime.block_on(async { support::bytes(response.await).await }));
+        });
+        let time = thread_time().saturating_sub(started);
+        let (code, answer) = answer.unwrap();
+        assert!(!answer.windows(19).any(|part| part == b"apiserver to panic."), "{}: {code}", case.title);
+        Cost {
+            code,
+            allocations: counted.count_total,
+            allocated_bytes: counted.bytes_total,
+            time,
+            answer_bytes: answer.len(),
+        }
+    }
+
+    /// What is wrong with how a request grows, if anything is.
+    fn judge(&self, case: &Case) -> Option<String> {
+        let mut bytes = BYTES_MIN;
+        let (mut small, mut large) = (self.send(case, bytes), self.send(case, 4 * bytes));
+        while small.time < TIME_MIN && 4 * bytes < BYTES_MAX {
+            bytes *= 2;
+            (small, large) = (self.send(case, bytes), self.send(case, 4 * bytes));
+        }
+        if large.answer_bytes > ANSWER_BYTES_MAX + 12 * bytes {
+            return Some(format!("{}: an answer of {} bytes to {}", case.title, large.answer_bytes, 4 * bytes));
+        }
+        // A request that was refused at another step is another request.
+        let comparable = small.code == large.code;
+        let grows = |of: fn(&Cost) -> f64| of(&large) / of(&small).max(1.0);
+        let allocations = grows(|cost| cost.allocations as f64).max(grows(|cost| cost.allocated_bytes as f64));
+        if comparable && allocations > ALLOCATIONS_GROW_MAX {
+            return Some(format!(
+                "{}: {bytes} bytes × 4, allocations × {allocations:.1}: {small:?} {large:?}",
+                case.title
+            ));
+        }
+        for _ in 0..3 {
+            let time = large.time.as_secs_f64() / small.time.max(TIME_MIN).as_secs_f64();
+            if !comparable || time <= TIME_GROWS_MAX {
+                return None;
+            }
+            small = small.or(self.send(case, bytes));
+            large = large.or(self.send(case, 4 * bytes));
+        }
+        Some(format!("{}: {bytes} bytes × 4: {small:?} {large:?}", case.title))
+    }
+}
+
+/// The processor's time that this thread has used.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+}
+
+/// How the elements of a value are made.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// Nothing in them.
+    Empty,
+    /// All different, with what is required.
+    Distinct,
+    /// All equal.
+    Equal,
+    /// All different, with names that are not allowed.
+    Bad,
+}
+
+const FORMS: [Form; 4] = [Form::Empty, Form::Distinct, Form::Equal, Form::Bad];
+
+fn element(of: &Type, form: Form, number: usize) -> Value {
+    match (form, of) {
+        (Form::Empty, Type::Object(_) | Type::Raw | Type::Fields | Type::Map(..)) => json!({}),
+        (Form::Empty, Type::List(..)) => json!([]),
+        (Form::Empty, Type::String(_) | Type::Bytes) => json!(""),
+        (Form::Equal, _) => sample(of, 1),
+        (Form::Bad, _) => spoilt(sample(of, number)),
+        _ => sample(of, number),
+    }
+}
+
+/// The value with texts that nothing allows.
+fn spoilt(value: Value) -> Value {
+    match value {
+        Value::String(text) => json!(format!("-{text}!")),
+        Value::Array(list) => Value::Array(list.into_iter().map(spoilt).collect()),
+        Value::Object(map) => Value::Object(map.into_iter().map(|(key, value)| (key, spoilt(value))).collect()),
+        other => other,
+    }
+}
+
+/// A value of about so many bytes.
+fn sized(ty: &Type, form: Form, bytes: usize) -> Value {
+    match ty {
+        Type::List(of, _) => {
+            let each = element(of, form, 10_000).to_string().len() + 1;
+            Value::Array((0..bytes / each).map(|number| element(of, form, number)).collect())
+        }
+        Type::Map(of, _) => {
+            let key = |number: usize| match form {
+                Form::Bad => format!("-{number}!"),
+                _ => format!("k{number}"),
+            };
+            let each = element(of, form, 1).to_string().len() + key(10_000).len() + 4;
+            let entries = (0..bytes / each).map(|number| (key(number), element(of, form, number)));
+            Value::Object(entries.collect::<Map<_, _>>())
+        }
+        _ => match form {
+            Form::Empty => json!("a".repeat(bytes)),
+            Form::Distinct => json!("a.b-c/".repeat(bytes / 6)),
+            Form::Equal => json!("\n".repeat(bytes / 2)),
+            Form::Bad => json!("=%,[(!".repeat(bytes / 6)),
+        },
+    }
+}
+
+fn case(title: &str, place: &Place, form: Form, request: Request) -> Case {
+    let title = format!("{title} {} {form:?}", place.name());
+    let (collection, place) = (objects::collection(place.kind), place.clone());
+    let one = format!("{collection}/stored?dryRun=All");
+    let (method, path, content_type) = match request {
+        Request::Create(content_type) => ("POST", format!("{collection}?dryRun=All"), content_type),
+        Request::Update => ("PUT", one, "application/json"),
+        Request::Merge => ("PATCH", one, "application/merge-patch+json"),
+        Request::Strategic => ("PATCH", one, "application/strategic-merge-patch+json"),
+        Request::Json | Request::JsonOneByOne => ("PATCH", one, "application/json-patch+json"),
+    };
+    let body = move |bytes: usize| {
+        let value = sized(place.ty, form, bytes);
+        let body = match request {
+            Request::Create(_) => place.object("new", value),
+            Request::Update => place.object("stored", value),
+            Request::Merge | Request::Strategic => place.part(value),
+            Request::Json => json!([{"op": "add", "path": place.pointer(), "value": value}]),
+            Request::JsonOneByOne => one_by_one(&place, value),
+        };
+        body.to_string().into_bytes()
+    };
+    Case { title, method, path, content_type, body: Box::new(body) }
+}
+
+/// A patch that adds each element at the front of the list, or each entry of the map, by an operation of its own.
+fn one_by_one(place: &Place, value: Value) -> Value {
+    let add = |path: String, value: Value| json!({"op": "add", "path": path, "value": value});
+    let at = place.pointer();
+    // The parents first, for an object that has none of them.
+    let start = place.part(if value.is_array() { json!([]) } else { json!({}) });
+    let mut operations: Vec<Value> =
+        start.as_object().into_iter().flatten().map(|(key, part)| add(format!("/{key}"), part.clone())).collect();
+    match value {
+        Value::Array(list) => operations.extend(list.into_iter().map(|value| add(format!("{at}/0"), value))),
+        Value::Object(map) => {
+            operations.extend(map.into_iter().map(|(key, value)| add(format!("{at}/{key}"), value)));
+        }
+        other => operations.push(add(at, other)),
+    }
+    operations.into()
+}
+
+#[derive(Clone, Copy)]
+enum Request {
+    Create(&'static str),
+    Update,
+    Merge,
+    Strategic,
+    Json,
+    JsonOneByOne,
+}
+
+const REQUESTS: [(&str, Request); 7] = [
+    ("create", Request::Create("application/json")),
+    ("create from YAML", Request::Create("application/yaml")),
+    ("update", Request::Update),
+    ("merge patch", Request::Merge),
+    ("strategic merge patch", Request::Strategic),
+    ("JSON patch", Request::Json),
+    ("JSON patch one by one", Request::JsonOneByOne),
+];
+
+fn is_list_or_map(ty: &Type) -> bool {
+    matches!(ty, Type::List(..) | Type::Map(..))
+}
+
+fn grows(ty: &Type) -> bool {
+    is_list_or_map(ty) || matches!(ty, Type::String(_) | Type::Bytes)
+}
+
+#[track_caller]
+fn report(failures: &[String], tried: usize) {
+    assert!(tried > 100, "only {tried} cases were tried");
+    assert!(failures.is_empty(), "{} of {tried} cases grow too fast:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Each list and map where the schema has it first, created; the other requests take turns.
+#[test]
+fn requests_with_four_times_the_data_cost_at_most_four_times_as_much_and_some() {
+    let places = places(false, is_list_or_map);
+    let bench = Bench::new();
+    bench.store(&places, "stored");
+    let mut failures = Vec::new();
+    for (number, place) in places.iter().enumerate() {
+        failures.extend(bench.judge(&case("create", place, FORMS[number % FORMS.len()], REQUESTS[0].1)));
+        if number.is_multiple_of(3) {
+            let (title, request) = REQUESTS[1 + number / 3 % (REQUESTS.len() - 1)];
+            failures.extend(bench.judge(&case(title, place, FORMS[number / 7 % FORMS.len()], request)));
+        }
+    }
+    report(&failures, places.len());
+}
+
+#[test]
+#[ignore = "a quarter of an hour: cargo test --release -p bayplan-apiserver --test growth -- --ignored"]
+fn every_request_about_every_field_grows_in_a_line() {
+    let places = places(false, grows);
+    let bench = Bench::new();
+    bench.store(&places, "stored");
+    let (mut failures, mut tried) = (Vec::new(), 0);
+    for place in &places {
+        let requests = if is_list_or_map(place.ty) { &REQUESTS[..] } else { &REQUESTS[..2] };
+        for (title, request) in requests {
+            for form in FORMS {
+                tried += 1;
+                failures.extend(bench.judge(&case(title, place, form, *request)));
+            }
+        }
+    }
+    report(&failures, tried);
+}
+
+#[test]
+#[ignore = "ten minutes, and means something in a release build only: see above"]
+fn the_largest_bodies_take_less_than_a_second() {
+    let places = places(false, grows);
+    let bench = Bench::new();
+    bench.store(&places, "stored");
+    let (mut failures, mut tried) = (Vec::new(), 0);
+    for place in &places {
+        let few = [(Form::Empty, REQUESTS[0])];
+        let many = [Form::Empty, Form::Distinct].map(|form| [(form, REQUESTS[0]), (form, REQUESTS[4])]);
+        let requests = if is_list_or_map(place.ty) { many.as_flattened() } else { &few };
+        for (form, (title, request)) in requests {
+            let case = case(title, place, *form, *request);
+            tried += 1;
+            let mut took = bench.send(&case, BODY_MAX - 64 * 1024).time;
+            for _ in 0..2 {
+                if took > Duration::from_secs(1) {
+                    took = took.min(bench.send(&case, BODY_MAX - 64 * 1024).time);
+                }
+            }
+            if took > Duration::from_secs(1) {
+                eprintln!("{}: {took:?}", case.title);
+                failures.push(format!("{}: {took:?}", case.title));
+            }
+        }
+    }
+    report(&failures, tried);
+}
+
+/// The bodies that took minutes, each with four times of what a second was too little for.
+#[test]
+fn small_bodies_cost_little() {
+    let bench = Bench::new();
+    let pods = places(false, is_list_or_map);
+    let at = |name: &str| pods.iter().find(|place| place.name() == name).unwrap_or_else(|| panic!("no {name}"));
+    for (place, form) in [
+        ("Pod.metadata.ownerReferences", Form::Distinct),
+        ("Pod.metadata.ownerReferences", Form::Empty),
+        ("Pod.spec.containers", Form::Empty),
+        ("Pod.metadata.labels", Form::Bad),
+    ] {
+        let case = case("create", at(place), form, REQUESTS[0].1);
+        assert_eq!(bench.judge(&case), None);
+        let cost = bench.send(&case, 256 * 1024);
+        // A debug build beside others: a release build takes a twentieth of it.
+        assert!(cost.time < Duration::from_secs(20), "{}: {cost:?}", case.title);
+        assert!(cost.answer_bytes < ANSWER_BYTES_MAX, "{}: {cost:?}", case.title);
+    }
+}
