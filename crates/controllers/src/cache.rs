@@ -1,14 +1,15 @@
 //! The objects the informers have reported so far, indexed the way the control loops read them.
 //!
-//! Every store indexes its objects by namespace, by the UID of their controller, and keeps those without one apart,
-//! so that a reconcile touches its own objects and the orphans only.
+//! Every store indexes its objects by namespace and by their controller, and keeps those without one apart, so that a
+//! reconcile touches its own objects and the orphans only.
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bayplan_model::api::Resource;
 use bayplan_model::delta::Delta;
-use bayplan_model::meta::{HasMeta, PartialObjectMetadata};
+use bayplan_model::meta::{HasMeta, ObjectMeta, OwnerReference, PartialObjectMetadata};
 use bayplan_model::resource_claim::ResourceClaim;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use rustc_hash::FxHashMap;
@@ -36,11 +37,44 @@ impl Kind {
     }
 }
 
+/// A controller as its children name it. Owner references reach no other namespace, and a UID alone proves nothing:
+/// whoever may write objects anywhere can put the UID of a foreign object into their owner references.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ControllerKey {
+    namespace: String,
+    kind: String,
+    name: String,
+    uid: String,
+}
+
+impl ControllerKey {
+    /// The key of a controller of this kind.
+    pub fn of(kind: &str, controller: &ObjectMeta) -> Self {
+        ControllerKey {
+            namespace: controller.namespace.clone(),
+            kind: kind.into(),
+            name: controller.name.clone(),
+            uid: controller.uid.clone(),
+        }
+    }
+
+    /// The key of the controller that a reference in an object of this namespace names.
+    pub fn named_in(namespace: &str, owner: &OwnerReference) -> Self {
+        ControllerKey {
+            namespace: namespace.into(),
+            kind: owner.kind.clone(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        }
+    }
+}
+
 /// The objects of one kind.
 #[derive(Debug)]
 pub struct Store<T> {
     by_namespace: FxHashMap<String, BTreeMap<String, Arc<T>>>,
-    by_controller: FxHashMap<String, BTreeMap<String, Arc<T>>>,
+    /// By controller, then by name.
+    by_controller: FxHashMap<ControllerKey, BTreeMap<String, Arc<T>>>,
     orphans: FxHashMap<String, BTreeMap<String, Arc<T>>>,
     version: String,
 }
@@ -72,9 +106,9 @@ impl<T: HasMeta> Store<T> {
         self.by_namespace.values().flat_map(BTreeMap::values)
     }
 
-    /// The objects that name this UID as their controller, by key.
-    pub fn controlled_by(&self, uid: &str) -> impl Iterator<Item = &Arc<T>> {
-        self.by_controller.get(uid).into_iter().flat_map(BTreeMap::values)
+    /// The objects that name this controller as theirs, by name.
+    pub fn controlled_by(&self, controller: &ControllerKey) -> impl Iterator<Item = &Arc<T>> + use<'_, T> {
+        self.by_controller.get(controller).into_iter().flat_map(BTreeMap::values)
     }
 
     /// The objects of a namespace without a controller, by name.
@@ -122,10 +156,11 @@ impl<T: HasMeta> Store<T> {
         if let Some(old) = &old {
             self.unindex(old);
         }
-        match meta.controller() {
-            Some(owner) => self.by_controller.entry(owner.uid.clone()).or_default().insert(meta.key(), object.clone()),
-            None => self.orphans.entry(meta.namespace.clone()).or_default().insert(meta.name.clone(), object.clone()),
+        let entries = match meta.controller() {
+            Some(owner) => self.by_controller.entry(ControllerKey::named_in(&meta.namespace, owner)).or_default(),
+            None => self.orphans.entry(meta.namespace.clone()).or_default(),
         };
+        entries.insert(meta.name.clone(), object.clone());
     }
 
     /// Removes an object and returns its last version; `version` is that of the deletion, empty when unknown.
@@ -144,16 +179,21 @@ impl<T: HasMeta> Store<T> {
 
     fn unindex(&mut self, old: &Arc<T>) {
         let meta = old.meta();
-        let (index, key, entry) = match meta.controller() {
-            Some(owner) => (&mut self.by_controller, &owner.uid, meta.key()),
-            None => (&mut self.orphans, &meta.namespace, meta.name.clone()),
-        };
-        if let Some(entries) = index.get_mut(key) {
-            entries.remove(&entry);
-            if entries.is_empty() {
-                index.remove(key);
+        match meta.controller() {
+            Some(owner) => {
+                remove_entry(&mut self.by_controller, &ControllerKey::named_in(&meta.namespace, owner), &meta.name);
             }
+            None => remove_entry(&mut self.orphans, &meta.namespace, &meta.name),
         }
+    }
+}
+
+/// Removes an object from an index, and its group with the last one.
+fn remove_entry<K: Eq + Hash, T>(index: &mut FxHashMap<K, BTreeMap<String, Arc<T>>>, key: &K, name: &str) {
+    let Some(entries) = index.get_mut(key) else { return };
+    entries.remove(name);
+    if entries.is_empty() {
+        index.remove(key);
     }
 }
 

@@ -60,7 +60,7 @@ impl Claimant<'_> {
         let deleting = self.meta.deletion_timestamp.is_some();
         let matches = self.selector.matches(&object.labels);
         match object.controller() {
-            Some(owner) if owner.uid != self.meta.uid => ClaimDecision::Ignored,
+            Some(owner) if !self.is_named_by(object, owner) => ClaimDecision::Ignored,
             Some(_) if matches => ClaimDecision::Claimed,
             Some(_) if deleting => ClaimDecision::Ignored,
             Some(_) => ClaimDecision::Release,
@@ -70,6 +70,14 @@ impl Claimant<'_> {
             }
             None => ClaimDecision::Adopt,
         }
+    }
+
+    /// Whether an object's reference names this controller: its UID alone could be written by anybody, anywhere.
+    fn is_named_by(&self, object: &ObjectMeta, owner: &OwnerReference) -> bool {
+        owner.uid == self.meta.uid
+            && owner.name == self.meta.name
+            && owner.kind == self.kind
+            && object.namespace == self.meta.namespace
     }
 
     /// Claims, releases and adopts, object by object.

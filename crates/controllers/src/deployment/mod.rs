@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bayplan_model::api::{DeleteOptions, ObjectReference};
 use futures::future::BoxFuture;
 
-use crate::cache::{AnyDelta, Cache, Kind};
+use crate::cache::{AnyDelta, Cache, ControllerKey, Kind};
 use crate::claim::Claimant;
 use crate::controller::{Context, Controller, Requeue, Wakeup, split_key};
 use crate::error::{Error, not_found};
@@ -56,6 +56,11 @@ impl Sets {
     }
 }
 
+/// How pods name a ReplicaSet as their controller.
+fn replica_set_key(rs: &ReplicaSet) -> ControllerKey {
+    ControllerKey::of("ReplicaSet", &rs.metadata)
+}
+
 /// The ReplicaSets with `spec.replicas` above 0.
 fn active(sets: &[Arc<ReplicaSet>]) -> Vec<Arc<ReplicaSet>> {
     sets.iter().filter(|rs| rs.spec.replicas > 0).cloned().collect()
@@ -88,9 +93,8 @@ impl DeploymentController {
     /// claimed, and there may be thousands of them.
     fn candidates(&self, d: &Deployment) -> Vec<Arc<ReplicaSet>> {
         let sets = self.cache.replica_sets();
-        let (own, orphans) = (sets.controlled_by(&d.metadata.uid), sets.orphans(&d.metadata.namespace));
-        let in_namespace = |rs: &&Arc<ReplicaSet>| rs.metadata.namespace == d.metadata.namespace;
-        let mut candidates: Vec<_> = own.filter(in_namespace).chain(orphans).cloned().collect();
+        let own = sets.controlled_by(&ControllerKey::of(KIND, &d.metadata));
+        let mut candidates: Vec<_> = own.chain(sets.orphans(&d.metadata.namespace)).cloned().collect();
         candidates.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         candidates
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bayplan_model::delta::Delta;
 use bayplan_model::meta::OwnerReference;
 
-use super::{DeploymentController, KIND};
+use super::{DeploymentController, KIND, replica_set_key};
+use crate::cache::ControllerKey;
 use crate::controller::Wakeup;
 use crate::pod::Pod;
 use crate::workload::{Deployment, ReplicaSet};
@@ -55,7 +56,8 @@ impl DeploymentController {
             return Vec::new();
         }
         let (sets, pods) = (self.cache.replica_sets(), self.cache.pods());
-        let mut left = sets.controlled_by(&d.metadata.uid).flat_map(|rs| pods.controlled_by(&rs.metadata.uid));
+        let own = sets.controlled_by(&ControllerKey::of(KIND, &d.metadata));
+        let mut left = own.flat_map(|rs| pods.controlled_by(&replica_set_key(rs)));
         if left.next().is_some() { Vec::new() } else { vec![Wakeup::now(d.metadata.key())] }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::status::is_complete;
-use super::{Rollout, Sets, active};
+use super::{Rollout, Sets, active, replica_set_key};
 use crate::controller::Requeue;
 use crate::error::Error;
 use crate::workload::ReplicaSet;
@@ -34,7 +34,7 @@ impl Rollout<'_> {
     fn old_pods_running(&self, sets: &Sets) -> bool {
         let is_new = |rs: &ReplicaSet| sets.new.as_ref().is_some_and(|new| new.metadata.uid == rs.metadata.uid);
         let pods = self.cache.pods();
-        let running = |rs: &Arc<ReplicaSet>| pods.controlled_by(&rs.metadata.uid).any(|pod| !pod.is_terminal());
+        let running = |rs: &Arc<ReplicaSet>| pods.controlled_by(&replica_set_key(rs)).any(|pod| !pod.is_terminal());
         sets.old.iter().any(|rs| rs.status.replicas > 0) || self.owned.iter().any(|rs| !is_new(rs) && running(rs))
     }
 }

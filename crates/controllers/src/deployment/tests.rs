@@ -178,3 +178,62 @@ fn senseless_deployments_are_told_of_or_refused() {
     let outcome = Script::new("strange", []).play(&controller(&strange, &[replica_set(3)]), "ns/web");
     assert_eq!(shown(outcome), "unexpected deployment strategy type: Sometimes");
 }
+
+/// The pod of an old ReplicaSet, or of one that only looks like it.
+fn old_pod(namespace: &str, kind: &str, name: &str) -> Value {
+    let owner = json!({"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "web-2", "controller": true});
+    json!({
+        "metadata": {"name": "p", "namespace": namespace, "uid": "p", "ownerReferences": [owner]},
+        "status": {"phase": "Running"},
+    })
+}
+
+#[test]
+fn a_recreation_waits_for_its_own_old_pods_alone() {
+    let recreating = deployment(|d| {
+        d["spec"]["strategy"] = json!({"type": "Recreate"});
+        d["spec"]["template"] = template("web:4");
+    });
+    // No old pod is left in any ReplicaSet's count: only the pods themselves tell.
+    let sets = || {
+        let mut last = replica_set(3);
+        last["spec"]["replicas"] = json!(0);
+        last["status"] = json!({"replicas": 0, "observedGeneration": 1});
+        [replica_set(2), last]
+    };
+    let cases = [
+        ("its own", old_pod("ns", "ReplicaSet", "web-2"), false),
+        ("of another namespace", old_pod("other", "ReplicaSet", "web-2"), true),
+        ("of another kind", old_pod("ns", "Nothing", "web-2"), true),
+        ("of another name", old_pod("ns", "ReplicaSet", "web-9"), true),
+    ];
+    for (case, pod, goes_on) in cases {
+        let controller = controller(&recreating, &sets());
+        controller.cache.set(Kind::Pod, pod.to_string().as_bytes()).unwrap();
+        let (d, sets) = (recreating.clone(), sets());
+        let mut steps: Vec<Step> = Vec::new();
+        if goes_on {
+            steps.push(("POST ns/replicasets", ANY, refused(500)));
+        }
+        steps.push(("PUT ns/deployments/web/status", ANY, Ok(d)));
+        let outcome = shown(Script::new(case, steps).play(&controller, "ns/web"));
+        assert_eq!(outcome == "refused with 500", goes_on, "{case}: {outcome} {sets:?}");
+    }
+}
+
+#[test]
+fn the_last_old_pod_of_a_recreation_wakes_it_whatever_foreign_pods_say() {
+    let recreating = deployment(|d| d["spec"]["strategy"] = json!({"type": "Recreate"}));
+    for (case, other, woken) in [
+        ("none is left", old_pod("other", "ReplicaSet", "web-2"), 1),
+        ("another is left", old_pod("ns", "ReplicaSet", "web-2"), 0),
+    ] {
+        let controller = controller(&recreating, &[replica_set(2)]);
+        let mut other = other;
+        other["metadata"]["name"] = json!("q");
+        controller.cache.set(Kind::Pod, other.to_string().as_bytes()).unwrap();
+        controller.cache.set(Kind::Pod, old_pod("ns", "ReplicaSet", "web-2").to_string().as_bytes()).unwrap();
+        let gone = controller.cache.remove(Kind::Pod, "ns", "p", "9").unwrap();
+        assert_eq!(controller.observe(&gone).len(), woken, "{case}");
+    }
+}

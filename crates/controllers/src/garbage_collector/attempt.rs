@@ -5,6 +5,7 @@ use bayplan_model::api::{DeleteOptions, ObjectReference, PatchKind, Precondition
 use bayplan_model::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
 use bayplan_model::status::{Status, reason};
 use futures::future::join_all;
+use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
 use super::graph::{FOREGROUND, Identity, Node, ORPHAN, Task};
@@ -195,8 +196,8 @@ impl GarbageCollector {
     pub(super) async fn attempt_to_orphan(&self, uid: &str, context: Context<'_>) -> Result<Requeue, Error> {
         let (owner, dependents) = {
             let graph = lock(&self.graph);
-            let Some(owner) = graph.node(uid).cloned() else { return Ok(Requeue::OnChange) };
-            let dependents: Vec<Node> = owner.dependents.iter().filter_map(|uid| graph.node(uid).cloned()).collect();
+            let Some(owner) = graph.node(uid).map(Node::outline) else { return Ok(Requeue::OnChange) };
+            let dependents: Vec<Node> = graph.dependents(uid).map(Node::outline).collect();
             (owner, dependents)
         };
         let Some(resource) = self.resource_of(&owner.identity)? else { return Ok(Requeue::OnChange) };
@@ -253,6 +254,7 @@ async fn remove_owners(
     context: Context<'_>,
 ) -> Result<(), Status> {
     let changes = gone.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
+    let gone: FxHashSet<&String> = gone.iter().collect();
     let rest = |live: ObjectMeta| live.owner_references.into_iter().filter(|o| !gone.contains(&o.uid)).collect();
     patch_owners(resource, meta, changes, rest, context).await
 }

@@ -42,7 +42,13 @@ impl Identity {
             && owner.kind == self.kind
             && owner.api_version == self.api_version
             && owner.name == self.name
-            && (self.namespace.is_empty() || self.namespace == namespace)
+            && self.is_in_reach_of(namespace)
+    }
+
+    /// Whether objects of this namespace can have this object as their owner at all. An unseen owner of no namespace may
+    /// still turn out to be of one.
+    pub(crate) fn is_in_reach_of(&self, namespace: &str) -> bool {
+        self.namespace.is_empty() || self.namespace == namespace
     }
 }
 
@@ -129,25 +135,32 @@ impl Graph {
         self.absent.insert(identity);
     }
 
+    /// The objects that name this one as an owner and may: those of other namespaces have no say in its deletion, and
+    /// are collected because the owner they name does not exist where they are.
+    pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = &Node> {
+        self.nodes.get(uid).into_iter().flat_map(|owner| {
+            let dependents = owner.dependents.iter().filter_map(|dependent| self.nodes.get(dependent));
+            dependents.filter(|node| owner.identity.is_in_reach_of(&node.identity.namespace))
+        })
+    }
+
     /// What a foreground deletion of the node waits for: none when no dependent blocks it, else the blocking dependents
     /// that are not being deleted yet.
     pub(crate) fn blocking_dependents(&self, uid: &str) -> Option<Vec<String>> {
         let blocks = |node: &&Node| node.owners.iter().any(|o| o.uid == uid && o.block_owner_deletion == Some(true));
-        let dependents = self.nodes.get(uid).into_iter().flat_map(|node| &node.dependents);
-        let mut blocking = dependents.filter_map(|dependent| self.nodes.get(dependent)).filter(blocks).peekable();
+        let mut blocking = self.dependents(uid).filter(blocks).peekable();
         blocking.peek()?;
         Some(blocking.filter(|node| !node.being_deleted).map(|node| node.identity.uid.clone()).collect())
     }
 
     /// Whether some object names this one as an owner.
     pub(crate) fn has_dependents(&self, uid: &str) -> bool {
-        self.nodes.get(uid).is_some_and(|node| !node.dependents.is_empty())
+        self.dependents(uid).next().is_some()
     }
 
     /// Whether some dependent of the node waits for dependents of its own: they might wait for one another.
     pub(crate) fn may_be_circular(&self, uid: &str) -> bool {
-        let mut dependents = self.nodes.get(uid).into_iter().flat_map(|node| &node.dependents);
-        dependents.any(|dependent| self.nodes.get(dependent).is_some_and(|node| node.deleting_dependents))
+        self.dependents(uid).any(|node| node.deleting_dependents)
     }
 
     /// A watch reported the object as added or updated.
@@ -200,9 +213,11 @@ impl Graph {
         tasks: &mut Vec<Task>,
     ) {
         let blocking = |owner: &OwnerReference| owner.block_owner_deletion == Some(true);
+        let kept: FxHashMap<&str, &OwnerReference> = new.iter().rev().map(|owner| (&*owner.uid, owner)).collect();
+        let known: FxHashSet<&OwnerReference> = old.iter().collect();
         for was in old {
-            let is = new.iter().find(|owner| owner.uid == was.uid);
-            if blocking(was) && !is.is_some_and(blocking) && self.nodes.contains_key(&was.uid) {
+            let is = kept.get(&*was.uid);
+            if blocking(was) && !is.is_some_and(|is| blocking(is)) && self.nodes.contains_key(&was.uid) {
                 tasks.push(Task::Delete(was.uid.clone()));
             }
             if is.is_none()
@@ -217,7 +232,7 @@ impl Graph {
                     node.dependents.insert(uid.into());
                     // An unseen owner that a cluster-scoped object named first may be of a namespaced kind.
                     let doubtful = node.is_virtual && node.identity.namespace.is_empty() && !namespace.is_empty();
-                    if !old.contains(owner) && (doubtful || !node.identity.is_meant_by(owner, namespace)) {
+                    if !known.contains(owner) && (doubtful || !node.identity.is_meant_by(owner, namespace)) {
                         tasks.push(Task::Delete(uid.into()));
                     }
                 }
@@ -262,8 +277,9 @@ impl Graph {
         if (node.is_virtual && others.is_empty()) || (!node.is_virtual && same) {
             return self.gone(&identity.uid);
         }
-        let mut tasks: Vec<Task> =
-            node.dependents.iter().filter(|uid| !others.contains(uid)).cloned().map(Task::Delete).collect();
+        let mistaken: FxHashSet<&String> = others.iter().collect();
+        let meant = node.dependents.iter().filter(|uid| !mistaken.contains(uid));
+        let mut tasks: Vec<Task> = meant.cloned().map(Task::Delete).collect();
         if node.is_virtual && same {
             let next = self.next_identity(&identity.uid, identity, &others);
             if let (Some(next), Some(node)) = (next, self.nodes.get_mut(&identity.uid)) {

@@ -390,6 +390,22 @@ fn a_foreground_deletion_ends_when_nothing_blocks_it() {
 }
 
 #[test]
+fn an_object_of_another_namespace_has_no_say_in_a_deletion() {
+    let foreign = || with(thing("child", &["owner"]), "namespace", json!("elsewhere"));
+    let waiting = || deleting(thing("owner", &[]), graph::FOREGROUND);
+    let foreground = collector();
+    see(&foreground, [waiting(), foreign()]);
+    let steps = [owner(Ok(waiting())), finalizers("7", &[], Ok(waiting()))];
+    assert_eq!(shown(Script::new("foreground", steps).play(&foreground, "delete/owner")), "OnChange");
+
+    let leaving = || deleting(thing("owner", &[]), graph::ORPHAN);
+    let orphaning = collector();
+    see(&orphaning, [leaving(), foreign()]);
+    let steps = [owner(Ok(leaving())), finalizers("7", &[], Ok(leaving()))];
+    assert_eq!(shown(Script::new("orphaning", steps).play(&orphaning, "orphan/owner")), "OnChange");
+}
+
+#[test]
 fn a_dependent_with_dependents_goes_in_the_foreground_too_and_a_circle_is_broken_first() {
     let waiting = || deleting(thing("owner", &[]), graph::FOREGROUND);
     let steps =

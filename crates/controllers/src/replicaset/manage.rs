@@ -7,6 +7,7 @@ use futures::future::join_all;
 use super::ReplicaSetController;
 use super::ranking::first_to_delete;
 use super::slow_start::slow_start;
+use crate::cache::ControllerKey;
 use crate::controller::{Context, lock};
 use crate::error::{Error, namespace_terminating, not_found};
 use crate::pod::Pod;
@@ -85,12 +86,13 @@ impl ReplicaSetController {
     }
 
     /// The pods selected by any ReplicaSet of the same owner: a rolling update takes pods from crowded nodes first.
-    fn related_pods(&self, rs: &ReplicaSet) -> Vec<Arc<Pod>> {
+    pub(super) fn related_pods(&self, rs: &ReplicaSet) -> Vec<Arc<Pod>> {
         let Some(owner) = rs.metadata.controller() else { return Vec::new() };
-        let siblings = self.owner.controlled_by(&self.cache, &owner.uid);
+        let above = ControllerKey::named_in(&rs.metadata.namespace, owner);
+        let siblings = self.owner.controlled_by(&self.cache, &above);
         let pods = self.cache.pods();
         let selected = |pod: &&Arc<Pod>| siblings.iter().any(|rs| rs.spec.selector.matches(&pod.metadata.labels));
-        let own = siblings.iter().flat_map(|sibling| pods.controlled_by(&sibling.metadata.uid));
+        let own = siblings.iter().flat_map(|sibling| pods.controlled_by(&self.owner.key(sibling)));
         own.chain(pods.orphans(&rs.metadata.namespace)).filter(selected).cloned().collect()
     }
 }

@@ -102,7 +102,7 @@ impl ReplicaSetController {
             let selected = |pod: &Arc<Pod>| rs.spec.selector.matches(&pod.metadata.labels);
             let (mut active, mut others, mut terminating) = (Vec::new(), Vec::new(), 0);
             // Each change of one pod visits thousands: once each, and those that need no write are taken as they are.
-            for pod in pods.controlled_by(&rs.metadata.uid) {
+            for pod in pods.controlled_by(&self.owner.key(rs)) {
                 match pod.is_active() {
                     true if selected(pod) => active.push(pod.clone()),
                     true => others.push(pod.clone()),

@@ -11,7 +11,7 @@ use bayplan_model::status::Status;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cache::{Cache, Kind};
+use crate::cache::{Cache, ControllerKey, Kind};
 use crate::claim::Claimant;
 use crate::requests::{self, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS};
 use crate::workload::{APPS_V1, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
@@ -75,12 +75,17 @@ impl Owner {
         }
     }
 
+    /// How pods name it as their controller.
+    pub(super) fn key(self, rs: &ReplicaSet) -> ControllerKey {
+        ControllerKey::of(self.kind(), &rs.metadata)
+    }
+
     /// Those that another controller, a Deployment for example, owns.
-    pub(super) fn controlled_by(self, cache: &Cache, uid: &str) -> Vec<Arc<ReplicaSet>> {
+    pub(super) fn controlled_by(self, cache: &Cache, controller: &ControllerKey) -> Vec<Arc<ReplicaSet>> {
         match self {
-            Owner::ReplicaSet => cache.replica_sets().controlled_by(uid).cloned().collect(),
+            Owner::ReplicaSet => cache.replica_sets().controlled_by(controller).cloned().collect(),
             Owner::ReplicationController => {
-                cache.replication_controllers().controlled_by(uid).map(|rc| rc.set()).collect()
+                cache.replication_controllers().controlled_by(controller).map(|rc| rc.set()).collect()
             }
         }
     }

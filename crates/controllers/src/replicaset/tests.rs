@@ -175,3 +175,62 @@ fn a_status_that_meets_a_newer_object_is_written_to_that_once() {
     let script = Script::new("newer still", steps(refused(409)));
     assert_eq!(shown(script.play(&controller(500, &set, &[]), "ns/web")), "refused with 409");
 }
+
+/// Pods that name the ReplicaSet `web` of `ns` by its UID, each wrong in one way, and first to go if they were its own.
+fn impostors() -> Vec<(&'static str, Value)> {
+    let forged = |change: fn(&mut Value)| {
+        let mut forged = pod("x", "20");
+        forged["metadata"]["annotations"] = json!({"controller.kubernetes.io/pod-deletion-cost": "2147483647"});
+        change(&mut forged);
+        forged
+    };
+    vec![
+        ("in another namespace", forged(|pod| pod["metadata"]["namespace"] = json!("other"))),
+        (
+            "in another namespace, of another kind",
+            forged(|pod| {
+                pod["metadata"]["namespace"] = json!("other");
+                let owner = json!({"apiVersion": "nowhere.io/v1", "kind": "Nothing", "name": "x", "uid": "rs"});
+                pod["metadata"]["ownerReferences"] = json!([owner]);
+                pod["metadata"]["ownerReferences"][0]["controller"] = json!(true);
+            }),
+        ),
+        ("of another name", forged(|pod| pod["metadata"]["ownerReferences"][0]["name"] = json!("web2"))),
+        ("of another kind", forged(|pod| pod["metadata"]["ownerReferences"][0]["kind"] = json!("Deployment"))),
+    ]
+}
+
+#[test]
+fn a_pod_that_only_names_its_uid_is_not_a_replica_sets() {
+    for (case, impostor) in impostors() {
+        let pods = [pod("a", "8"), pod("b", "9"), impostor.clone()];
+        let full = controller(500, &replica_set(2, status(2, None)), &pods);
+        assert_eq!(shown(Script::new(case, []).play(&full, "ns/web")), "OnChange", "{case}: nothing is deleted");
+
+        let short = controller(500, &replica_set(2, status(1, None)), &[pod("a", "8"), impostor]);
+        let script = Script::new(case, [create("b", "11")]);
+        assert_eq!(shown(script.play(&short, "ns/web")), "OnChange", "{case}: what is missing is created");
+    }
+}
+
+#[test]
+fn pods_of_foreign_siblings_do_not_decide_which_pod_goes() {
+    let above = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": true});
+    let mut set = replica_set(1, status(2, None));
+    set["metadata"]["ownerReferences"] = json!([above]);
+    let on = |mut pod: Value, node: &str| {
+        pod["spec"] = json!({"nodeName": node});
+        pod
+    };
+    // A sibling in another namespace, with a pod on the node of `a`: counted, it would make `a` the one to go.
+    let mut sibling = set.clone();
+    let mut foreign = on(pod("c", "20"), "crowded");
+    for object in [&mut sibling, &mut foreign] {
+        object["metadata"]["namespace"] = json!("other");
+    }
+    let controller = controller(500, &set, &[on(pod("a", "8"), "crowded"), on(pod("b", "9"), "free"), foreign]);
+    see(&controller, Kind::ReplicaSet, &sibling);
+    let related: Vec<_> = controller.related_pods(&serde_json::from_value(set).unwrap());
+    let names: Vec<&str> = related.iter().map(|pod| pod.metadata.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+}

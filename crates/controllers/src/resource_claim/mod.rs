@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cache::{AnyDelta, Cache, Kind};
+use crate::cache::{AnyDelta, Cache, ControllerKey, Kind};
 use crate::controller::{Context, Controller, Requeue, Wakeup, lock, split_key};
 use crate::error::{Error, not_found};
 use crate::node::patch_status;
@@ -68,9 +68,9 @@ impl HasMeta for ResourceClaimTemplate {
 /// The ResourceClaim controller.
 pub struct ResourceClaimController {
     cache: Arc<Cache>,
-    /// The claims that were created and that the cache does not have yet, by the pod's UID and the name in its spec: a
-    /// claim created twice would be allocated twice.
-    made: Mutex<FxHashMap<(String, String), String>>,
+    /// The claims that were created and that the cache does not have yet, by the pod and the name in its spec: a claim
+    /// created twice would be allocated twice.
+    made: Mutex<FxHashMap<(ControllerKey, String), String>>,
 }
 
 impl ResourceClaimController {
@@ -144,11 +144,16 @@ impl ResourceClaimController {
         }
         let annotated =
             |claim: &&Arc<ResourceClaim>| claim.metadata.annotations.get(POD_CLAIM_NAME) == Some(&wanted.name);
-        let found = self.cache.resource_claims().controlled_by(&pod.metadata.uid).find(annotated).cloned();
+        let found = self
+            .cache
+            .resource_claims()
+            .controlled_by(&ControllerKey::of("Pod", &pod.metadata))
+            .find(annotated)
+            .cloned();
         if let Some(claim) = found {
             return Ok(Some(claim.metadata.name.clone()));
         }
-        let entry = (pod.metadata.uid.clone(), wanted.name.clone());
+        let entry = (ControllerKey::of("Pod", &pod.metadata), wanted.name.clone());
         if let Some(name) = lock(&self.made).get(&entry) {
             return Ok(Some(name.clone()));
         }
@@ -242,7 +247,8 @@ impl ResourceClaimController {
         if gone || pod.is_done() {
             let named = claim_names(pod).into_iter().chain(pod.extended_resource_claim.clone());
             let store = self.cache.resource_claims();
-            let own = store.controlled_by(&pod.metadata.uid).map(|claim| claim.metadata.name.clone());
+            let own =
+                store.controlled_by(&ControllerKey::of("Pod", &pod.metadata)).map(|claim| claim.metadata.name.clone());
             keys.extend(named.chain(own).map(|name| Wakeup::now(format!("claim/{namespace}/{name}"))));
         }
         if !gone {
@@ -360,7 +366,8 @@ impl Controller for ResourceClaimController {
             AnyDelta::ResourceClaim(Delta::Added(claim) | Delta::Updated { new: claim, .. }) => {
                 let entry = claim.metadata.controller().zip(claim.metadata.annotations.get(POD_CLAIM_NAME));
                 if let Some((owner, name)) = entry {
-                    lock(&self.made).remove(&(owner.uid.clone(), name.clone()));
+                    let pod = ControllerKey::named_in(&claim.metadata.namespace, owner);
+                    lock(&self.made).remove(&(pod, name.clone()));
                 }
                 vec![Wakeup::now(format!("claim/{}", claim.metadata.key()))]
             }

@@ -28,6 +28,10 @@ fn owner() -> Value {
         "controller": true, "blockOwnerDeletion": true})
 }
 
+fn foreign_owner() -> Value {
+    json!({"apiVersion": "nowhere.io/v1", "kind": "Nothing", "name": "p", "uid": "pod-uid", "controller": true})
+}
+
 fn claim(reserved: &[&str], finalizers: &[&str]) -> (Kind, Value) {
     let reserved: Vec<Value> =
         reserved.iter().map(|uid| json!({"resource": "pods", "name": "p", "uid": uid})).collect();
@@ -52,18 +56,20 @@ fn a_pod_gets_the_claims_of_its_templates_once() {
         "spec": {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": {"requests": []}}},
     });
     let template = (Kind::ResourceClaimTemplate, template);
-    let made: Step = (
-        "POST ns/resourceclaims",
-        json!({
-            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-            "metadata": {"generateName": "p-gpu-", "labels": {"a": "b"}, "annotations": {POD_CLAIM_NAME: "gpu"},
-                "ownerReferences": [owner()]},
-            "spec": {"devices": {"requests": []}},
-        }),
-        Ok(json!({"metadata": {"name": "p-gpu-x"}})),
-    );
-    let controller = ResourceClaimController::new(cache(&[pod(json!({})), template]));
-    Script::new("first", [made, named()]).play(&controller, "pod/ns/p").unwrap();
+    let made = || -> Step {
+        (
+            "POST ns/resourceclaims",
+            json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                "metadata": {"generateName": "p-gpu-", "labels": {"a": "b"}, "annotations": {POD_CLAIM_NAME: "gpu"},
+                    "ownerReferences": [owner()]},
+                "spec": {"devices": {"requests": []}},
+            }),
+            Ok(json!({"metadata": {"name": "p-gpu-x"}})),
+        )
+    };
+    let controller = ResourceClaimController::new(cache(&[pod(json!({})), template.clone()]));
+    Script::new("first", [made(), named()]).play(&controller, "pod/ns/p").unwrap();
     Script::new("the cache is behind", [named()]).play(&controller, "pod/ns/p").unwrap();
 
     let orphan = ResourceClaimController::new(cache(&[pod(json!({})), claim(&[], &[])]));
@@ -71,6 +77,14 @@ fn a_pod_gets_the_claims_of_its_templates_once() {
     let done = pod(json!({"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu-x"}]}));
     let done = ResourceClaimController::new(cache(&[done, claim(&[], &[])]));
     Script::new("all is there", []).play(&done, "pod/ns/p").unwrap();
+
+    // A claim of another namespace, or of an owner that only has the pod's UID, is not the pod's.
+    for (field, value) in [("namespace", json!("other")), ("ownerReferences", json!([foreign_owner()]))] {
+        let mut foreign = claim(&[], &[]);
+        foreign.1["metadata"][field] = value;
+        let controller = ResourceClaimController::new(cache(&[pod(json!({})), template.clone(), foreign]));
+        Script::new("a foreign claim", [made(), named()]).play(&controller, "pod/ns/p").unwrap();
+    }
 
     let missing = ResourceClaimController::new(cache(&[pod(json!({}))]));
     let script = Script::new("no template", []);
