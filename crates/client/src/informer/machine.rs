@@ -20,6 +20,13 @@ const PAGE_OBJECTS: usize = 500;
 /// A watch that ends sooner, without any event, counts as a failure.
 const WATCH_LIFE_MIN: Duration = Duration::from_secs(1);
 
+/// A server that cannot be reached, refuses, or ends watches at once is asked again after at most twice this: it may be
+/// starting, and whoever waits for it should notice within seconds. One request in 2.5 s for each informer is no load.
+const UNREACHED_DELAY_MAX: Duration = Duration::from_millis(2500);
+/// client-go's longest delay, stretched up to twice: between reads of the whole state that keep being in vain, which is
+/// a load.
+const REREAD_DELAY_MAX: Duration = Duration::from_secs(30);
+
 /// The request to send next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NextRequest {
@@ -63,7 +70,10 @@ enum State {
 pub(crate) struct Machine<V> {
     state: State,
     objects: FxHashMap<String, Arc<V>>,
-    backoff: Backoff,
+    /// Since something arrived: failures to hear from the server,
+    unreached: Backoff,
+    /// and answers that meant that the state has to be read again.
+    reread: Backoff,
     streams: bool,
     synced: bool,
     /// Whether the current watch has delivered anything.
@@ -77,7 +87,8 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
         Machine {
             state: State::Streaming { seen: FxHashSet::default() },
             objects: FxHashMap::default(),
-            backoff: Backoff::default(),
+            unreached: Backoff::up_to(UNREACHED_DELAY_MAX),
+            reread: Backoff::up_to(REREAD_DELAY_MAX),
             streams: true,
             synced: false,
             received: false,
@@ -165,7 +176,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
             RequestEnd::Closed { .. } if matches!(self.state, State::Streaming { .. }) => Error::ClosedAtOnce,
             RequestEnd::Closed { lived } if lived < WATCH_LIFE_MIN && !self.received => Error::ClosedAtOnce,
             RequestEnd::Closed { .. } => {
-                self.backoff.reset();
+                self.worked();
                 return (Duration::ZERO, None);
             }
             RequestEnd::Refused(status) if self.cannot_stream(&status) => {
@@ -180,13 +191,15 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
             RequestEnd::Refused(status) if is_gone(&status) => return self.expired(jitter),
             RequestEnd::Refused(status) => Error::Refused(status),
             RequestEnd::Broken(status) => Error::Broken(status),
-            RequestEnd::Unreadable(what, error) => Error::Unreadable { what, error },
+            RequestEnd::Unreadable(what, error) => {
+                return (self.reread.next(jitter()), Some(Error::Unreadable { what, error }));
+            }
         };
         let asked_for = match &error {
             Error::Refused(Status { details: Some(details), .. }) => details.retry_after_seconds,
             _ => 0,
         };
-        let delay = self.backoff.next(jitter()).max(Duration::from_secs(asked_for.into()).min(RETRY_AFTER_MAX));
+        let delay = self.unreached.next(jitter()).max(Duration::from_secs(asked_for.into()).min(RETRY_AFTER_MAX));
         (delay, Some(error))
     }
 
@@ -204,7 +217,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
 
     /// The history is gone: read all again, at once the first time, later if that keeps happening.
     fn expired(&mut self, jitter: &mut dyn FnMut() -> f64) -> (Duration, Option<Error>) {
-        let (was_failing, delay) = (self.backoff.is_failing(), self.backoff.next(jitter()));
+        let (again, delay) = (self.reread.is_failing(), self.reread.next(jitter()));
         let error = match &self.state {
             State::Watching { resource_version } => Error::Expired(resource_version.clone()),
             State::Listing { .. } => Error::Expired("a page of the list".into()),
@@ -216,7 +229,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
             // Reading page by page took longer than the server remembers: ask for everything in one answer.
             *limit = 0;
         }
-        (if was_failing { delay } else { Duration::ZERO }, Some(error))
+        (if again { delay } else { Duration::ZERO }, Some(error))
     }
 
     fn read_all(&mut self) {
@@ -336,8 +349,13 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     fn note_event(&mut self) {
         self.received = true;
         if self.is_watching() {
-            self.backoff.reset();
+            self.worked();
         }
+    }
+
+    fn worked(&mut self) {
+        self.unreached.reset();
+        self.reread.reset();
     }
 
     fn is_watching(&self) -> bool {
