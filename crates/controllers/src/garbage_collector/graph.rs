@@ -45,8 +45,8 @@ impl Identity {
             && self.is_in_reach_of(namespace)
     }
 
-    /// Whether objects of this namespace can have this object as their owner at all. An unseen owner of no namespace may
-    /// still turn out to be of one.
+    /// Whether objects of this namespace can have this object as their owner at all. An unseen owner of no namespace
+    /// may still turn out to be of one.
     pub(crate) fn is_in_reach_of(&self, namespace: &str) -> bool {
         self.namespace.is_empty() || self.namespace == namespace
     }

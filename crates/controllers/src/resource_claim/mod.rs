@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use bayplan_model::api::{Api, DeleteOptions, PatchKind, Preconditions, Request, Verb, encode};
 use bayplan_model::delta::Delta;
 use bayplan_model::meta::{HasMeta, Map, ObjectMeta, PartialObjectMetadata};
-use bayplan_model::pod::PodResourceClaim;
+use bayplan_model::pod::{PodResourceClaim, PodResourceClaimStatus};
 use bayplan_model::resource_claim::{ConsumerReference, ResourceClaim};
 use bayplan_model::status::Status;
 use futures::future::BoxFuture;
@@ -97,8 +97,9 @@ impl ResourceClaimController {
             return Ok(());
         }
         let mut made = Vec::new();
+        let known = self.known_claims(&pod);
         for wanted in &pod.resource_claims {
-            match self.claim_for(&pod, wanted, context).await {
+            match self.claim_for(&pod, wanted, &known, context).await {
                 Ok(claim) => made.extend(claim.map(|claim| json!({"name": wanted.name, "resourceClaimName": claim}))),
                 Err(error) => {
                     let note = format!("PodResourceClaim {}: {error}", wanted.name);
@@ -124,17 +125,29 @@ impl ResourceClaimController {
         Ok(())
     }
 
+    /// What is known of a pod's claims, read once for all of them.
+    fn known_claims<'a>(&self, pod: &'a Pod) -> KnownClaims<'a> {
+        let claims = self.cache.resource_claims();
+        let mut own = FxHashMap::default();
+        for claim in claims.controlled_by(&ControllerKey::of("Pod", &pod.metadata)) {
+            if let Some(name) = claim.metadata.annotations.get(POD_CLAIM_NAME) {
+                own.entry(name.clone()).or_insert_with(|| claim.metadata.name.clone());
+            }
+        }
+        KnownClaims { statuses: statuses(pod), own }
+    }
+
     /// The name of the claim to write into the pod's status; creates the claim when it does not exist.
     async fn claim_for(
         &self,
         pod: &Pod,
         wanted: &PodResourceClaim,
+        known: &KnownClaims<'_>,
         context: Context<'_>,
     ) -> Result<Option<String>, Error> {
         let Some(template) = &wanted.resource_claim_template_name else { return Ok(None) };
         let namespace = &pod.metadata.namespace;
-        let known = pod.resource_claim_statuses.iter().find(|status| status.name == wanted.name);
-        if let Some(status) = known {
+        if let Some(status) = known.statuses.get(wanted.name.as_str()) {
             let Some(name) = &status.resource_claim_name else { return Ok(None) };
             let claim = self.cache.resource_claims().get(namespace, name);
             // A claim that was deleted, or has another owner now, is created again.
@@ -142,16 +155,8 @@ impl ResourceClaimController {
                 return Ok(None);
             }
         }
-        let annotated =
-            |claim: &&Arc<ResourceClaim>| claim.metadata.annotations.get(POD_CLAIM_NAME) == Some(&wanted.name);
-        let found = self
-            .cache
-            .resource_claims()
-            .controlled_by(&ControllerKey::of("Pod", &pod.metadata))
-            .find(annotated)
-            .cloned();
-        if let Some(claim) = found {
-            return Ok(Some(claim.metadata.name.clone()));
+        if let Some(claim) = known.own.get(wanted.name.as_str()) {
+            return Ok(Some(claim.clone()));
         }
         let entry = (ControllerKey::of("Pod", &pod.metadata), wanted.name.clone());
         if let Some(name) = lock(&self.made).get(&entry) {
@@ -258,16 +263,28 @@ impl ResourceClaimController {
     }
 }
 
+/// What is known of a pod's claims, by their names in its spec.
+struct KnownClaims<'a> {
+    statuses: FxHashMap<&'a str, &'a PodResourceClaimStatus>,
+    /// The names of the claims that were created for it.
+    own: FxHashMap<String, String>,
+}
+
+/// The statuses of a pod's claims by name; of two with one name, the first counts.
+fn statuses(pod: &Pod) -> FxHashMap<&str, &PodResourceClaimStatus> {
+    pod.resource_claim_statuses.iter().rev().map(|status| (status.name.as_str(), status)).collect()
+}
+
 fn is_for(claim: &ObjectMeta, pod: &Pod) -> bool {
     claim.controller().is_some_and(|owner| owner.uid == pod.metadata.uid)
 }
 
 /// The claims a pod uses, as far as they have names.
 fn claim_names(pod: &Pod) -> Vec<String> {
-    let status = |name: &str| pod.resource_claim_statuses.iter().find(|status| status.name == name);
+    let statuses = statuses(pod);
     let name = |claim: &PodResourceClaim| match &claim.resource_claim_name {
         Some(name) => Some(name.clone()),
-        None => status(&claim.name)?.resource_claim_name.clone(),
+        None => statuses.get(claim.name.as_str())?.resource_claim_name.clone(),
     };
     pod.resource_claims.iter().filter_map(name).collect()
 }
