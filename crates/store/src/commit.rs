@@ -41,7 +41,16 @@ type Answer = oneshot::Sender<Result<Revision, WriteError>>;
 struct QueueState {
     writes: VecDeque<(Write, Answer)>,
     bytes: usize,
+    /// Who asked whether writes are taken.
+    checks: Vec<oneshot::Sender<Result<(), String>>>,
     closed: bool,
+}
+
+/// What the writer does next.
+#[derive(Default)]
+struct Batch {
+    writes: Vec<(Write, Answer)>,
+    checks: Vec<oneshot::Sender<Result<(), String>>>,
 }
 
 /// The writes that wait for the writer, in order.
@@ -78,21 +87,34 @@ impl Queue {
         Ok(answered)
     }
 
-    /// Waits for writes; `None` when the queue is closed and empty.
-    fn take(&self) -> Option<Vec<(Write, Answer)>> {
+    /// Lets the writer find out whether it can write.
+    pub(crate) fn check(&self) -> oneshot::Receiver<Result<(), String>> {
+        let (answer, answered) = oneshot::channel();
         let mut state = self.state();
-        while state.writes.is_empty() {
+        if !state.closed {
+            state.checks.push(answer);
+        }
+        drop(state);
+        self.changed.notify_one();
+        answered
+    }
+
+    /// Waits for something to do; `None` when the queue is closed and empty.
+    fn take(&self) -> Option<Batch> {
+        let mut state = self.state();
+        while state.writes.is_empty() && state.checks.is_empty() {
             if state.closed {
                 return None;
             }
             state = self.changed.wait(state).expect("no code panics while it holds the queue");
         }
-        let (mut batch, mut taken) = (Vec::new(), 0);
+        let mut batch = Batch { checks: std::mem::take(&mut state.checks), writes: Vec::new() };
+        let mut taken = 0;
         while taken < BATCH_BYTES_MAX
             && let Some((write, answer)) = state.writes.pop_front()
         {
             taken += write.bytes();
-            batch.push((write, answer));
+            batch.writes.push((write, answer));
         }
         state.bytes -= taken;
         Some(batch)
@@ -139,7 +161,14 @@ impl Writer {
     /// Serves the queue until it is closed and empty.
     pub(crate) fn run(mut self) {
         while let Some(batch) = self.engine.queue.take() {
-            self.commit(batch);
+            if !batch.checks.is_empty() {
+                let outcome = self.restart();
+                // The caller may no longer wait.
+                batch.checks.into_iter().for_each(|answer| drop(answer.send(outcome.clone())));
+            }
+            if !batch.writes.is_empty() {
+                self.commit(batch.writes);
+            }
         }
         if self.engine.failure().is_none()
             && let Some(Err(error)) = self.log.as_mut().map(Log::seal)
@@ -169,11 +198,9 @@ impl Writer {
     }
 
     fn persist(&mut self, changes: &[Change]) -> Result<(), String> {
-        if let Some(failure) = self.engine.failure() {
-            return Err(format!(
-                "nothing was written, for an earlier write failed ({failure}); reopen the store to go on"
-            ));
-        }
+        self.restart().map_err(|failure| {
+            format!("nothing was written, for the disk takes no writes ({failure}); writing goes on when it does")
+        })?;
         if changes.is_empty() {
             return Ok(());
         }
@@ -184,13 +211,28 @@ impl Writer {
             error.to_string()
         })
     }
+
+    /// Makes the log usable again after a failure; nothing to do while all is well.
+    fn restart(&mut self) -> Result<(), String> {
+        let Some(log) = self.log.as_mut().filter(|_| self.engine.failure().is_some()) else { return Ok(()) };
+        match log.restart() {
+            Ok(()) => {
+                self.engine.recover();
+                Ok(())
+            }
+            Err(error) => {
+                self.engine.fail(error.to_string());
+                Err(error.to_string())
+            }
+        }
+    }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         // Also when unwinding: a write must be refused and not wait for a writer that has ended.
         self.engine.queue.close();
-        self.engine.queue.state().writes.clear();
+        *self.engine.queue.state() = QueueState { closed: true, ..QueueState::default() };
         self.engine.watchers.close();
     }
 }

@@ -156,7 +156,7 @@ impl Compactor {
 
     fn write_snapshot(&self, disk: &dyn Disk, listed: &[FileInfo], oldest: Revision) -> io::Result<()> {
         // A snapshot that failed half-way may have left its file behind.
-        for file in listed.iter().filter(|file| file.name.ends_with(snapshot::TEMPORARY_SUFFIX)) {
+        for file in listed.iter().filter(|file| snapshot::is_unfinished(&file.name)) {
             disk.remove(&file.name)?;
         }
         let mut scan = Some(Scan::new("", None, Some(oldest), 0));

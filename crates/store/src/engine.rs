@@ -1,6 +1,6 @@
 //! The engine: what the handle, the writer, the compactor and the watchers share.
 
-use std::sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::commit::Queue;
 use crate::compaction::Requests;
@@ -17,8 +17,8 @@ pub(crate) struct Engine {
     pub(crate) queue: Queue,
     pub(crate) requests: Requests,
     pub(crate) watchers: Watchers,
-    /// Why no write can be taken any more.
-    failure: OnceLock<String>,
+    /// Why no write can be taken at present.
+    failure: Mutex<Option<String>>,
 }
 
 impl Engine {
@@ -28,7 +28,7 @@ impl Engine {
             queue: Queue::default(),
             requests: Requests::default(),
             watchers: Watchers::default(),
-            failure: OnceLock::new(),
+            failure: Mutex::default(),
         }
     }
 
@@ -56,14 +56,27 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses all further writes.
-    pub(crate) fn fail(&self, reason: String) {
-        tracing::error!(reason, "the store takes no more writes");
-        // The first failure is the cause, later ones only follow from it.
-        let _ = self.failure.set(reason);
+    fn failing(&self) -> MutexGuard<'_, Option<String>> {
+        self.failure.lock().expect("no code panics while it holds the failure")
     }
 
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
+    /// Refuses writes until they can be made durable again.
+    pub(crate) fn fail(&self, reason: String) {
+        let mut failure = self.failing();
+        if failure.as_ref() != Some(&reason) {
+            tracing::error!(reason, "the store takes no writes until the disk does");
+        }
+        *failure = Some(reason);
+    }
+
+    /// Takes writes again.
+    pub(crate) fn recover(&self) {
+        if self.failing().take().is_some() {
+            tracing::warn!("the store takes writes again");
+        }
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failing().clone()
     }
 }

@@ -17,6 +17,7 @@ mod frame;
 mod index;
 mod log;
 mod log_store;
+mod marker;
 mod recovery;
 mod segment;
 mod snapshot;
@@ -26,7 +27,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 
 pub use index::{Index, Scan};
-pub use log_store::{LogStore, Options};
+pub use log_store::{Expect, LogStore, Options};
 pub use recovery::{Cut, OpenError, Recovery};
 
 /// The global count of writes; the first write of an empty store gets 1 + the revision it starts at.
@@ -157,4 +158,12 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'a, Result<Box<dyn Watch>, ReadError>>;
     /// Forgets history so that `oldest` is the oldest revision that can be read.
     fn compact(&self, oldest: Revision) -> BoxFuture<'_, Result<(), ReadError>>;
+    /// Whether writes are taken; the error says why not. A store that had to stop tries again when it is asked.
+    fn writable(&self) -> BoxFuture<'_, Result<(), WriteError>> {
+        Box::pin(async { Ok(()) })
+    }
+    /// What will stop writes if nobody acts, in a sentence for the person who can.
+    fn warning(&self) -> Option<String> {
+        None
+    }
 }

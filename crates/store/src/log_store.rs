@@ -20,7 +20,19 @@ use crate::{Entry, Index, Range, ReadError, Revision, Store, Watch, WriteError};
 /// How many keys a range read walks before it lets writers and other tasks run: about 100 µs of work.
 const SCANNED_KEYS_MAX: usize = 1024;
 
-/// Sizes that decide when the store tidies up.
+/// What whoever opens a folder knows of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing beyond what the folder says of itself.
+    #[default]
+    Anything,
+    /// The folder was used before: an empty one has lost what it held.
+    Data,
+    /// Writes may be missing, and the store goes on with what is left.
+    WhatIsLeft,
+}
+
+/// Sizes that decide when the store tidies up, and what it expects to find.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A segment that has reached this size is followed by a new one. Recovery reads a segment at a time into memory.
@@ -30,13 +42,24 @@ pub struct Options {
     /// Old segments are replaced by a snapshot when they have at least this size, and are larger than the last
     /// snapshot.
     pub garbage_bytes_min: u64,
+    /// Less free space than this is warned of.
+    pub free_bytes_low: u64,
+    /// What is known of the folder.
+    pub expect: Expect,
 }
 
 impl Default for Options {
     /// 64 MiB segments; 1 GiB of history is ten minutes of 1,400 writes/s of 1 KiB (each counted with 256 bytes of
-    /// overhead).
+    /// overhead). Space is low when it may not take the next two segments and a snapshot as large as both: then a
+    /// compaction can no longer be relied on to make room.
     fn default() -> Self {
-        Options { segment_bytes: 64 << 20, history_bytes_max: 1 << 30, garbage_bytes_min: 64 << 20 }
+        Options {
+            segment_bytes: 64 << 20,
+            history_bytes_max: 1 << 30,
+            garbage_bytes_min: 64 << 20,
+            free_bytes_low: 4 * (64 << 20),
+            expect: Expect::Anything,
+        }
     }
 }
 
@@ -46,6 +69,8 @@ impl Default for Options {
 pub struct LogStore {
     engine: Arc<Engine>,
     recovery: Recovery,
+    /// `None`: memory only.
+    space: Option<Space>,
     writer: Option<JoinHandle<()>>,
     compactor: Option<JoinHandle<()>>,
 }
@@ -53,17 +78,28 @@ pub struct LogStore {
 impl LogStore {
     /// Opens the store in a folder, which is created if need be and locked as long as the store is open.
     pub fn open_folder(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
-        Self::open(Arc::new(FolderDisk::open(path)?), Options::default())
+        Self::open_folder_expecting(path, Expect::Anything)
+    }
+
+    /// Opens the store in a folder of which something is known.
+    pub fn open_folder_expecting(path: impl Into<PathBuf>, expect: Expect) -> Result<Self, OpenError> {
+        Self::open(Arc::new(FolderDisk::open(path)?), Options { expect, ..Options::default() })
     }
 
     /// Opens the store on a disk.
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
-        let (index, log, recovery) = recovery::recover(disk.clone(), options.segment_bytes)?;
+        let (index, log, recovery) = recovery::recover(disk.clone(), options.segment_bytes, options.expect)?;
         if let Some(cut) = &recovery.cut {
             tracing::warn!(?cut, "cut the bytes of an append that was interrupted; it had not been acknowledged");
         }
+        if let Some(lost) = &recovery.lost {
+            tracing::warn!(revision = recovery.revision, "{lost}; the store goes on with what is left");
+        }
+        let space = Space { disk: disk.clone(), low: options.free_bytes_low };
         let files = Files { disk, tail: log.tail(), garbage_bytes_min: options.garbage_bytes_min };
-        Self::start(index, recovery, Some((log, files)), &options)
+        let mut store = Self::start(index, recovery, Some((log, files)), &options)?;
+        store.space = Some(space);
+        Ok(store)
     }
 
     /// An empty store that is gone when it is dropped.
@@ -83,7 +119,7 @@ impl LogStore {
         let writer = Writer::new(engine.clone(), log, options.history_bytes_max);
         let compactor = Compactor { engine: engine.clone(), files, history_bytes_max: options.history_bytes_max };
         // The handle exists before the threads, so that one of them is stopped if the other cannot start.
-        let mut store = LogStore { engine, recovery, writer: None, compactor: None };
+        let mut store = LogStore { engine, recovery, space: None, writer: None, compactor: None };
         store.writer = Some(spawn("store-writer", || writer.run())?);
         store.compactor = Some(spawn("store-compactor", || compactor.run())?);
         Ok(store)
@@ -94,8 +130,8 @@ impl LogStore {
         &self.recovery
     }
 
-    /// Why no write can be taken any more; `None` while all is well.
-    pub fn failure(&self) -> Option<&str> {
+    /// Why no write can be taken at present; `None` while all is well.
+    pub fn failure(&self) -> Option<String> {
         self.engine.failure()
     }
 
@@ -109,6 +145,32 @@ impl LogStore {
             yield_now().await;
         }
         Ok(scan.finish())
+    }
+}
+
+/// How much the disk can still take.
+struct Space {
+    disk: Arc<dyn Disk>,
+    low: u64,
+}
+
+impl Space {
+    fn warning(&self) -> Option<String> {
+        match self.disk.free_bytes() {
+            Ok(free) if free >= self.low => None,
+            Ok(free) => Some(format!(
+                "the disk of the store has {} MiB left, less than {} MiB: free some, or writing will stop",
+                free >> 20,
+                self.low >> 20
+            )),
+            Err(error) => Some(format!("cannot tell how much space the disk of the store has left: {error}")),
+        }
+    }
+}
+
+impl std::fmt::Debug for Space {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Space").field("low", &self.low).finish_non_exhaustive()
     }
 }
 
@@ -205,5 +267,19 @@ impl Store for LogStore {
             answered
                 .unwrap_or_else(|_| Err(ReadError::Unavailable("the store was closed before it answered".to_owned())))
         })
+    }
+
+    fn writable(&self) -> BoxFuture<'_, Result<(), WriteError>> {
+        Box::pin(async move {
+            if self.engine.failure().is_none() {
+                return Ok(());
+            }
+            let closed = |_| Err("the store was closed before it answered".to_owned());
+            self.engine.queue.check().await.unwrap_or_else(closed).map_err(WriteError::Unavailable)
+        })
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.space.as_ref()?.warning()
     }
 }

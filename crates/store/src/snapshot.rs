@@ -32,6 +32,11 @@ pub(crate) fn revision(name: &str) -> Option<Revision> {
     name.strip_prefix("snapshot-")?.strip_suffix(".state").filter(|digits| digits.len() == 20)?.parse().ok()
 }
 
+/// Whether this is the name of a snapshot that is not complete.
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(TEMPORARY_SUFFIX).and_then(revision).is_some()
+}
+
 /// Writes a snapshot; `more` returns the next entries in key order, `None` after the last.
 ///
 /// It gets its name when it is complete and durable, so a snapshot with a name is never half of one.

@@ -22,7 +22,7 @@ fn a_new_folder_and_its_files_are_the_owners_alone() {
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o700);
     let files: Vec<_> = path.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(files.len(), 2, "{files:?}");
+    assert_eq!(files.len(), 3, "{files:?}");
     assert!(files.iter().all(|file| mode(file) == 0o600), "{files:?}");
 }
 

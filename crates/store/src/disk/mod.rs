@@ -36,6 +36,16 @@ pub trait Disk: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes every creation, renaming and removal so far durable.
     fn sync_dir(&self) -> io::Result<()>;
+    /// How many more bytes the disk can take.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// Removes a file that may have been left behind.
+pub(crate) fn remove_if_there(disk: &dyn Disk, name: &str) -> io::Result<()> {
+    match disk.remove(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// An open file that only grows.

@@ -1,4 +1,4 @@
-//! A disk in memory that can crash at any operation, tear what was not synced, flip bytes, fail a sync and fill up.
+//! A disk in memory that can crash at any operation, tear what was not synced, flip bytes, fail and fill up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,6 +26,31 @@ pub enum Crash {
 struct Inode {
     durable: Vec<u8>,
     current: Vec<u8>,
+    /// What a failed sync gave up, as Linux does: reads show it, and no later sync writes it.
+    given_up: Option<std::ops::Range<usize>>,
+}
+
+impl Inode {
+    fn new(bytes: Vec<u8>) -> Self {
+        Inode { durable: bytes.clone(), current: bytes, given_up: None }
+    }
+
+    fn cut(&mut self, len: usize) {
+        self.current.truncate(len);
+        self.given_up = self.given_up.take().map(|lost| lost.start..lost.end.min(len)).filter(|lost| !lost.is_empty());
+    }
+
+    fn give_up(&mut self) {
+        let start = self.given_up.as_ref().map_or(self.durable.len(), |lost| lost.start);
+        self.given_up = Some(start..self.current.len()).filter(|lost| !lost.is_empty());
+    }
+
+    fn sync(&mut self) {
+        self.durable.clone_from(&self.current);
+        if let Some(lost) = self.given_up.clone() {
+            self.durable[lost].fill(0);
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +84,8 @@ struct State {
     pending_names: Vec<NameOp>,
     operations: u64,
     crash_at: Option<u64>,
+    /// Operations that fail without a crash.
+    failing: BTreeSet<u64>,
     failing_syncs: BTreeSet<u64>,
     /// Syncs of files whose names contain this fail.
     failing_names: Option<&'static str>,
@@ -73,6 +100,7 @@ impl State {
         self.operations += 1;
         match self.crash_at {
             Some(at) if self.operations >= at => Err(io::Error::other("the simulated machine has crashed")),
+            _ if self.failing.contains(&self.operations) => Err(io::Error::other("simulated failure")),
             _ => Ok(()),
         }
     }
@@ -95,10 +123,10 @@ impl State {
         let named = |part| self.names.iter().any(|(name, named)| *named == inode && name.contains(part));
         if self.failing_syncs.contains(&self.syncs) || self.failing_names.is_some_and(named) {
             self.failed_syncs += 1;
+            self.inodes[inode].give_up();
             return Err(io::Error::other("simulated fsync failure"));
         }
-        let inode = &mut self.inodes[inode];
-        inode.durable.clone_from(&inode.current);
+        self.inodes[inode].sync();
         Ok(())
     }
 
@@ -156,6 +184,11 @@ impl SimulatedDisk {
         self.state().failing_names = Some(part);
     }
 
+    /// Lets one operation fail, counted from 1; what it was to do may have happened half.
+    pub fn fail_at(&self, operation: u64) {
+        self.state().failing.insert(operation);
+    }
+
     /// Limits the bytes of all files together.
     pub fn set_capacity(&self, bytes: Option<usize>) {
         self.state().capacity = bytes;
@@ -180,7 +213,7 @@ impl SimulatedDisk {
         let mut state = State::default();
         for (name, bytes) in files {
             state.names.insert(name, state.inodes.len());
-            state.inodes.push(Inode { durable: bytes.clone(), current: bytes });
+            state.inodes.push(Inode::new(bytes));
         }
         state.durable_names = state.names.clone();
         SimulatedDisk(Arc::new(Mutex::new(state)))
@@ -280,7 +313,7 @@ impl Disk for SimulatedDisk {
         let inode = state.inode(name)?;
         if state.inodes[inode].current.len() as u64 != len {
             state.step()?;
-            state.inodes[inode].current.truncate(len as usize);
+            state.inodes[inode].cut(len as usize);
         }
         Ok(Box::new(SimulatedFile { disk: self.clone(), inode }))
     }
@@ -316,6 +349,11 @@ impl Disk for SimulatedDisk {
         state.durable_names = state.names.clone();
         Ok(())
     }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let state = self.state();
+        Ok(state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.used()) as u64))
+    }
 }
 
 struct SimulatedFile {
@@ -330,6 +368,7 @@ impl DiskFile for SimulatedFile {
             return state.step();
         }
         let stepped = state.step();
+        let bytes = if stepped.is_err() && !state.crashed() { &bytes[..bytes.len() / 2] } else { bytes };
         let room = state.capacity.map_or(usize::MAX, |capacity| capacity.saturating_sub(state.used()));
         let kept = bytes.len().min(room);
         state.inodes[self.inode].current.extend_from_slice(&bytes[..kept]);
@@ -339,7 +378,11 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.step()?;
+        let stepped = state.step();
+        if stepped.is_err() && !state.crashed() {
+            state.inodes[self.inode].give_up();
+        }
+        stepped?;
         state.sync_inode(self.inode)
     }
 }

@@ -66,9 +66,25 @@ pub(crate) fn state_at(changes: &[Change], revision: Revision) -> Vec<Entry> {
 
 /// Runs batches of concurrent writes and compactions until the steps are done or a write fails.
 pub(crate) fn run(store: &LogStore, seed: u64, steps: usize) -> WriteLog {
+    write_on(store, WriteLog { acknowledged: 1, compacted: 1, ..WriteLog::default() }, seed, steps, 4)
+}
+
+/// The same one write at a time, so that what a failure may have left behind is known to be the last one.
+pub(crate) fn run_alone(store: &LogStore, seed: u64, steps: usize) -> WriteLog {
+    go_on(store, WriteLog { acknowledged: 1, compacted: 1, ..WriteLog::default() }, seed, steps)
+}
+
+/// Goes on after what was acknowledged; writes that failed are known not to have happened.
+pub(crate) fn go_on(store: &LogStore, log: WriteLog, seed: u64, steps: usize) -> WriteLog {
+    write_on(store, log, seed, steps, 1)
+}
+
+fn write_on(store: &LogStore, mut log: WriteLog, seed: u64, steps: usize, together: usize) -> WriteLog {
     let mut rng = Rng::new(seed);
-    let mut log = WriteLog { acknowledged: 1, compacted: 1, ..WriteLog::default() };
-    let mut live: BTreeMap<String, Revision> = BTreeMap::new();
+    log.submitted.truncate(log.acknowledged as usize - 1);
+    log.failure = None;
+    let live = state_at(&log.changes(), log.acknowledged).into_iter();
+    let mut live: BTreeMap<String, Revision> = live.map(|entry| (entry.key.to_string(), entry.mod_revision)).collect();
     for _ in 0..steps {
         if rng.below(5) == 0 && log.acknowledged > 2 {
             let behind = rng.below(3);
@@ -76,7 +92,7 @@ pub(crate) fn run(store: &LogStore, seed: u64, steps: usize) -> WriteLog {
             block_on(store.compact(log.compacted)).expect("between oldest and newest");
             continue;
         }
-        let batch = batch(&mut rng, &mut live, log.submitted.len() as Revision + 2);
+        let batch = batch(&mut rng, &mut live, log.submitted.len() as Revision + 2, together);
         log.submitted.extend(batch.iter().map(|(key, value, _)| (key.clone(), value.clone())));
         let writes = batch.into_iter().map(|(key, value, expected)| async move {
             match (value, expected) {
@@ -105,9 +121,9 @@ pub(crate) fn run(store: &LogStore, seed: u64, steps: usize) -> WriteLog {
 
 type Planned = (String, Option<Bytes>, Option<Revision>);
 
-/// One to four writes of different keys; sometimes larger than a sector.
-fn batch(rng: &mut Rng, live: &mut BTreeMap<String, Revision>, first: Revision) -> Vec<Planned> {
-    let (count, shift) = (1 + rng.below(4), rng.below(6));
+/// Up to so many writes of different keys; sometimes larger than a sector.
+fn batch(rng: &mut Rng, live: &mut BTreeMap<String, Revision>, first: Revision, most: usize) -> Vec<Planned> {
+    let (count, shift) = (1 + rng.below(most), rng.below(6));
     (0..count)
         .map(|position| {
             let key = format!("/registry/pods/{}", (shift + position) % 6);
