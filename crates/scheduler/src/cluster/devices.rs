@@ -5,7 +5,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bayplan_model::affinity::{NodeMatcher, NodeSelector};
 use bayplan_model::node::Node;
@@ -93,7 +93,54 @@ pub(crate) struct PublishedSlice {
     /// The nodes of each device, with `perDeviceNodeSelection`.
     devices: Vec<NodeSelection>,
     /// The results of CEL expressions, by device.
-    selector_results: Mutex<FxHashMap<Box<str>, Vec<Option<bool>>>>,
+    selector_results: Mutex<SelectorResults>,
+}
+
+/// What expressions answered for the devices of a slice; those that were asked last are kept.
+#[derive(Debug, Default)]
+struct SelectorResults {
+    by_expression: FxHashMap<Arc<str>, ExpressionResults>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct ExpressionResults {
+    used: u64,
+    /// By device: whether it matches.
+    answers: Vec<Option<bool>>,
+    /// The devices for which the expression fails; a search ends at the first.
+    errors: BTreeMap<usize, String>,
+}
+
+impl SelectorResults {
+    fn get(&mut self, expression: &str, device: usize) -> Option<Result<bool, String>> {
+        self.clock += 1;
+        let results = self.by_expression.get_mut(expression)?;
+        results.used = self.clock;
+        match results.answers[device] {
+            Some(answer) => Some(Ok(answer)),
+            None => results.errors.get(&device).map(|error| Err(error.clone())),
+        }
+    }
+
+    fn keep(&mut self, expression: &Arc<str>, device: usize, devices: usize, answer: Result<bool, String>) {
+        if !self.by_expression.contains_key(expression) && self.by_expression.len() >= EXPRESSIONS_MAX {
+            let oldest = self.by_expression.iter().min_by_key(|(_, results)| results.used);
+            if let Some(oldest) = oldest.map(|(expression, _)| expression.clone()) {
+                self.by_expression.remove(&oldest);
+            }
+        }
+        let used = self.clock;
+        let results = self.by_expression.entry(expression.clone()).or_insert_with(|| ExpressionResults {
+            used,
+            answers: vec![None; devices],
+            errors: BTreeMap::new(),
+        });
+        match answer {
+            Ok(answer) => results.answers[device] = Some(answer),
+            Err(error) => drop(results.errors.insert(device, error)),
+        }
+    }
 }
 
 /// The nodes that can access a slice or a device.
@@ -176,26 +223,19 @@ impl PublishedSlice {
         self.devices.get(device).map_or(Ok(true), |nodes| nodes.includes(node))
     }
 
-    /// The result of a CEL expression for a device, evaluated once; errors are not cached.
-    pub(crate) fn selector_result<E>(
-        &self,
-        expression: &str,
-        device: usize,
-        evaluate: impl FnOnce(&Device) -> Result<bool, E>,
-    ) -> Result<bool, E> {
-        let devices = &self.slice.spec.devices;
+    /// What a CEL expression answered for a device, if it was asked.
+    pub(crate) fn selector_result(&self, expression: &str, device: usize) -> Option<Result<bool, String>> {
+        self.results().get(expression, device)
+    }
+
+    /// Keeps what an expression answered for a device; the slice does not change, and so neither does the answer.
+    pub(crate) fn keep_selector_result(&self, expression: &Arc<str>, device: usize, answer: Result<bool, String>) {
+        self.results().keep(expression, device, self.slice.spec.devices.len(), answer);
+    }
+
+    fn results(&self) -> MutexGuard<'_, SelectorResults> {
         // After a panic the map is still valid: each result is written at once.
-        let lock = || self.selector_results.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(expression).and_then(|selector_results| selector_results[device]) {
-            return Ok(known);
-        }
-        let answer = evaluate(&devices[device])?;
-        let mut selector_results = lock();
-        if selector_results.len() >= EXPRESSIONS_MAX && !selector_results.contains_key(expression) {
-            selector_results.clear();
-        }
-        selector_results.entry(expression.into()).or_insert_with(|| vec![None; devices.len()])[device] = Some(answer);
-        Ok(answer)
+        self.selector_results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn key(&self) -> (&str, &str) {

@@ -155,7 +155,7 @@ impl Default for VolumeBindingArgs {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DynamicResourcesArgs {
-    /// How long the search on one node may take; the core limits its steps instead.
+    /// How long the search on one node may take; the core counts it as work. Zero for any time.
     pub filter_timeout: String,
     /// How long PreBind waits for devices with binding conditions.
     pub binding_timeout: String,
@@ -168,6 +168,11 @@ impl Default for DynamicResourcesArgs {
 }
 
 impl DynamicResourcesArgs {
+    /// The time for the search on one node as a duration.
+    pub fn filter_timeout(&self) -> Result<Duration, String> {
+        GoDuration::parse(&self.filter_timeout).map(GoDuration::unsigned)
+    }
+
     /// The binding timeout as a duration.
     pub fn binding_timeout(&self) -> Result<Duration, String> {
         GoDuration::parse(&self.binding_timeout).map(GoDuration::unsigned)

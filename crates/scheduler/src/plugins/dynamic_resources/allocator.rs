@@ -16,15 +16,12 @@ use super::capacity::{Amounts, consumption, fits};
 use super::constraint::ConstraintState;
 use super::device_config::device_config;
 use super::pools::{Pool, pools};
-use super::requests::{Alternative, ClaimRequests};
+use super::requests::{Alternative, ClaimRequests, Refusal};
+use super::work::{CHOICE, Work};
 use crate::cluster::devices::{Counters, DeviceUse, Devices, PublishedSlice, consumed};
 
 /// The most devices a claim may have: the API's `AllocationResultsMaxSize`.
 const DEVICES_MAX: usize = 32;
-
-/// The most steps of a search on one node. Upstream stops after ten seconds (`filterTimeout`); the core has no clock,
-/// and a step takes about ten microseconds at worst.
-const STEPS_MAX: usize = 1_000_000;
 
 /// Why nothing was allocated.
 #[derive(Debug)]
@@ -33,7 +30,7 @@ pub(super) enum AllocationError {
     NoSolution,
     /// The same, but some pool of the node is invalid and was left out.
     InvalidPools,
-    /// The search took more than [`STEPS_MAX`] steps.
+    /// The search used up its share of work.
     TimedOut,
     /// A claim or a slice is invalid.
     Error(String),
@@ -42,6 +39,16 @@ pub(super) enum AllocationError {
 impl From<String> for AllocationError {
     fn from(error: String) -> Self {
         AllocationError::Error(error)
+    }
+}
+
+impl From<Stop> for AllocationError {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::TooMany => AllocationError::NoSolution,
+            Stop::TimedOut => AllocationError::TimedOut,
+            Stop::Error(error) => AllocationError::Error(error),
+        }
     }
 }
 
@@ -60,16 +67,16 @@ pub(super) fn allocate(
     devices: &Devices,
     claims: &[&ClaimRequests],
     node: &Node,
+    work: &mut Work,
 ) -> Result<Vec<Allocation>, AllocationError> {
     let pools = pools(devices, node)?;
-    let mut search = DeviceSearch::new(&pools, claims, node);
+    let mut search = DeviceSearch::new(&pools, claims, node, work);
     search.prepare()?;
     match search.claim(0) {
         Ok(true) => Ok(search.results()?),
         Ok(false) | Err(Stop::TooMany) if pools.iter().any(Pool::is_invalid) => Err(AllocationError::InvalidPools),
-        Ok(false) | Err(Stop::TooMany) => Err(AllocationError::NoSolution),
-        Err(Stop::TimedOut) => Err(AllocationError::TimedOut),
-        Err(Stop::Error(error)) => Err(AllocationError::Error(error)),
+        Ok(false) => Err(AllocationError::NoSolution),
+        Err(stop) => Err(stop.into()),
     }
 }
 
@@ -79,6 +86,21 @@ enum Stop {
     TooMany,
     TimedOut,
     Error(String),
+}
+
+impl From<String> for Stop {
+    fn from(error: String) -> Self {
+        Stop::Error(error)
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::TimedOut => Stop::TimedOut,
+            Refusal::Error(error) => Stop::Error(error),
+        }
+    }
 }
 
 /// A device of the node, in the order in which devices are tried.
@@ -131,11 +153,11 @@ struct DeviceSearch<'a> {
     consumed: FxHashMap<usize, Counters>,
     /// By claim.
     chosen: Vec<Vec<Choice>>,
-    steps: usize,
+    work: &'a mut Work,
 }
 
 impl<'a> DeviceSearch<'a> {
-    fn new(pools: &'a [Pool<'a>], claims: &'a [&'a ClaimRequests], node: &'a Node) -> Self {
+    fn new(pools: &'a [Pool<'a>], claims: &'a [&'a ClaimRequests], node: &'a Node, work: &'a mut Work) -> Self {
         let mut candidates = Vec::new();
         for (i, pool) in pools.iter().enumerate() {
             for slice in &pool.slices {
@@ -165,12 +187,12 @@ impl<'a> DeviceSearch<'a> {
             available: FxHashMap::default(),
             consumed: FxHashMap::default(),
             chosen: claims.iter().map(|_| Vec::new()).collect(),
-            steps: 0,
+            work,
         }
     }
 
     /// Validates the claims, and finds the candidates of requests with mode `All`.
-    fn prepare(&mut self) -> Result<(), String> {
+    fn prepare(&mut self) -> Result<(), Stop> {
         let claims = self.claims;
         for (claim, of) in claims.iter().enumerate() {
             let key = of.claim.metadata.key();
@@ -184,9 +206,10 @@ impl<'a> DeviceSearch<'a> {
                 least = least.saturating_add(if wanted.alternatives.is_empty() { 0 } else { fewest });
             }
             if least > DEVICES_MAX {
-                return Err(format!(
+                let error = format!(
                     "claim {key}: number of requested devices {least} exceeds the claim limit of {DEVICES_MAX}"
-                ));
+                );
+                return Err(error.into());
             }
             let mut constraints = Vec::new();
             for (i, constraint) in of.claim.spec.devices.constraints.iter().enumerate() {
@@ -200,25 +223,25 @@ impl<'a> DeviceSearch<'a> {
     }
 
     /// How many devices an alternative needs.
-    fn prepare_alternative(&mut self, at: RequestPosition, claim: &str) -> Result<usize, String> {
+    fn prepare_alternative(&mut self, at: RequestPosition, claim: &str) -> Result<usize, Stop> {
         let alternative = self.alternative(at);
         let request = &alternative.short_name;
         if let Some(i) = alternative.unknown_selector() {
-            return Err(format!(
+            return Err(Stop::Error(format!(
                 "claim {claim}, request {request}, selector #{i}: CEL expression empty (unsupported selector type?)"
-            ));
+            )));
         }
         let class = &alternative.wanted.device_class_name;
         if class.is_empty() {
-            return Err(format!(
+            return Err(Stop::Error(format!(
                 "claim {claim}, request {request}: missing device class name (unsupported request type?)"
-            ));
+            )));
         }
         if alternative.class.is_none() {
-            return Err(format!(
+            return Err(Stop::Error(format!(
                 "claim {claim}, request {request}: could not retrieve device class {class}: \
                  deviceclass.resource.k8s.io {class:?} not found"
-            ));
+            )));
         }
         match alternative.wanted.allocation_mode.as_str() {
             "ExactCount" => Ok(usize::try_from(alternative.wanted.count).unwrap_or(0)),
@@ -228,11 +251,11 @@ impl<'a> DeviceSearch<'a> {
                 self.all.insert((at.claim, at.request, at.alternative), all);
                 Ok(count)
             }
-            mode => Err(format!("claim {claim}, request {request}: unsupported count mode {mode}")),
+            mode => Err(Stop::Error(format!("claim {claim}, request {request}: unsupported count mode {mode}"))),
         }
     }
 
-    fn all_devices(&mut self, at: RequestPosition, claim: &str) -> Result<Vec<usize>, String> {
+    fn all_devices(&mut self, at: RequestPosition, claim: &str) -> Result<Vec<usize>, Stop> {
         let alternative = self.alternative(at);
         for pool in self.pools {
             let state = match (pool.is_incomplete, pool.is_invalid()) {
@@ -241,12 +264,13 @@ impl<'a> DeviceSearch<'a> {
                 _ => continue,
             };
             let (request, pool) = (&alternative.short_name, pool.key());
-            return Err(format!(
+            return Err(Stop::Error(format!(
                 "claim {claim}, request {request}: asks for all devices, but resource pool {pool} is currently {state}"
-            ));
+            )));
         }
         let mut all = Vec::new();
         for candidate in 0..self.candidates.len() {
+            self.spend(1)?;
             if self.is_selectable(at, candidate)? && self.consumption(at, candidate).is_some() {
                 all.push(candidate);
             }
@@ -259,15 +283,15 @@ impl<'a> DeviceSearch<'a> {
     }
 
     /// Whether class, request and node selection of a device match; evaluated once.
-    fn is_selectable(&mut self, at: RequestPosition, candidate: usize) -> Result<bool, String> {
+    fn is_selectable(&mut self, at: RequestPosition, candidate: usize) -> Result<bool, Stop> {
         let key = (at.claim, at.request, at.alternative, candidate);
         if let Some(known) = self.selectable.get(&key) {
             return Ok(*known);
         }
         let CandidateDevice { slice, at: device, .. } = self.candidates[candidate];
         let claim = &self.claims[at.claim].claim;
-        let selectable =
-            self.alternative(at).selects(claim, slice, device)? && slice.device_is_accessible(device, self.node)?;
+        let selectable = self.alternative(at).selects(claim, slice, device, self.work)?
+            && slice.device_is_accessible(device, self.node)?;
         self.selectable.insert(key, selectable);
         Ok(selectable)
     }
@@ -278,6 +302,10 @@ impl<'a> DeviceSearch<'a> {
         let wanted = consumption(candidate.device, self.alternative(at).wanted.capacity.as_ref())?;
         let taken = candidate.shared.into_iter().chain(&candidate.taking);
         fits(candidate.device, &wanted, taken).then_some(wanted)
+    }
+
+    fn spend(&mut self, units: u64) -> Result<(), Stop> {
+        if self.work.spend(units) { Ok(()) } else { Err(Stop::TimedOut) }
     }
 
     /// Allocates this claim and all after it.
@@ -310,10 +338,7 @@ impl<'a> DeviceSearch<'a> {
 
     /// Allocates the next device of an alternative, from `start` on, and all after it.
     fn device(&mut self, at: RequestPosition, start: usize) -> Result<bool, Stop> {
-        self.steps += 1;
-        if self.steps > STEPS_MAX {
-            return Err(Stop::TimedOut);
-        }
+        self.spend(1)?;
         let wanted = &self.alternative(at).wanted;
         let all = self.all.get(&(at.claim, at.request, at.alternative));
         if all.is_some_and(Vec::is_empty) {
@@ -329,13 +354,14 @@ impl<'a> DeviceSearch<'a> {
         if let Some(candidate) = all.map(|all| all[at.device]) {
             return Ok(self.choose(at, candidate, true)? && self.next(at, start)?);
         }
+        // Most candidates are in use, and skipped sixteen in the time of a unit.
+        self.spend((self.candidates.len() - start) as u64 / 16)?;
         for candidate in start..self.candidates.len() {
-            self.steps += 1;
             let pool = &self.pools[self.candidates[candidate].pool];
             if pool.is_incomplete || pool.is_invalid() || self.is_in_use(at, candidate) {
                 continue;
             }
-            if self.is_selectable(at, candidate).map_err(Stop::Error)?
+            if self.is_selectable(at, candidate)?
                 && self.choose(at, candidate, false)?
                 && self.next(at, candidate + 1)?
             {
@@ -368,6 +394,7 @@ impl<'a> DeviceSearch<'a> {
         if self.is_in_use(at, candidate) {
             return Ok(false);
         }
+        self.spend(CHOICE)?;
         let Some(amounts) = self.consumption(at, candidate) else { return Ok(false) };
         let device = self.candidates[candidate].device;
         let tolerations: Vec<_> = alternative.wanted.tolerations.iter().map(|t| t.as_toleration()).collect();

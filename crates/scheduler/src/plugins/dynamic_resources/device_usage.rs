@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bayplan_model::node::Node;
 use bayplan_model::resource_claim::{DeviceRequest, DeviceSubRequest, ResourceClaim};
@@ -10,6 +11,7 @@ use bayplan_model::resources::Amounts;
 
 use super::pools::pools;
 use super::requests::{ClaimRequests, Compiler};
+use super::work::AttemptWork;
 use crate::cluster::Cluster;
 use crate::cluster::devices::Devices;
 
@@ -21,6 +23,8 @@ struct Counted {
     /// A request for the class of each resource; only its selectors matter.
     classes: BTreeMap<String, ClaimRequests>,
     devices: Devices,
+    /// What counting may take; the answers of selectors are kept, so that the next pod goes on.
+    work: AttemptWork,
 }
 
 impl DeviceUsage {
@@ -44,7 +48,11 @@ impl DeviceUsage {
         if classes.is_empty() {
             return DeviceUsage(None);
         }
-        DeviceUsage(Some(Arc::new(Counted { classes, devices: cluster.objects.devices.clone() })))
+        DeviceUsage(Some(Arc::new(Counted {
+            classes,
+            devices: cluster.objects.devices.clone(),
+            work: AttemptWork::whole(),
+        })))
     }
 
     /// Whether devices back none of the resources.
@@ -59,17 +67,19 @@ impl DeviceUsage {
         let requests = counted.classes.get(resource)?;
         let class = requests.requests.first()?.alternatives.first()?;
         let (mut total, mut taken) = (0, 0);
+        let mut work = counted.work.node(Duration::ZERO);
         for pool in pools(&counted.devices, node).ok()? {
             for slice in &pool.slices {
                 for (i, device) in slice.slice.spec.devices.iter().enumerate() {
                     let here = slice.device_is_accessible(i, node) == Ok(true);
-                    if here && class.selects(&requests.claim, slice, i) == Ok(true) {
+                    if here && matches!(class.selects(&requests.claim, slice, i, &mut work), Ok(true)) {
                         total += 1;
                         taken += i64::from(pool.known.in_use(&device.name).is_some());
                     }
                 }
             }
         }
+        counted.work.spend(work.spent());
         Some((total, taken))
     }
 }

@@ -11,7 +11,6 @@ mod bind;
 #[cfg(test)]
 mod bind_tests;
 mod capacity;
-mod cel;
 mod constraint;
 mod device_config;
 mod device_usage;
@@ -23,6 +22,9 @@ mod pools;
 mod requests;
 #[cfg(test)]
 mod tests;
+mod work;
+#[cfg(test)]
+mod work_tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,13 +48,17 @@ use bind::Reservation;
 pub(super) use device_usage::DeviceUsage;
 use extended_resources::Mapping;
 use requests::{ClaimRequests, Compiler};
+use work::{Allowance, AttemptWork};
 
 /// The plugin with its arguments and compiled selectors.
 pub(super) struct DynamicResources {
     /// How long a pod waits for binding conditions.
     binding_timeout: Duration,
+    /// How long the search on one node may take, as work; zero for any time.
+    filter_timeout: Duration,
     /// The compiled selectors of all claims and classes.
     compiler: Mutex<Compiler>,
+    allowance: Mutex<Allowance>,
 }
 
 /// What is kept for one pod.
@@ -71,6 +77,8 @@ struct Prepared {
     extended: BTreeMap<String, Option<String>>,
     /// By node: what Filter allocated, for Score and Reserve.
     found: Mutex<FxHashMap<Arc<str>, Arc<NodeAllocations>>>,
+    /// What the attempt has left for its searches.
+    work: AttemptWork,
 }
 
 /// A claim of the pod.
@@ -113,7 +121,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl DynamicResources {
     pub(super) fn new(args: &Value) -> Result<Self, String> {
         let args: DynamicResourcesArgs = read(args)?;
-        Ok(DynamicResources { binding_timeout: args.binding_timeout()?, compiler: Mutex::default() })
+        Ok(DynamicResources {
+            binding_timeout: args.binding_timeout()?,
+            filter_timeout: args.filter_timeout()?,
+            compiler: Mutex::default(),
+            allowance: Mutex::default(),
+        })
     }
 
     fn prepare(&self, cx: &Cycle<'_>) -> Result<Option<Prepared>, Status> {
@@ -146,7 +159,8 @@ impl DynamicResources {
         if !extended.is_empty() {
             claims.push(PodClaim { claim: extended_claim(cx), state: ClaimState::ExtendedResources });
         }
-        Ok(Some(Prepared { claims, extended, found: Mutex::default() }))
+        let work = lock(&self.allowance).attempt(cx.now);
+        Ok(Some(Prepared { claims, extended, found: Mutex::default(), work }))
     }
 
     /// Whether an allocated claim cannot be used on a node, or its devices have failed.
@@ -169,7 +183,10 @@ impl DynamicResources {
         }
         if !wanted.is_empty() {
             let claims: Vec<&ClaimRequests> = wanted.iter().map(|(_, claim)| *claim).collect();
-            let allocated = allocator::allocate(&cx.cluster.objects.devices, &claims, node.node());
+            let mut work = prepared.work.node(self.filter_timeout);
+            let allocated = allocator::allocate(&cx.cluster.objects.devices, &claims, node.node(), &mut work);
+            prepared.work.spend(work.spent());
+            lock(&self.allowance).spend(work.spent());
             let allocations = allocated.map_err(|failure| match failure {
                 AllocationError::NoSolution => Status::unresolvable("cannot allocate all claims"),
                 AllocationError::InvalidPools => Status::unresolvable("invalid resource pools were encountered"),

@@ -6,15 +6,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bayplan_model::quantity::Quantity;
-use bayplan_model::resource_slice::{Device, DeviceAttribute};
 use semver::Version;
 
-use super::Error;
-use super::networks::Cidr;
+use crate::Error;
+use crate::cost::Meter;
+use crate::functions::networks::Cidr;
+use crate::types::Type;
 
 /// A value.
 #[derive(Clone, Debug)]
-pub(in super::super) enum Value {
+pub(crate) enum Value {
     Null,
     Bool(bool),
     Int(i64),
@@ -28,36 +29,40 @@ pub(in super::super) enum Value {
     Semver(Arc<Version>),
     Ip(IpAddr),
     Cidr(Cidr),
+    /// Nanoseconds.
+    Duration(i64),
+    /// Nanoseconds since 1970.
+    Timestamp(i128),
     Optional(Option<Arc<Value>>),
     Type(&'static str),
 }
 
 /// A map. Lookups of unknown keys give the default, if there is one; `in` and `has` do not see it.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Map {
-    pub(super) entries: BTreeMap<Key, Value>,
-    pub(super) default: Option<Value>,
+pub(crate) struct Map {
+    pub(crate) entries: BTreeMap<Key, Value>,
+    pub(crate) default: Option<Value>,
 }
 
 /// A key of a map. Numbers of different types that are equal are the same key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Key {
+pub(crate) enum Key {
     Bool(bool),
     Number(i128),
     String(Arc<str>),
 }
 
 impl Value {
-    pub(super) fn string(text: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn string(text: impl Into<Arc<str>>) -> Self {
         Value::String(text.into())
     }
 
-    pub(super) fn list(items: Vec<Value>) -> Self {
+    pub(crate) fn list(items: Vec<Value>) -> Self {
         Value::List(Arc::new(items))
     }
 
     /// The name of the value's type, as messages show it.
-    pub(in super::super) fn type_name(&self) -> &'static str {
+    pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Value::Null => "null_type",
             Value::Bool(_) => "bool",
@@ -72,12 +77,55 @@ impl Value {
             Value::Semver(_) => "kubernetes.Semver",
             Value::Ip(_) => "net.IP",
             Value::Cidr(_) => "net.CIDR",
+            Value::Duration(_) => "google.protobuf.Duration",
+            Value::Timestamp(_) => "google.protobuf.Timestamp",
             Value::Optional(_) => "optional_type",
             Value::Type(_) => "type",
         }
     }
 
-    pub(super) fn key(&self) -> Result<Key, Error> {
+    pub(crate) fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The type of a literal.
+    pub(crate) fn literal_type(&self) -> Type {
+        match self {
+            Value::Null => Type::Null,
+            Value::Bool(_) => Type::Bool,
+            Value::Int(_) => Type::Int,
+            Value::Uint(_) => Type::Uint,
+            Value::Double(_) => Type::Double,
+            Value::String(_) => Type::String,
+            Value::Bytes(_) => Type::Bytes,
+            _ => Type::Dyn,
+        }
+    }
+
+    /// The size that costs are counted by: characters, elements or entries, and 1 for what has none.
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Value::String(text) => text.chars().count() as u64,
+            Value::Bytes(bytes) => bytes.len() as u64,
+            Value::List(items) => items.len() as u64,
+            Value::Map(map) => map.entries.len() as u64,
+            Value::Cidr(network) => network.size(),
+            Value::Ip(address) => {
+                if address.is_ipv4() {
+                    4
+                } else {
+                    16
+                }
+            }
+            Value::Optional(Some(inner)) => inner.size(),
+            _ => 1,
+        }
+    }
+
+    pub(crate) fn key(&self) -> Result<Key, Error> {
         match self {
             Value::Bool(value) => Ok(Key::Bool(*value)),
             Value::Int(value) => Ok(Key::Number((*value).into())),
@@ -87,9 +135,29 @@ impl Value {
         }
     }
 
-    /// CEL's equality: numbers by value, values of different types are different.
-    pub(super) fn equals(&self, other: &Value) -> bool {
-        match (self, other) {
+    /// CEL's equality: numbers by value, values of different types are different. Values share their parts, so that
+    /// there may be far more of them than memory holds; each costs a tenth of a unit, as a character does.
+    pub(crate) fn equals(&self, other: &Value, meter: &mut Meter) -> Result<bool, Error> {
+        let mut left = meter.left().saturating_mul(10).saturating_add(10);
+        let budget = left;
+        let equal = self.equal_within(other, &mut left);
+        match equal {
+            Some(equal) => {
+                // What the call itself is charged covers values without parts.
+                meter.charge((budget - left).saturating_sub(10) / 10)?;
+                Ok(equal)
+            }
+            None => {
+                meter.charge(u64::MAX)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether the values are equal; none when there are too many parts to tell.
+    fn equal_within(&self, other: &Value, left: &mut u64) -> Option<bool> {
+        *left = left.checked_sub(1)?;
+        Some(match (self, other) {
             (Value::Null, Value::Null) => true,
             (Value::Bool(a), Value::Bool(b)) => a == b,
             (Value::String(a), Value::String(b)) => a == b,
@@ -99,23 +167,45 @@ impl Value {
             (Value::Semver(a), Value::Semver(b)) => a.cmp_precedence(b) == Ordering::Equal,
             (Value::Ip(a), Value::Ip(b)) => a == b,
             (Value::Cidr(a), Value::Cidr(b)) => a == b,
+            (Value::Duration(a), Value::Duration(b)) => a == b,
+            (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
             (Value::Optional(None), Value::Optional(None)) => true,
-            (Value::Optional(Some(a)), Value::Optional(Some(b))) => a.equals(b),
-            (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.equals(b)),
+            (Value::Optional(Some(a)), Value::Optional(Some(b))) => a.equal_within(b, left)?,
+            (Value::List(a), Value::List(b)) => {
+                if a.len() != b.len() {
+                    return Some(false);
+                }
+                for (a, b) in a.iter().zip(b.iter()) {
+                    if !a.equal_within(b, left)? {
+                        return Some(false);
+                    }
+                }
+                true
+            }
             (Value::Map(a), Value::Map(b)) => {
-                let same = |(key, value): (&Key, &Value)| b.entries.get(key).is_some_and(|other| value.equals(other));
-                a.entries.len() == b.entries.len() && a.entries.iter().all(same)
+                if a.entries.len() != b.entries.len() {
+                    return Some(false);
+                }
+                for (key, value) in &a.entries {
+                    let Some(other) = b.entries.get(key) else { return Some(false) };
+                    if !value.equal_within(other, left)? {
+                        return Some(false);
+                    }
+                }
+                true
             }
             _ => self.compare_numbers(other) == Some(Ordering::Equal),
-        }
+        })
     }
 
     /// The order of two values; none for those that have none.
-    pub(super) fn compare(&self, other: &Value) -> Option<Ordering> {
+    pub(crate) fn compare(&self, other: &Value) -> Option<Ordering> {
         match (self, other) {
             (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
             (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
             (Value::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
+            (Value::Duration(a), Value::Duration(b)) => Some(a.cmp(b)),
+            (Value::Timestamp(a), Value::Timestamp(b)) => Some(a.cmp(b)),
             _ => self.compare_numbers(other),
         }
     }
@@ -135,7 +225,7 @@ impl Value {
         }
     }
 
-    pub(super) fn number(&self) -> Option<f64> {
+    pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Value::Int(value) => Some(*value as f64),
             Value::Uint(value) => Some(*value as f64),
@@ -146,7 +236,7 @@ impl Value {
 }
 
 impl Key {
-    pub(super) fn value(&self) -> Value {
+    pub(crate) fn value(&self) -> Value {
         match self {
             Key::Bool(value) => Value::Bool(*value),
             Key::Number(value) => match i64::try_from(*value) {
@@ -168,44 +258,10 @@ impl std::fmt::Display for Key {
     }
 }
 
-fn string_key(key: &str) -> Key {
+pub(crate) fn string_key(key: &str) -> Key {
     Key::String(key.into())
 }
 
-fn map(entries: impl IntoIterator<Item = (Key, Value)>, default: Option<Value>) -> Value {
+pub(crate) fn map(entries: impl IntoIterator<Item = (Key, Value)>, default: Option<Value>) -> Value {
     Value::Map(Arc::new(Map { entries: entries.into_iter().collect(), default }))
-}
-
-/// The variable `device`: names without a domain are the driver's own, and unknown domains are empty.
-pub(super) fn device(driver: &str, device: &Device) -> Value {
-    let by_domain = |values: Vec<(&String, Value)>| {
-        let mut domains: BTreeMap<Key, BTreeMap<Key, Value>> = BTreeMap::new();
-        for (name, value) in values {
-            let (domain, id) = name.split_once('/').unwrap_or((driver, name));
-            domains.entry(string_key(domain)).or_default().insert(string_key(id), value);
-        }
-        map(domains.into_iter().map(|(domain, values)| (domain, map(values, None))), Some(map([], None)))
-    };
-    let attributes = device.attributes.iter().filter_map(|(name, value)| Some((name, attribute(value)?))).collect();
-    let quantity = |(name, capacity)| {
-        let capacity: &bayplan_model::resource_slice::DeviceCapacity = capacity;
-        (name, Value::Quantity(Arc::new(capacity.value.clone())))
-    };
-    map(
-        [
-            (string_key("driver"), Value::string(driver)),
-            (string_key("allowMultipleAllocations"), Value::Bool(device.allow_multiple_allocations)),
-            (string_key("attributes"), by_domain(attributes)),
-            (string_key("capacity"), by_domain(device.capacity.iter().map(quantity).collect())),
-        ],
-        None,
-    )
-}
-
-fn attribute(value: &DeviceAttribute) -> Option<Value> {
-    let version = |text: &String| Version::parse(text).ok().map(|version| Value::Semver(Arc::new(version)));
-    None.or(value.int.map(Value::Int))
-        .or(value.bool.map(Value::Bool))
-        .or(value.string.as_deref().map(Value::string))
-        .or(value.version.as_ref().and_then(version))
 }

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::Error;
-use super::value::Value;
+use crate::Error;
+use crate::value::Value;
 
 /// A network: an address and how many of its leading bits count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Cidr {
+pub(crate) struct Cidr {
     address: IpAddr,
     bits: u8,
 }
@@ -37,6 +37,11 @@ fn width(address: IpAddr) -> u8 {
 }
 
 impl Cidr {
+    /// The bytes of the address that count.
+    pub(crate) fn size(self) -> u64 {
+        u64::from(self.bits).div_ceil(8)
+    }
+
     /// The address without the bits that do not count.
     fn masked(self) -> Cidr {
         let address = match self.address {
