@@ -48,8 +48,9 @@ impl ErrorList {
         self.listed = kept;
     }
 
-    /// Adds an error. Neither its path nor its message is written when the list is full.
-    fn add(&mut self, reason: &'static str, path: Path<'_>, message: impl FnOnce() -> String) {
+    /// Adds an error of any reason; its message must begin with the reason's words. Neither its path nor its message is
+    /// written when the list is full.
+    pub(crate) fn add(&mut self, reason: &'static str, path: Path<'_>, message: impl FnOnce() -> String) {
         if self.listed.len() >= LISTED_MAX || self.listed_bytes > LISTED_BYTES_MAX {
             if self.unlisted == 0 {
                 self.first_unlisted = path.to_string();

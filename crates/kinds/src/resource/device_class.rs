@@ -1,8 +1,13 @@
 //! DeviceClasses.
 
+use serde_json::Value;
+
+use super::selectors;
+use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::printing::Printer;
 use crate::strategy::{Generation, Strategy};
+use crate::validation::Validation;
 
 pub(crate) static KIND: Kind = Kind {
     group: "resource.k8s.io",
@@ -12,6 +17,14 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     storage_prefix: "deviceclasses",
     strategy: Strategy { returns_object_on_delete: true, generation: Generation::Spec, ..Strategy::PLAIN },
+    validation: Validation { rechecks_metadata: true, rules, ..Validation::PLAIN },
     printer: Printer::NAME_AND_AGE,
     ..Kind::PLAIN
 };
+
+fn rules(errors: &mut ErrorList, class: &Value, old: Option<&Value>) {
+    let (spec, path) = (&class["spec"], Path::root("spec"));
+    // Any change makes all of them new, even of their order.
+    let stored = old.is_some_and(|old| old["spec"]["selectors"] == spec["selectors"]);
+    selectors::of_list(errors, path.child("selectors"), spec, stored);
+}

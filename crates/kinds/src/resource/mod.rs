@@ -4,3 +4,6 @@ pub(crate) mod device_class;
 pub(crate) mod resource_claim;
 pub(crate) mod resource_claim_template;
 pub(crate) mod resource_slice;
+mod selectors;
+#[cfg(test)]
+mod tests;

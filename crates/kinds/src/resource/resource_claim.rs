@@ -2,11 +2,14 @@
 
 use serde_json::Value;
 
+use super::selectors;
 use crate::defaulting::{child, children, default, default_nonzero};
+use crate::field::Path;
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::strategy::{StatusRule, Strategy, status_keeps_metadata};
+use crate::validation::Validation;
 
 pub(crate) static KIND: Kind = Kind {
     group: "resource.k8s.io",
@@ -23,6 +26,13 @@ pub(crate) static KIND: Kind = Kind {
         status: StatusRule::Owned,
         on_update: status_keeps_metadata,
         ..Strategy::PLAIN
+    },
+    validation: Validation {
+        rechecks_metadata: true,
+        create_rules: |errors, object| selectors::of_claim(errors, Path::root("spec"), &object["spec"]),
+        // What cannot change is not checked again.
+        change_rules: |errors, new, old| errors.immutable(Path::root("spec"), &new["spec"], &old["spec"]),
+        ..Validation::PLAIN
     },
     printer: Printer {
         columns: &[NAME, string("State"), AGE],
