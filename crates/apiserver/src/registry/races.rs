@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Body, Call, Registry, ServiceRange, UpdatedObject};
 use crate::admission::AdmissionPlugins;
+use crate::authz::Authorizer;
 use crate::encode::Encoded;
 use crate::request::{DeleteOptions, ListOptions, Preconditions};
 use crate::subresources;
@@ -133,7 +134,13 @@ impl Scene {
     async fn new(pod: &Value, interference: Interference) -> Scene {
         let store = Arc::new(Contested { store: LogStore::in_memory().unwrap(), next: Mutex::new(Some(interference)) });
         let clock: super::Clock = Arc::new(|| "2026-05-28T12:00:00Z".parse::<Timestamp>().unwrap());
-        let registry = Registry::new(store.clone(), clock, AdmissionPlugins::default(), ServiceRange::default());
+        let registry = Registry::new(
+            store.clone(),
+            clock,
+            AdmissionPlugins::default(),
+            ServiceRange::default(),
+            Authorizer::default(),
+        );
         let scene = Scene { registry, store, user: User::new("admin", ["system:masters"]) };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}});
         let namespace = Encoded::new(bayplan_kinds::find("", "v1", "namespaces").unwrap(), &namespace);

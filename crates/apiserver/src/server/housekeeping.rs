@@ -144,7 +144,13 @@ mod tests {
         let clock = minutes.clone();
         let now = move || start + SignedDuration::from_mins(clock.load(Ordering::Relaxed));
         let store = Arc::new(LogStore::in_memory().unwrap());
-        let registry = Registry::new(store, Arc::new(now), AdmissionPlugins::default(), ServiceRange::default());
+        let registry = Registry::new(
+            store,
+            Arc::new(now),
+            AdmissionPlugins::default(),
+            ServiceRange::default(),
+            Authorizer::default(),
+        );
         let events = bayplan_kinds::find("", "v1", "events").unwrap();
         let write = async |name: &str, seen: &str| {
             let event = json!({
