@@ -167,7 +167,7 @@ fn parse_big(parts: &Parts<'_>, fraction: &str, suffix: &Suffix) -> Quantity {
         }
     };
     // As upstream, an amount finer than a nano is rounded up to one, so that it does not become zero.
-    if decimal.sign() != 0 && decimal.exponent < scale::NANO {
+    if decimal.sign() != 0 {
         decimal = decimal.rounded_up(scale::NANO);
     }
     if format == Format::BinarySI {
