@@ -90,5 +90,5 @@ fn covers(input: &Value) -> Result<Value, serde_json::Error> {
     let rules = |key: &str| Vec::<Rule>::deserialize(&input[key]);
     let (owner, servant) = (rules("owner")?, rules("servant")?);
     let uncovered = escalation::uncovered(&owner.iter().collect::<Vec<_>>(), &servant);
-    Ok(json!({"covers": uncovered.is_empty(), "uncovered": uncovered}))
+    Ok(json!({"covers": uncovered.is_empty(), "uncovered": uncovered.listed()}))
 }

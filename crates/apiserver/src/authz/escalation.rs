@@ -25,7 +25,6 @@ const COMBINATIONS_MAX: usize = 1_000_000;
 /// The permissions that are not held.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Uncovered {
-    /// Each broken down to one group, resource, verb and name.
     listed: Vec<Rule>,
     listed_bytes: usize,
     /// How many there are, listed or not.
@@ -38,6 +37,11 @@ impl Uncovered {
     /// Whether everything is held.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && !self.undecided
+    }
+
+    /// The first of them, each broken down to one group, resource, verb and name.
+    pub fn listed(&self) -> &[Rule] {
+        &self.listed
     }
 
     fn full(&self) -> bool {
