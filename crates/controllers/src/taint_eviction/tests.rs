@@ -52,6 +52,8 @@ fn a_pod_stays_as_long_as_the_shortest_toleration_it_needs() {
             evict(20),
         ),
         ("for no time", vec![taint("a")], vec![toleration("a", Some(-1))], evict(0)),
+        ("for the least time", vec![taint("a")], vec![toleration("a", Some(i64::MIN))], evict(0)),
+        ("until the last day", vec![taint("a")], vec![toleration("a", Some(i64::MAX))], evict(251_622_207_200)),
     ] {
         let (_, controller) = world(&taints, &tolerations);
         let next = Script::new(case, []).play(&controller, "node/n").unwrap();

@@ -96,6 +96,28 @@ fn a_bound_pod_becomes_ready_and_is_removed_gracefully() {
 }
 
 #[test]
+fn pods_with_extreme_numbers_run_and_stop() {
+    for number in [i64::MIN, -1, 0, i64::MAX] {
+        let mut world = World::small();
+        let small = number.clamp(i32::MIN.into(), i32::MAX.into());
+        let status = json!({ "name": "main", "restartCount": small, "ready": true });
+        let more = json!({
+            "metadata": { "generation": number },
+            "spec": {
+                "terminationGracePeriodSeconds": number, "activeDeadlineSeconds": number, "priority": small,
+                "tolerations": [{ "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": number }],
+            },
+            "status": { "containerStatuses": [status], "startTime": "0001-01-01T00:00:01Z" },
+        });
+        world.bind("web", "node-0002", more);
+        world.run(seconds(5));
+        world.delete("web", number);
+        world.run(seconds(5));
+        assert!(!world.has_pod("web"), "{number}");
+    }
+}
+
+#[test]
 fn pods_live_as_their_specs_and_annotations_say() {
     let annotated = |run_for: &str, code: &str| {
         let annotations = json!({ "bayplan.dev/run-for": run_for, "bayplan.dev/exit-code": code });
