@@ -2,19 +2,24 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use bayplan_apiserver::certificates::{Names, Pki, kubeconfig, tls};
 use bayplan_apiserver::{ApiServer, Config, ServiceRange, User};
 use bayplan_client::Client;
-use bayplan_store::{LogStore, OpenError};
+use bayplan_store::{Expect, LogStore, OpenError, Store};
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::args::Server;
 use crate::data_folder::{self, Cleanup, DataFolder};
+
+/// How often a store that had to stop writing is asked to go on, and the space of its disk is looked at: what readiness
+/// says is true a second later, and one attempt is a few operations on a file.
+const TEND_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A running API server, and what is needed to reach and to stop it.
 pub(crate) struct Cluster {
@@ -25,6 +30,7 @@ pub(crate) struct Cluster {
     pub(crate) authority: String,
     server: ApiServer,
     serving: JoinHandle<()>,
+    tending: JoinHandle<()>,
 }
 
 impl Cluster {
@@ -32,13 +38,14 @@ impl Cluster {
     /// that fails leaves nothing behind.
     pub(crate) async fn start(args: &Server) -> Result<Cluster> {
         let (folder, mut cleanup) = DataFolder::open(args.data_dir.as_deref(), args.in_memory)?;
-        let (pki, store) = open(&folder, &mut cleanup)?;
+        let (pki, store) = open(&folder, args.accept_lost_writes, &mut cleanup)?;
+        let store = Arc::new(store);
         let listener = listen(args.port).await?;
         let address = listener.local_addr()?;
 
         let mut config = Config::new(&pki.service_account_key, address);
         config.bootstrap.client_authority = pki.authority.certificate.clone();
-        let server = ApiServer::new(config, Arc::new(store)).await?;
+        let server = ApiServer::new(config, store.clone()).await?;
         let tls = tls::server_config(&pki)?;
         let url = format!("https://{address}");
         let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| folder.kubeconfig());
@@ -53,9 +60,10 @@ impl Cluster {
             let server = server.clone();
             async move { server.serve(listener, tls).await }
         });
+        let tending = tokio::spawn(tend(Arc::downgrade(&store)));
         cleanup.keep();
         tracing::info!(url, kubeconfig = %kubeconfig.display(), "the API server answers");
-        Ok(Cluster { folder, url, kubeconfig, authority: pki.authority.certificate, server, serving })
+        Ok(Cluster { folder, url, kubeconfig, authority: pki.authority.certificate, server, serving, tending })
     }
 
     /// A client in this process that acts as `user`, with that user's rights alone.
@@ -67,8 +75,32 @@ impl Cluster {
 
     /// Ends watches and connections; every acknowledged write is already durable.
     pub(crate) async fn stop(self) {
+        self.tending.abort();
+        let _ = self.tending.await;
         self.server.shutdown().await;
         let _ = self.serving.await;
+    }
+}
+
+/// Lets a store write again as soon as its disk does, and warns before that is needed.
+async fn tend(store: Weak<LogStore>) {
+    let mut warned = false;
+    loop {
+        tokio::time::sleep(TEND_INTERVAL).await;
+        let Some(store) = store.upgrade() else { return };
+        // What fails is logged by the store, once for each reason.
+        let _ = store.writable().await;
+        match store.warning() {
+            Some(warning) if !warned => {
+                tracing::warn!("{warning}");
+                warned = true;
+            }
+            None if warned => {
+                tracing::warn!("the disk of the store has enough space again");
+                warned = false;
+            }
+            _ => {}
+        }
     }
 }
 
@@ -82,13 +114,13 @@ async fn listen(port: u16) -> Result<TcpListener> {
     })
 }
 
-fn open(folder: &DataFolder, cleanup: &mut Cleanup) -> Result<(Pki, LogStore)> {
+fn open(folder: &DataFolder, accept_lost_writes: bool, cleanup: &mut Cleanup) -> Result<(Pki, LogStore)> {
     let names = Names::standard(hostname().as_deref(), ServiceRange::default().first().into());
     let now = Timestamp::now();
     match folder {
         DataFolder::Kept(path) => {
             // The store first: it holds the lock that keeps a second process out of the folder.
-            let store = open_store(path)?;
+            let store = open_store(path, accept_lost_writes)?;
             cleanup.own_content();
             Ok((Pki::open(&data_folder::pki(path), &names, now)?, store))
         }
@@ -96,8 +128,19 @@ fn open(folder: &DataFolder, cleanup: &mut Cleanup) -> Result<(Pki, LogStore)> {
     }
 }
 
-fn open_store(folder: &Path) -> Result<LogStore> {
-    LogStore::open_folder(data_folder::store(folder)).map_err(|error| match error {
+fn open_store(folder: &Path, accept_lost_writes: bool) -> Result<LogStore> {
+    // Certificates are made after the store.
+    let expect = match accept_lost_writes {
+        true if data_folder::is_used(folder) => Expect::WhatIsLeft,
+        false if data_folder::has_certificates(folder) => Expect::Data,
+        _ => Expect::Anything,
+    };
+    LogStore::open_folder_expecting(data_folder::store(folder), expect).map_err(|error| match error {
+        OpenError::Lost { .. } => anyhow!(
+            "the store in {} has lost objects that it held: {error}; restore the folder from a backup, or start with \
+             what is left: --accept-lost-writes",
+            folder.display()
+        ),
         OpenError::Locked { holder, .. } => {
             let pid = holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
             anyhow!(

@@ -73,6 +73,16 @@ pub(crate) fn pki(folder: &Path) -> PathBuf {
     folder.join(PKI)
 }
 
+/// Whether an earlier run left its certificates here.
+pub(crate) fn has_certificates(folder: &Path) -> bool {
+    pki(folder).join("ca.pem").is_file()
+}
+
+/// Whether an earlier run was here: the store's lock is the first file a start creates, and it is never removed.
+pub(crate) fn is_used(folder: &Path) -> bool {
+    store(folder).join("lock").is_file() || has_certificates(folder)
+}
+
 fn default_path() -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")));
@@ -103,9 +113,7 @@ fn content(path: &Path) -> std::io::Result<Content> {
         // A file system of its own, such as a volume, has this folder from the start.
         is_empty &= entry?.file_name() == "lost+found";
     }
-    // The store's lock is the first file a start creates, and it is never removed.
-    let is_ours = store(path).join("lock").is_file() || pki(path).join("ca.pem").is_file();
-    Ok(match (is_empty, is_ours) {
+    Ok(match (is_empty, is_used(path)) {
         (true, _) => Content::Empty,
         (false, true) => Content::Bayplan,
         (false, false) => Content::Other,

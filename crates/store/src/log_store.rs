@@ -28,7 +28,7 @@ pub enum Expect {
     Anything,
     /// The folder was used before: an empty one has lost what it held.
     Data,
-    /// Writes may be missing, and the store goes on with what is left.
+    /// The folder was used before; writes may be missing, and the store goes on with what is left.
     WhatIsLeft,
 }
 

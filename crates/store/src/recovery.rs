@@ -267,7 +267,7 @@ pub(crate) fn recover(
 ) -> Result<(Index, Log, Recovery), OpenError> {
     let files = Files::list(&*disk)?;
     let marker = marker::read(&*disk)?;
-    let known = Known { marker, used: expect == Expect::Data, lenient: false };
+    let known = Known { marker, used: expect != Expect::Anything, lenient: false };
     let found = match read(&*disk, &files, known) {
         Err(error @ OpenError::Lost { .. }) if expect == Expect::WhatIsLeft => {
             return accept_loss(disk, segment_bytes, &files, known, error.to_string());

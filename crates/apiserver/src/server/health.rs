@@ -7,8 +7,11 @@ use super::{ResponseBody, Shared};
 use crate::request::Query;
 
 /// The checks in upstream's order; the store goes by the name that clients know, `etcd`.
+///
+/// Whether writes are taken is a question of readiness alone: a full disk is not emptied by a restart, which a failed
+/// liveness check asks for, and reads still work.
 const CHECKS: &[&str] = &["ping", "log", "etcd"];
-const READY_CHECKS: &[&str] = &["ping", "log", "etcd", "shutdown"];
+const READY_CHECKS: &[&str] = &["ping", "log", "etcd", "etcd-readiness", "shutdown"];
 
 /// Answers a health path; `None` for other paths.
 pub(super) async fn answer(shared: &Shared, path: &str, query: &Query) -> Option<Response<ResponseBody>> {
@@ -36,7 +39,7 @@ pub(super) async fn answer(shared: &Shared, path: &str, query: &Query) -> Option
             continue;
         }
         match check(shared, name).await {
-            Ok(()) => report.push_str(&format!("[+]{name} ok\n")),
+            Ok(()) => report.push_str(&format!("[+]{name} ok{}\n", warning(shared, name))),
             Err(_) => {
                 healthy = false;
                 report.push_str(&format!("[-]{name} failed: reason withheld\n"));
@@ -55,7 +58,15 @@ pub(super) async fn answer(shared: &Shared, path: &str, query: &Query) -> Option
 async fn check(shared: &Shared, name: &str) -> Result<(), String> {
     match name {
         "etcd" => shared.registry.store().revision().await.map(|_| ()).map_err(|e| e.to_string()),
+        "etcd-readiness" => shared.registry.store().writable().await.map_err(|e| e.to_string()),
         "shutdown" if *shared.stopping.borrow() => Err("process is shutting down".to_owned()),
         _ => Ok(()),
     }
+}
+
+/// What the person who reads the report should know of a check that passed. The report is for everybody, so the numbers
+/// are in the log only.
+fn warning(shared: &Shared, name: &str) -> &'static str {
+    let low = name == "etcd-readiness" && shared.registry.store().warning().is_some();
+    if low { ", but the disk is nearly full" } else { "" }
 }

@@ -66,6 +66,9 @@ pub(crate) struct Server {
     /// [default: $XDG_DATA_HOME/bayplan or ~/.local/share/bayplan].
     #[arg(long, value_name = "FOLDER", conflicts_with = "in_memory")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Start although the data folder has lost objects that it held, with what is left of them.
+    #[arg(long, conflicts_with = "in_memory")]
+    pub(crate) accept_lost_writes: bool,
     /// Keep everything in memory and forget it at the end; a kubeconfig that --write-kubeconfig wrote stays.
     #[arg(long)]
     pub(crate) in_memory: bool,

@@ -104,3 +104,44 @@ fn a_start_that_fails_leaves_nothing_behind() {
     assert!(stderr.starts_with("bayplan: cannot write the kubeconfig: "), "{stderr}");
     assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_folder_that_lost_its_objects_is_refused_until_that_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert!(start(folder.path()).stop("-INT").0);
+    let store = folder.path().join("store");
+    let segment = store.join("log-00000000000000000002.segment");
+    let whole = std::fs::read(&segment).unwrap();
+
+    let told = |found: &str| {
+        let (code, stdout, stderr) = run(&["apiserver", "--port", "0", "--data-dir", path]);
+        let begin = format!(
+            "bayplan: the store in {path} has lost objects that it held: acknowledged writes are missing: {found}, \
+             though "
+        );
+        let end = "; restore the folder from a backup, or start with what is left: --accept-lost-writes";
+        assert_eq!((code, &*stdout), (1, ""), "{stderr}");
+        assert!(stderr.starts_with(&begin) && stderr.trim_end().ends_with(end), "{stderr}");
+    };
+    for (len, found) in [(5, "log-00000000000000000002.segment is cut to 5 bytes"), (28, "the log ends at revision 1")]
+    {
+        std::fs::write(&segment, &whole[..len]).unwrap();
+        told(found);
+        assert_eq!(std::fs::read(&segment).unwrap().len(), len, "nothing is changed");
+    }
+    std::fs::remove_file(&segment).unwrap();
+    told("the folder has no log segment and no snapshot");
+    // The certificates alone tell that there was a store.
+    std::fs::remove_file(store.join("marker")).unwrap();
+    told("the folder has no log segment and no snapshot");
+
+    let again = |more: &[&str]| {
+        let mut command = bayplan(&["apiserver", "--port", "0", "--data-dir", path]);
+        command.args(more);
+        Server::start(command).stop("-INT")
+    };
+    let (ended_well, stderr) = again(&["--accept-lost-writes"]);
+    assert!(ended_well && stderr.contains("the store goes on with what is left"), "{stderr}");
+    assert_eq!(again(&[]), (true, String::new()), "it is whole again");
+}
