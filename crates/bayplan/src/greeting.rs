@@ -3,9 +3,9 @@
 use std::io::{Result, Write};
 use std::time::Duration;
 
-use bayplan_sim::NodeTemplate;
+use bayplan_bench::report::grouped;
+use bayplan_sim::{FleetConfig, NodeTemplate};
 
-use crate::args::Up;
 use crate::cluster::Cluster;
 use crate::data_folder::DataFolder;
 
@@ -13,16 +13,10 @@ use crate::data_folder::DataFolder;
 const ZONES_LISTED_MAX: usize = 5;
 
 /// Greets once the cluster and all its nodes are there.
-pub(crate) fn write_up(
-    out: &mut impl Write,
-    cluster: &Cluster,
-    args: &Up,
-    template: &NodeTemplate,
-    took: Duration,
-) -> Result<()> {
+pub(crate) fn write_up(out: &mut impl Write, cluster: &Cluster, fleet: &FleetConfig, took: Duration) -> Result<()> {
     writeln!(out, "Bayplan is up after {}.\n", seconds(took))?;
     write_locations(out, cluster)?;
-    write_nodes(out, args, template)?;
+    write_nodes(out, fleet)?;
     writeln!(out, "\nTry:")?;
     writeln!(out, "  export KUBECONFIG={}", cluster.kubeconfig.display())?;
     writeln!(out, "  kubectl create deployment web --image=nginx --replicas=3")?;
@@ -53,16 +47,24 @@ fn write_locations(out: &mut impl Write, cluster: &Cluster) -> Result<()> {
     }
 }
 
-fn write_nodes(out: &mut impl Write, args: &Up, template: &NodeTemplate) -> Result<()> {
-    let names = match args.nodes {
-        0 => return writeln!(out, "  nodes       none: pods stay pending"),
-        1 => "node-0001".into(),
-        count => format!("node-0001 … node-{count:04}"),
+fn write_nodes(out: &mut impl Write, fleet: &FleetConfig) -> Result<()> {
+    let template = &fleet.template;
+    let (names, each) = match fleet.first_and_last() {
+        None => return writeln!(out, "  nodes       none: pods stay pending"),
+        Some((first, _)) if fleet.count() == 1 => (first, ""),
+        Some((first, last)) => (format!("{first} … {last}"), " each"),
     };
-    let each = if args.nodes == 1 { "" } else { " each" };
     let NodeTemplate { cpu, memory, pods, .. } = template;
     writeln!(out, "  nodes       {names} (simulated): {cpu} cpu, {memory} memory, {pods} pods{each}")?;
-    let used = &template.zones[..template.zones.len().min(args.nodes as usize)];
+    if !fleet.further.is_empty() {
+        let (all, kept) = (grouped(fleet.count() as u64), grouped(fleet.further.len() as u64));
+        writeln!(
+            out,
+            "              {all} in all, {kept} of them from an earlier run with more nodes; to remove one:"
+        )?;
+        writeln!(out, "              kubectl delete node NAME")?;
+    }
+    let used = &template.zones[..template.zones.len().min(fleet.count())];
     writeln!(out, "  zones       {} (in {})", listed(used), template.region)?;
     // The labels a placement can use, by name where their values differ from node to node.
     writeln!(out, "  labels      topology.kubernetes.io/zone, topology.kubernetes.io/region, kubernetes.io/hostname,")?;

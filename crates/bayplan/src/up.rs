@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bayplan_bench::report::grouped;
+use bayplan_client::Client;
 use bayplan_runner::controllers::{ControllersConfig, create_default_class, run_controllers};
-use bayplan_runner::nodes::run_nodes;
+use bayplan_runner::nodes::{known_nodes, run_nodes};
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
 use bayplan_sim::{FleetConfig, NodeTemplate};
 use futures::FutureExt;
@@ -35,21 +36,22 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     let started = Instant::now();
     let signals = StopSignals::listen()?;
     let cluster = Cluster::start(&args.server).await?;
-    let fleet = fleet(&args);
-    let template = fleet.template.clone();
+    let kubelets = cluster.client("system:kubelets", &["system:masters"])?;
+    let known = known_nodes(&kubelets).await.context("cannot list the nodes of an earlier run")?;
+    let fleet = fleet(&args).with_nodes_named(known.iter().map(String::as_str));
     let (stop, stopping) = watch::channel(false);
     let (registered, registrations) = watch::channel(0);
-    let mut parts = start_parts(&cluster, fleet, registered, stopping).await?;
+    let mut parts = start_parts(&cluster, kubelets, fleet.clone(), registered, stopping).await?;
 
     let stop_requested = signals.requested();
     tokio::pin!(stop_requested);
     let mut outcome = tokio::select! {
         () = &mut stop_requested => ControlFlow::Break(Ok(())),
         end = first_end(&mut parts) => ControlFlow::Break(end),
-        () = all_registered(registrations, args.nodes as usize, &cluster.url, started) => ControlFlow::Continue(()),
+        () = all_registered(registrations, fleet.count(), &cluster.url, started) => ControlFlow::Continue(()),
     };
     if outcome.is_continue() {
-        greeting::write_up(&mut std::io::stdout().lock(), &cluster, &args, &template, started.elapsed())?;
+        greeting::write_up(&mut std::io::stdout().lock(), &cluster, &fleet, started.elapsed())?;
         outcome = tokio::select! {
             () = stop_requested => ControlFlow::Break(Ok(())),
             end = first_end(&mut parts) => ControlFlow::Break(end),
@@ -66,6 +68,7 @@ pub(crate) async fn run(args: Up) -> Result<()> {
 
 async fn start_parts(
     cluster: &Cluster,
+    kubelets: Client,
     fleet: FleetConfig,
     registered: watch::Sender<usize>,
     stopping: watch::Receiver<bool>,
@@ -81,7 +84,6 @@ async fn start_parts(
     parts.spawn(run_controllers(manager, controllers, stopping.clone()).map(Ok));
     let scheduler = cluster.client("system:kube-scheduler", &[])?;
     parts.spawn(run_scheduler(scheduler, SchedulerConfig::default(), stopping.clone()).map(|end| Ok(end?)));
-    let kubelets = cluster.client("system:kubelets", &["system:masters"])?;
     create_default_class(&kubelets).await?;
     parts.spawn(run_nodes(kubelets, fleet, registered, stopping).map(|end| Ok(end?)));
     Ok(parts)

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_client::{Client, EventRecorder, Informer, Scope, informer};
-use bayplan_model::api::{Api, Recorder, Request, Resource, Verb};
+use bayplan_model::api::{Api, ListOptions, Recorder, Request, Resource, Verb, decode};
 use bayplan_model::delta::Delta;
+use bayplan_model::meta::PartialObjectMetadata;
 use bayplan_model::status::{Status, reason};
-use bayplan_sim::{Effect, Error, Event, Fleet, FleetConfig, NodeView, PodView, Ticket};
+use bayplan_sim::{Effect, Error, Event, Fleet, FleetConfig, NodeView, PodView, SIMULATED, Ticket};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -35,6 +37,19 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 const CONFLICTS_MAX: u32 = 10;
 /// The longest sleep: the wall clock may be set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// The names of the simulated nodes that are in the cluster already.
+pub async fn known_nodes(client: &Client) -> Result<Vec<String>, Status> {
+    #[derive(Deserialize)]
+    struct Nodes {
+        /// Null when there are none.
+        items: Option<Vec<PartialObjectMetadata>>,
+    }
+    let options = ListOptions { label_selector: format!("{SIMULATED}=true"), ..ListOptions::default() };
+    let request = Request::collection(&NODES, "", Verb::List(options)).metadata_only();
+    let nodes: Nodes = decode(&client.call(request).await?)?;
+    Ok(nodes.items.into_iter().flatten().map(|node| node.metadata.name).collect())
+}
 
 /// Runs a fleet of simulated nodes until `shutdown` is true; `registered` holds how many nodes are registered.
 ///

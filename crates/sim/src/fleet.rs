@@ -1,7 +1,7 @@
 //! All simulated nodes of a cluster, driven by events, answers and one timer heap.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,9 @@ use crate::template::{NODES_MAX, NodeIdentity, NodeTemplate};
 pub struct FleetConfig {
     /// How many nodes; at most [`NODES_MAX`].
     pub nodes: usize,
+    /// The indexes of nodes beyond those that an earlier run left behind: somebody has to run them, or pods that are
+    /// bound to them wait for ever.
+    pub further: Vec<usize>,
     /// What each node has.
     pub template: NodeTemplate,
     /// From a pod's binding to its first container, and for each init container.
@@ -32,10 +35,34 @@ impl Default for FleetConfig {
     fn default() -> Self {
         FleetConfig {
             nodes: 10,
+            further: Vec::new(),
             template: NodeTemplate::default(),
             pod_start_delay: Duration::from_secs(1),
             pod_stop_delay: Duration::from_secs(1),
         }
+    }
+}
+
+impl FleetConfig {
+    /// Adds the nodes of these names that an earlier run left behind, as far as they are a fleet's.
+    pub fn with_nodes_named<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let indexes = names.into_iter().filter_map(NodeIdentity::index_of);
+        self.further.extend(indexes.filter(|index| *index >= self.nodes));
+        self.further.sort_unstable();
+        self.further.dedup();
+        self
+    }
+
+    /// How many nodes it has in all.
+    pub fn count(&self) -> usize {
+        self.nodes + self.further.len()
+    }
+
+    /// The names of the first node and the last.
+    pub fn first_and_last(&self) -> Option<(String, String)> {
+        let last = self.further.last().copied().or(self.nodes.checked_sub(1))?;
+        let first = if self.nodes > 0 { 0 } else { *self.further.first()? };
+        Some((NodeIdentity::new(first).name, NodeIdentity::new(last).name))
     }
 }
 
@@ -49,7 +76,8 @@ pub enum Error {
 
 /// The nodes.
 pub struct Fleet {
-    kubelets: Vec<Kubelet>,
+    /// By the index of the node.
+    kubelets: BTreeMap<usize, Kubelet>,
     by_name: FxHashMap<String, usize>,
     /// Timers are never removed: one without work left does nothing when it fires.
     timers: BinaryHeap<Reverse<(Timestamp, usize, Timer)>>,
@@ -62,22 +90,27 @@ pub struct Fleet {
 impl Fleet {
     /// A fleet that has not been started.
     pub fn new(config: FleetConfig) -> Result<Self, Error> {
-        if config.nodes > NODES_MAX {
-            return Err(Error::TooManyNodes(config.nodes));
+        let count = config.count();
+        if count > NODES_MAX || config.further.iter().any(|index| *index >= NODES_MAX) {
+            return Err(Error::TooManyNodes(count));
         }
         let template = Arc::new(config.template);
         let delays = Delays { start: config.pod_start_delay, stop: config.pod_stop_delay };
-        let offset = |index: usize| index as f64 / config.nodes as f64;
-        let kubelet = |i| Kubelet::new(Arc::clone(&template), NodeIdentity::new(i), delays, offset(i));
-        let kubelets: Vec<Kubelet> = (0..config.nodes).map(kubelet).collect();
-        let by_name = kubelets.iter().enumerate().map(|(index, k)| (k.name().to_owned(), index)).collect();
+        let offset = |position: usize| position as f64 / count as f64;
+        let kubelet = |(position, index)| {
+            let identity = NodeIdentity::new(index);
+            (index, Kubelet::new(Arc::clone(&template), identity, delays, offset(position)))
+        };
+        let kubelets: BTreeMap<usize, Kubelet> =
+            (0..config.nodes).chain(config.further).enumerate().map(kubelet).collect();
+        let by_name = kubelets.iter().map(|(index, kubelet)| (kubelet.name().to_owned(), *index)).collect();
         Ok(Fleet { kubelets, by_name, timers: BinaryHeap::new(), registered: 0, events: Vec::new() })
     }
 
     /// Registers every node.
     pub fn start(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut out = Outbox::default();
-        for kubelet in &mut self.kubelets {
+        for kubelet in self.kubelets.values_mut() {
             kubelet.register(now, &mut out);
         }
         self.settle(out)
@@ -90,7 +123,9 @@ impl Fleet {
             Event::Pod(delta) => &delta.object().spec.node_name,
             Event::Node(delta) => &delta.object().metadata.name,
         };
-        let Some(kubelet) = self.by_name.get(name).map(|&index| &mut self.kubelets[index]) else { return Vec::new() };
+        let Some(kubelet) = self.by_name.get(name).and_then(|index| self.kubelets.get_mut(index)) else {
+            return Vec::new();
+        };
         match &event {
             Event::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) => kubelet.pod_changed(pod, now, &mut out),
             Event::Pod(Delta::Deleted(pod)) => kubelet.pod_gone(&pod.metadata.uid),
@@ -105,7 +140,7 @@ impl Fleet {
     /// Handles the final answer to a request; the sender has retried where that could help.
     pub fn answered(&mut self, ticket: &Ticket, answer: Result<(), &Status>, now: Timestamp) -> Vec<Effect> {
         let mut out = Outbox::default();
-        if let Some(kubelet) = self.kubelets.get_mut(ticket.node) {
+        if let Some(kubelet) = self.kubelets.get_mut(&ticket.node) {
             let was_registered = kubelet.is_registered();
             kubelet.answered(&ticket.purpose, answer, now, &mut out);
             self.registered += usize::from(kubelet.is_registered() && !was_registered);
@@ -119,7 +154,8 @@ impl Fleet {
         while self.next_deadline().is_some_and(|at| at <= now) {
             let Some(Reverse((_, node, timer))) = self.timers.pop() else { break };
             let mut out = Outbox::default();
-            self.kubelets[node].fire(timer, now, &mut out);
+            let Some(kubelet) = self.kubelets.get_mut(&node) else { continue };
+            kubelet.fire(timer, now, &mut out);
             effects.extend(self.settle(out));
         }
         (effects, self.next_deadline())
@@ -132,7 +168,7 @@ impl Fleet {
 
     /// The number of pods on all nodes.
     pub fn pods(&self) -> usize {
-        self.kubelets.iter().map(Kubelet::pods).sum()
+        self.kubelets.values().map(Kubelet::pods).sum()
     }
 
     /// How many nodes the API server has accepted, or had already.

@@ -21,4 +21,4 @@ mod template;
 pub use fleet::{Error, Fleet, FleetConfig};
 pub use kubelet::{Effect, Event, NodeView, Ticket};
 pub use pod::PodView;
-pub use template::NodeTemplate;
+pub use template::{NodeTemplate, SIMULATED};

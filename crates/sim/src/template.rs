@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 /// The version simulated kubelets report.
 pub(crate) const KUBELET_VERSION: &str = concat!("v1.36.4-bayplan.", env!("CARGO_PKG_VERSION"));
 
+/// The label by which a simulated node is known, with the value `true`.
+pub const SIMULATED: &str = "bayplan.dev/simulated";
+
 /// Nodes a fleet may have: each needs a /24 of 10.0.0.0/8 outside 10.96.0.0/12, where services live.
 pub(crate) const NODES_MAX: usize = (256 - 16) * 256;
 
@@ -79,6 +82,12 @@ impl NodeIdentity {
         }
     }
 
+    /// The index of the node with this name, if it is one of ours.
+    pub(crate) fn index_of(name: &str) -> Option<usize> {
+        let index = name.strip_prefix("node-")?.parse::<usize>().ok()?.checked_sub(1)?;
+        (index < NODES_MAX && NodeIdentity::new(index).name == name).then_some(index)
+    }
+
     fn pod_cidr(&self) -> String {
         format!("{}/24", self.pod_network)
     }
@@ -97,7 +106,7 @@ pub(crate) fn labels(template: &NodeTemplate, node: &NodeIdentity) -> Value {
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
         "kubernetes.io/hostname": node.name,
-        "bayplan.dev/simulated": "true",
+        (SIMULATED): "true",
     });
     if !template.zones.is_empty() {
         labels["topology.kubernetes.io/region"] = template.region.clone().into();

@@ -84,7 +84,7 @@ pub(crate) struct Server {
 pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) server: Server,
-    /// How many nodes to simulate.
+    /// How many nodes to simulate, beside those that an earlier run left in the data folder.
     #[arg(
         long,
         value_name = "COUNT",

@@ -141,6 +141,49 @@ async fn it_is_up_when_every_node_is_there_and_shows_how_far_it_is() {
     }
 }
 
+/// The node's name and the phase of a pod.
+async fn placed(client: &Client, name: &str) -> (String, String) {
+    let pods = items(client, "/api/v1/namespaces/default/pods").await;
+    let pod = pods.iter().find(|pod| pod["metadata"]["name"] == name).unwrap();
+    let text = |field: &str| pod.pointer(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (text("/spec/nodeName"), text("/status/phase"))
+}
+
+#[tokio::test]
+async fn the_nodes_of_an_earlier_run_are_run_too_and_the_screen_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(up(folder.path(), &["--nodes", "4"]).stop("-INT").0);
+    let server = up(folder.path(), &["--nodes", "1"]);
+    let shown = "
+  nodes       node-0001 … node-0004 (simulated): 8 cpu, 32Gi memory, 110 pods each
+              4 in all, 3 of them from an earlier run with more nodes; to remove one:
+              kubectl delete node NAME
+  zones       zone-1, zone-2, zone-3 (in region-1)
+";
+    assert!(server.screen.contains(shown), "{}", server.screen);
+    let client = Client::from_kubeconfig(Some(Path::new(server.shown("kubeconfig"))), None).await.unwrap();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "last" },
+        "spec": {
+            "containers": [{ "name": "main", "image": "busybox" }],
+            "nodeSelector": { "kubernetes.io/hostname": "node-0004" },
+        },
+    });
+    let create = Verb::Create(pod.to_string().into());
+    client.call(Request::collection(&Resource::new("", "v1", "pods"), "default", create)).await.unwrap();
+    let start = Instant::now();
+    while placed(&client, "last").await != ("node-0004".into(), "Running".into()) {
+        assert!(start.elapsed() < PATIENCE, "{:?}", placed(&client, "last").await);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // One that is deleted does not come back.
+    let node = Resource::new("", "v1", "nodes");
+    client.call(Request::object(&node, "", "node-0003", Verb::Delete(Default::default()))).await.unwrap();
+    assert!(server.stop("-INT").0);
+    let server = up(folder.path(), &["--nodes", "1"]);
+    assert!(server.screen.contains("\n              3 in all, 2 of them from an earlier run"), "{}", server.screen);
+}
+
 #[tokio::test]
 async fn an_annotation_that_cannot_be_read_is_a_warning_and_an_event() {
     let folder = tempfile::tempdir().unwrap();
