@@ -26,7 +26,11 @@ static TURN: Mutex<()> = Mutex::const_new(());
 /// An API server without nodes, schedulers or controllers. Admission leaves out what only its controllers could undo:
 /// the taint of new nodes, and service accounts.
 pub(crate) struct ControlPlane {
-    _processes: Vec<Process>,
+    _etcd: Process,
+    /// None during an outage.
+    apiserver: Option<Process>,
+    /// Of kube-apiserver and of etcd.
+    ports: [u16; 2],
     assets: Assets,
     client: Client,
     folder: tempfile::TempDir,
@@ -47,14 +51,22 @@ impl ControlPlane {
             let path = folder.path().join(format!("{name}.kubeconfig"));
             kubeconfig::write(&path, &url, &pki.authority.certificate, identity).unwrap();
         }
-        let processes = vec![
-            start_etcd(&assets, folder.path(), etcd_port, peer_port),
-            start_apiserver(&assets, folder.path(), port, etcd_port),
-        ];
+        let etcd = start_etcd(&assets, folder.path(), etcd_port, peer_port);
+        let apiserver = Some(start_apiserver(&assets, folder.path(), port, etcd_port));
         let admin = folder.path().join("admin.kubeconfig");
         let client = Client::from_kubeconfig(Some(&admin), None).await.unwrap();
         eventually("kube-apiserver is ready", async || client.get("/readyz", "*/*").await.ok()).await;
-        Some(ControlPlane { _processes: processes, assets, client, folder, _turn: turn })
+        let ports = [port, etcd_port];
+        Some(ControlPlane { _etcd: etcd, apiserver, ports, assets, client, folder, _turn: turn })
+    }
+
+    /// Takes kube-apiserver away for so long; returns when it says that it is ready again.
+    pub(crate) async fn outage(&mut self, away: Duration) {
+        self.apiserver = None;
+        tokio::time::sleep(away).await;
+        let [port, etcd_port] = self.ports;
+        self.apiserver = Some(start_apiserver(&self.assets, self.folder.path(), port, etcd_port));
+        eventually("kube-apiserver is ready again", async || self.client.get("/readyz", "*/*").await.ok()).await;
     }
 
     /// Where its files are.

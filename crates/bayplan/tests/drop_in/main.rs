@@ -14,6 +14,7 @@ mod deployments;
 mod differential;
 mod metrics;
 mod normal;
+mod outages;
 mod rights;
 mod takeover;
 #[path = "../transcript/mod.rs"]
