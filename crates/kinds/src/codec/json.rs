@@ -436,9 +436,9 @@ fn read_struct<'de, A: MapAccess<'de>>(
         seen |= bit;
         let field = &definition.fields[index];
         findings.path.push(Step::Field(field.name));
-        let value = access.next_value_seed(Seed { findings, of: &field.ty })?;
+        let value = access.next_value_seed(Seed { findings, of: &field.ty });
         findings.path.pop();
-        put(&mut object, field, value);
+        put(&mut object, field, value?);
     }
     findings.within.pop();
     complete(definition, &mut object);

@@ -80,3 +80,12 @@ fn annotations_and_data_have_a_largest_size() {
     assert!(refused(256 << 10, 0));
     assert!(refused(0, (1 << 20) + 1));
 }
+
+#[test]
+fn a_body_that_breaks_off_inside_a_map_of_structs_is_refused() {
+    let kind = crate::find("resource.k8s.io", "v1", "resourceslices").expect("a row of the table");
+    let body = br#"{"spec":{"devices":[{"attributes":{"a":{"string" x"#;
+    let refused = codec::decode(kind.group_version_kind(), Encoding::Json, body, FieldValidation::Strict);
+    let message = refused.expect_err("it is not JSON").message;
+    assert!(message.contains("json parse error: invalid character 'x' after object key"), "{message}");
+}
