@@ -6,6 +6,9 @@ use jiff::tz::TimeZone;
 const SECONDS_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICROS_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
+/// The beginning of the year 1, in seconds since 1970.
+const ZERO_TIME_SECONDS: i128 = -62_135_596_800;
+
 /// The canonical form of a `Time`; `None` for the zero time, which is written as nothing.
 pub(crate) fn seconds(text: &str) -> Result<Option<String>, String> {
     let time = parse(text, SECONDS_LAYOUT, false)?;
@@ -89,10 +92,36 @@ fn parse(text: &str, layout: &'static str, fraction_required: bool) -> Result<Op
     if !zone_fits {
         return cannot(zone, "Z07:00");
     }
-    match text.parse::<Timestamp>() {
-        // The year 1 is upstream's zero time.
-        Ok(time) if time.as_second() == -62_135_596_800 => Ok(None),
-        Ok(time) => Ok(Some(time)),
-        Err(_) => Err(format!("parsing time {text:?}: day out of range")),
+    let out_of_range = || format!("parsing time {text:?}: day out of range");
+    let time: Timestamp = text.parse().map_err(|_| out_of_range())?;
+    // East of Greenwich the year 0 begins earlier: in UTC it may still be the year before, which has no spelling.
+    if time.to_zoned(TimeZone::UTC).year() < 0 {
+        return Err(out_of_range());
+    }
+    // Upstream's zero time, also when a fraction follows that is not written.
+    let written = if fraction_required { 1_000 } else { 1_000_000_000 };
+    let zero = time.as_nanosecond().div_euclid(written) == ZERO_TIME_SECONDS * (1_000_000_000 / written);
+    Ok((!zero).then_some(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read_and_is_the_same() {
+        for (text, written) in [
+            ("2026-01-02T03:04:05+02:00", Some("2026-01-02T01:04:05Z")),
+            ("0000-01-01T01:00:00+01:00", Some("0000-01-01T00:00:00Z")),
+            ("0001-01-01T00:00:00Z", None),
+            // Without its fraction it is the zero time, so that it must not be written as one.
+            ("0001-01-01T00:00:00.5Z", None),
+        ] {
+            assert_eq!(seconds(text), Ok(written.map(str::to_owned)), "{text}");
+        }
+        assert_eq!(micros("0001-01-01T00:00:00.500000Z"), Ok(Some("0001-01-01T00:00:00.500000Z".to_owned())));
+        for text in ["0000-01-01T00:00:00+01:00", "9999-12-31T23:59:59-23:59"] {
+            assert_eq!(seconds(text), Err(format!("parsing time {text:?}: day out of range")));
+        }
     }
 }
