@@ -90,6 +90,7 @@ fn run_target(root: &Path, program: &Path, target: String, seconds: &str) -> Run
         Command::new(program)
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-artifact_prefix={}/{target}-", found.display()))
+            .arg(format!("-dict={}", root.join("fuzz/words.dict").display()))
             .args(["-print_final_stats=1", INPUT_BYTES_MAX, INPUT_TIMEOUT, MEMORY_MAX])
             .arg(&grown)
             .arg(root.join("fuzz/corpus").join(&target))

@@ -67,8 +67,7 @@ fn named(row: &str) -> impl Iterator<Item = Named<'_>> {
 }
 
 fn is_test(source: &str, name: &str) -> bool {
-    source.contains("test]") && source.contains(&format!("fn {name}("))
-        || source.contains("test(") && source.contains(&format!("fn {name}("))
+    (source.contains("test]") || source.contains("test(")) && source.contains(&format!("fn {name}("))
 }
 
 /// A number, or a time in milliseconds.
