@@ -136,18 +136,20 @@ fn answer(
     let response = handler(request);
     async move {
         let mut response = response.await;
-        if let Some(deadline) = response.extensions_mut().remove::<SendBy>()
-            && !streams::send_by(&deadline)
+        let send_by = response.extensions_mut().remove::<SendBy>();
+        if let Some(deadline) = &send_by
+            && !streams::send_by(deadline)
         {
-            state.send_by(deadline);
+            state.send_by(deadline.clone());
         }
-        Ok(response.map(|body| Tracked { body, _in_flight: in_flight }))
+        Ok(response.map(|body| Tracked { body, send_by, _in_flight: in_flight }))
     }
 }
 
 /// A body whose request is in flight until its last byte is taken.
 struct Tracked {
     body: ResponseBody,
+    send_by: Option<SendBy>,
     _in_flight: InFlight,
 }
 
@@ -156,7 +158,13 @@ impl Body for Tracked {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_ready()
+            && let Some(deadline) = &self.send_by
+        {
+            deadline.taken();
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

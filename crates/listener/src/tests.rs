@@ -267,21 +267,31 @@ async fn a_response_that_is_not_read_by_its_deadline_is_given_up() {
     world.given_up.recv().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_deadline_that_was_lifted_ends_nothing() {
-    tokio::time::pause();
-    let deadline = SendBy::new(Instant::now() + SOON);
-    assert!(deadline.at().is_some());
-    deadline.lift();
-    assert_eq!(deadline.at(), None);
-    let stream = async move {
-        assert!(streams::send_by(&deadline));
-        pending::<()>().await;
-    };
+/// How many seconds a stream lasts that is never finished, and of whose response something is taken each second at
+/// first.
+async fn stream_lasts(deadline: SendBy, taken_for: u64) -> Option<u64> {
     let (done, mut ended) = mpsc::unbounded_channel::<()>();
+    let started = Instant::now();
     hyper::rt::Executor::execute(&streams::Streams, async move {
         let _done = done;
-        stream.await;
+        assert!(streams::send_by(&deadline));
+        for _ in 0..taken_for {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            deadline.taken();
+        }
+        pending::<()>().await;
     });
-    assert!(tokio::time::timeout(NEVER, ended.recv()).await.is_err());
+    tokio::time::timeout(NEVER, ended.recv()).await.ok().map(|_| started.elapsed().as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_lasts_until_its_deadline_or_until_nothing_is_taken_for_ten_seconds() {
+    let after = |seconds| SendBy::new(Instant::now() + Duration::from_secs(seconds));
+    assert_eq!(stream_lasts(after(60), 0).await, Some(10));
+    assert_eq!(stream_lasts(after(60), 25).await, Some(35));
+    assert_eq!(stream_lasts(after(60), 100).await, Some(60));
+    assert_eq!(stream_lasts(after(2), 0).await, Some(2));
+    let lifted = after(60);
+    lifted.lift();
+    assert_eq!(stream_lasts(lifted, 0).await, None);
 }

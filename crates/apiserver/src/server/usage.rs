@@ -70,7 +70,7 @@ impl Usage {
         let fits = sum.waiting <= WAITING_MAX
             && sum.bodies <= BODIES_MAX
             && users.bodies + part.bodies <= ALL_BODIES_MAX
-            && (held.unsent == 0 || sum.unsent <= UNSENT_MAX);
+            && (held.unsent == 0 || part.unsent == 0 || sum.unsent <= UNSENT_MAX);
         if !fits {
             return None;
         }
@@ -109,6 +109,7 @@ mod tests {
         // A single answer may have any size; a second one must fit.
         let answer = usage.unsent("a", 10 * UNSENT_MAX).unwrap();
         assert!(usage.unsent("a", 1).is_none());
+        assert!(usage.unsent("a", 0).is_some());
         drop((waiting, other, bodies, answer));
         assert!(usage.users.lock().unwrap().by_name.is_empty());
         assert_eq!(usage.users.lock().unwrap().bodies, 0);

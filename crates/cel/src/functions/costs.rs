@@ -65,7 +65,11 @@ impl Call<'_> {
         };
         let of_text = match (self.name, self.args) {
             // An exponent makes a short text a long number.
-            ("quantity" | "isQuantity", [Value::String(text)]) if text.contains(['e', 'E']) => LARGE_QUANTITY,
+            ("quantity" | "isQuantity", [Value::String(text)])
+                if text.starts_with(|c: char| !c.is_ascii_alphabetic()) && text.contains(['e', 'E']) =>
+            {
+                LARGE_QUANTITY
+            }
             _ => 0,
         };
         self.args.iter().map(of).sum::<u64>() + of_text
