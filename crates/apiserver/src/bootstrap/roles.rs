@@ -48,6 +48,7 @@ const VIEW: &[Row] = &[
          resourcequotas,resourcequotas/status",
     ),
     (READ, "", "namespaces"),
+    (READ, "events.k8s.io", "events"),
     (READ, "discovery.k8s.io", "endpointslices"),
     (
         READ,
@@ -72,6 +73,7 @@ const EDIT: &[Row] = &[
         "configmaps,events,persistentvolumeclaims,replicationcontrollers,replicationcontrollers/scale,secrets,\
          serviceaccounts,services,services/proxy",
     ),
+    (WRITE, "events.k8s.io", "events"),
     ("create", "", "serviceaccounts/token"),
     (
         WRITE,
