@@ -8,8 +8,8 @@ use std::pin::pin;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
-/// From how many bytes on a request is worked on apart: about a millisecond of work. Handing over a thread of the runtime
-/// takes some ten microseconds, which hardly any object is large enough to pay.
+/// From how many bytes on a request is worked on apart: about a millisecond of work. Handing over a thread of the
+/// runtime takes some ten microseconds, which hardly any object is large enough to pay.
 const BIG_BYTES: usize = 64 * 1024;
 
 /// The places for big requests.

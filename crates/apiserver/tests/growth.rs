@@ -1,8 +1,9 @@
 //! The cost of a request grows in a line with its size, for every list, map and text of every kind.
 //!
-//! The cases are made from the schema: a value of n bytes and one of 4n bytes at a place go through the request path, by
-//! every verb that writes. Allocations may grow five-fold. The processor's time is a coarse second measure for what
-//! allocates nothing, such as the comparison of each with each: it may grow nine-fold, where a square grows sixteen-fold.
+//! The cases are made from the schema: a value of n bytes and one of 4n bytes at a place go through the request path,
+//! by every verb that writes. Allocations may grow five-fold. The processor's time is a coarse second measure for what
+//! allocates nothing, such as the comparison of each with each: it may grow nine-fold, where a square grows
+//! sixteen-fold.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

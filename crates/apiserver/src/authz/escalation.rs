@@ -1,7 +1,7 @@
 //! The escalation check: no user may grant rights that they do not hold.
 //!
-//! A rule stands for a product: each of its groups with each of its resources, verbs and names, a million permissions in
-//! two kilobytes. The product is never written out. Values of one dimension that the same held rules accept are one
+//! A rule stands for a product: each of its groups with each of its resources, verbs and names, a million permissions
+//! in two kilobytes. The product is never written out. Values of one dimension that the same held rules accept are one
 //! class, and whether a permission is covered depends on the classes of its values alone. There are as many classes as
 //! the held rules tell values apart, however long the wanted lists are.
 
@@ -295,8 +295,8 @@ impl<'w> Product<'w> {
         count
     }
 
-    /// Lists uncovered permissions in the order of the rule. Only beginnings that lead to one are followed, so that each
-    /// permission costs one pass over each dimension at most.
+    /// Lists uncovered permissions in the order of the rule. Only beginnings that lead to one are followed, so that
+    /// each permission costs one pass over each dimension at most.
     fn list(
         &self,
         open: &[BTreeSet<Vec<usize>>],

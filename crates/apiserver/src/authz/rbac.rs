@@ -143,7 +143,7 @@ fn contains(list: &[String], wanted: &str) -> bool {
     list.iter().any(|item| item == "*" || item == wanted)
 }
 
-/// Upstream prints an aggregate of errors without repetitions, in brackets if there are several; none if there are none.
+/// Upstream prints an aggregate of errors without repetitions, in brackets if there are several.
 pub(crate) fn aggregate(missing: &[MissingRole]) -> Option<String> {
     let mut distinct: Vec<String> = Vec::new();
     for text in missing.iter().map(MissingRole::to_string) {

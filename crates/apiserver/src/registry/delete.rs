@@ -36,8 +36,8 @@ struct Marked {
 impl Registry {
     /// Deletes one object.
     ///
-    /// A removal without grace is two writes, the mark and the removal. Whoever sees the mark, a node say, may remove the
-    /// object before the second: then it is gone as it was meant to be.
+    /// A removal without grace is two writes, the mark and the removal. Whoever sees the mark, a node say, may remove
+    /// the object before the second: then it is gone as it was meant to be.
     pub(crate) async fn delete(&self, call: Call<'_>, options: &DeleteOptions) -> Result<Answer, Status> {
         let call = Call { dry_run: call.dry_run || options.dry_run, ..call };
         let key = Self::key(call.resource, call.namespace, call.name);

@@ -119,7 +119,8 @@ fn running(uid: &str, finalizers: &Value) -> Value {
             "finalizers": finalizers,
         },
         "spec": {
-            "nodeName": "n", "terminationGracePeriodSeconds": 30, "restartPolicy": "Always", "dnsPolicy": "ClusterFirst",
+            "nodeName": "n", "terminationGracePeriodSeconds": 30, "restartPolicy": "Always",
+            "dnsPolicy": "ClusterFirst",
             "containers": [{
                 "name": "c", "image": "i", "terminationMessagePolicy": "File", "imagePullPolicy": "Always",
                 "resources": {},

@@ -161,82 +161,37 @@ fn decode_segment(segment: &str) -> String {
 mod tests {
     use super::*;
 
+    /// method and URL, then verb, group, version, namespace, resource, name and subresource; `-` is empty
+    const REQUESTS: &str = "
+        GET    /api/v1/namespaces                                          list - v1 - namespaces - -
+        GET    /api/v1/namespaces/a                                        get - v1 a namespaces a -
+        PUT    /api/v1/namespaces/a/finalize                               update - v1 a namespaces a finalize
+        GET    /api/v1/namespaces/a/pods                                   list - v1 a pods - -
+        GET    /api/v1/pods?watch=1                                        watch - v1 - pods - -
+        GET    /api/v1/pods?watch=false                                    list - v1 - pods - -
+        GET    /api/v1/pods?fieldSelector=metadata.name%3Dx                list - v1 - pods x -
+        GET    /api/v1/watch/namespaces/a/pods                             watch - v1 a pods - -
+        POST   /api/v1/namespaces/a/pods/p/binding                         create - v1 a pods p binding
+        DELETE /apis/apps/v1/namespaces/a/deployments                      deletecollection apps v1 a deployments - -
+        PATCH  /apis/apps/v1/namespaces/a/deployments/d/scale              patch apps v1 a deployments d scale
+        DELETE /api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dx   deletecollection - v1 a pods - -
+        GET    /api/v1/pods?fieldSelector=spec.nodeName!=%5C,metadata.name%3Dx  list - v1 - pods - -
+        GET    /api/v1/pods?fieldSelector=metadata.name%3Da/b              list - v1 - pods - -
+        GET    /apis/apps/v1                                               get - - - - - -
+        GET    /version                                                    get - - - - - -
+    ";
+
     #[test]
     fn paths_and_methods_become_request_infos() {
-        // method, url, verb, group, version, namespace, plural, name, subresource
-        let table = [
-            ("GET", "/api/v1/namespaces", "list", "", "v1", "", "namespaces", "", ""),
-            ("GET", "/api/v1/namespaces/a", "get", "", "v1", "a", "namespaces", "a", ""),
-            ("PUT", "/api/v1/namespaces/a/finalize", "update", "", "v1", "a", "namespaces", "a", "finalize"),
-            ("GET", "/api/v1/namespaces/a/pods", "list", "", "v1", "a", "pods", "", ""),
-            ("GET", "/api/v1/pods?watch=1", "watch", "", "v1", "", "pods", "", ""),
-            ("GET", "/api/v1/pods?watch=false", "list", "", "v1", "", "pods", "", ""),
-            ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "list", "", "v1", "", "pods", "x", ""),
-            ("GET", "/api/v1/watch/namespaces/a/pods", "watch", "", "v1", "a", "pods", "", ""),
-            ("POST", "/api/v1/namespaces/a/pods/p/binding", "create", "", "v1", "a", "pods", "p", "binding"),
-            (
-                "DELETE",
-                "/apis/apps/v1/namespaces/a/deployments",
-                "deletecollection",
-                "apps",
-                "v1",
-                "a",
-                "deployments",
-                "",
-                "",
-            ),
-            (
-                "PATCH",
-                "/apis/apps/v1/namespaces/a/deployments/d/scale",
-                "patch",
-                "apps",
-                "v1",
-                "a",
-                "deployments",
-                "d",
-                "scale",
-            ),
-            (
-                "DELETE",
-                "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dx",
-                "deletecollection",
-                "",
-                "v1",
-                "a",
-                "pods",
-                "",
-                "",
-            ),
-            // One term, in spite of the comma in its value.
-            (
-                "GET",
-                "/api/v1/pods?fieldSelector=spec.nodeName!=%5C,metadata.name%3Dx",
-                "list",
-                "",
-                "v1",
-                "",
-                "pods",
-                "",
-                "",
-            ),
-            ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Da/b", "list", "", "v1", "", "pods", "", ""),
-            ("GET", "/apis/apps/v1", "get", "", "", "", "", "", ""),
-            ("GET", "/version", "get", "", "", "", "", "", ""),
-        ];
-        for (method, url, verb, group, version, namespace, plural, name, subresource) in table {
+        for line in REQUESTS.lines().filter(|line| !line.trim().is_empty()) {
+            let [method, url, expected @ ..] = &*line.split_whitespace().collect::<Vec<_>>() else { panic!("{line}") };
             let uri: http::Uri = url.parse().unwrap();
             let query = Query::parse(uri.query().unwrap_or(""));
             let info = RequestInfo::parse(&method.parse().unwrap(), uri.path(), &query);
-            let got = (
-                info.verb.as_str(),
-                &*info.group,
-                &*info.version,
-                &*info.namespace,
-                &*info.plural,
-                &*info.name,
-                &*info.subresource,
-            );
-            assert_eq!(got, (verb, group, version, namespace, plural, name, subresource), "{method} {url}");
+            let resource = [&info.group, &info.version, &info.namespace, &info.plural, &info.name, &info.subresource];
+            let shown = resource.map(|part| if part.is_empty() { "-" } else { part.as_ref() });
+            let got: Vec<&str> = std::iter::once(info.verb.as_str()).chain(shown).collect();
+            assert_eq!(got, expected, "{method} {url}");
         }
     }
 }

@@ -336,8 +336,8 @@ async fn aggregate(plane: &ControlPlane, upstream: &Server) -> Option<crate::ass
     Some(manager)
 }
 
-/// All controllers of `bayplan controller-manager` act as one user, so Bayplan binds their roles to it, where upstream has
-/// a service account for each. The same bindings on kube-apiserver let the roles be compared.
+/// All controllers of `bayplan controller-manager` act as one user, so Bayplan binds their roles to it, where upstream
+/// has a service account for each. The same bindings on kube-apiserver let the roles be compared.
 async fn bind_controllers(upstream: &Server, bayplan: &Server) {
     let bindings = Question::new("GET", format!("{ROLES}/clusterrolebindings"));
     let (_, bindings) = bayplan.send(None, &bindings, &[]).await;

@@ -34,8 +34,9 @@ const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 /// How much of an unreadable body a message quotes.
 const SUMMARY_MAX: usize = 30;
 
-/// The most structs of one object. A body of 3 MiB has room for a million empty ones, each of which takes a kilobyte and
-/// some microseconds once its defaults are filled in; with anything in them, the largest body holds about as many as this.
+/// The most structs of one object. A body of 3 MiB has room for a million empty ones, each of which takes a kilobyte
+/// and some microseconds once its defaults are filled in; with anything in them, the largest body holds about as many
+/// as this.
 const PARTS_MAX: usize = 100_000;
 
 /// What happens to unknown and repeated fields of a body.

@@ -63,8 +63,8 @@ impl ErrorList {
         self.listed.push(error);
     }
 
-    /// As [`invalid`](Self::invalid), with a detail about more than the element in question: it is written only if it is
-    /// listed, and so not once for each element.
+    /// As [`invalid`](Self::invalid), with a detail about more than the element in question: it is written only if it
+    /// is listed, and so not once for each element.
     pub(crate) fn invalid_because(&mut self, path: Path<'_>, value: impl Into<Shown>, detail: impl FnOnce() -> String) {
         self.add("FieldValueInvalid", path, || {
             let Shown(shown) = value.into();

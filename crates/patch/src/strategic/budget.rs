@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use super::Error;
 
 /// How often a patch may go over what the object and the patch hold. Merged lists stand at most four deep in each other
-/// in the API's types, and each is read a few times; only a patch that names one element again and again, and so has its
-/// lists merged again and again, takes more.
+/// in the API's types, and each is read a few times; only a patch that names one element again and again, and so has
+/// its lists merged again and again, takes more.
 pub(super) const PASSES_MAX: usize = 16;
 
 /// Lists may always cost this much, so that short patches never fail: a fraction of a second.
