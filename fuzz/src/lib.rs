@@ -15,6 +15,7 @@
 
 mod bodies;
 mod bounded;
+mod cel;
 mod extender;
 mod kubeconfig;
 mod numbers;
@@ -36,6 +37,7 @@ pub struct Target {
 /// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "bodies", run: bodies::run },
+    Target { name: "cel", run: cel::run },
     Target { name: "extender", run: extender::run },
     Target { name: "headers", run: server::headers },
     Target { name: "kubeconfig", run: kubeconfig::run },

@@ -38,6 +38,11 @@ fn bodies_are_read_defaulted_and_written_without_a_change() {
 }
 
 #[test]
+fn device_selectors_stay_within_their_allowance() {
+    replay("cel");
+}
+
+#[test]
 fn answers_of_extenders_are_read_or_refused() {
     replay("extender");
 }

@@ -68,7 +68,7 @@ const ARROWS: &[Arrows] = &[
         &["apiserver", "client", "controllers", "kinds", "model", "patch", "scheduler", "store", "testkit"],
         &[],
     ),
-    arrows("fuzz", &["apiserver", "client", "kinds", "model", "patch", "runner", "scheduler", "store"], &[]),
+    arrows("fuzz", &["apiserver", "cel", "client", "kinds", "model", "patch", "runner", "scheduler", "store"], &[]),
     arrows("xtask", &[], &[]),
 ];
 
