@@ -12,7 +12,7 @@ use crate::args::{Cli, Command};
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The parts of Bayplan that log, as filters name them.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 16] = [
     "bayplan",
     "bayplan_apiserver",
     "bayplan_bench",

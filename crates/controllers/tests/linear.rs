@@ -50,9 +50,11 @@ fn cost(make: &dyn Fn(usize) -> Case, count: usize) -> u64 {
 /// Enough for the small case to be measurable.
 const REPEATS: usize = 3;
 
+type Answer = Box<dyn Fn(&Request) -> Result<Value, Status> + Send + Sync>;
+
 struct Case {
     run: Box<dyn Fn(Context<'_>)>,
-    answer: Box<dyn Fn(&Request) -> Result<Value, Status> + Send + Sync>,
+    answer: Answer,
 }
 
 impl Case {
@@ -224,10 +226,13 @@ fn budget(pods: Vec<(Kind, Value)>, condition_count: usize) -> Case {
     Case::of(DisruptionController::new(cache, things()), "ns/b")
 }
 
+/// What grows, and the case of a size.
+type NamedCase = (&'static str, Box<dyn Fn(usize) -> Case>);
+
 #[test]
 fn a_reconcile_costs_in_a_line_what_it_looks_at() {
     let own = || json!([owner("ReplicaSet", "web")]);
-    let cases: Vec<(&str, Box<dyn Fn(usize) -> Case>)> = vec![
+    let cases: Vec<NamedCase> = vec![
         ("a ReplicaSet's pods", Box::new(move |n| replica_sets(n - 1, pods(n, "ns", &own()), 0))),
         ("pods that another namespace gives it", Box::new(move |n| replica_sets(0, pods(n, "other", &own()), 0))),
         ("orphans it does not adopt", Box::new(|n| replica_sets(0, pods(n, "ns", &json!([])), 0))),

@@ -16,8 +16,8 @@ pub const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 pub const DEPTH_MAX: usize = 128;
 
 /// Most steps of one patch: elements of lists that its operations shift, and values that they look through. Ten
-/// thousand removals from the front of a list of 1,600 elements take as many, which is a tenth of a second. Without it ten
-/// thousand short operations on a list of a million elements would take minutes, as they do upstream.
+/// thousand removals from the front of a list of 1,600 elements take as many, which is a tenth of a second. Without it
+/// ten thousand short operations on a list of a million elements would take minutes, as they do upstream.
 pub const STEPS_MAX: usize = 16_000_000;
 
 /// Why a patch has no result.

@@ -1,5 +1,5 @@
 //! A real file system that is full: a small tmpfs. Mounting one takes rights that not every machine gives its tests.
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may, and says when it is skipped")]
 
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +36,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_told_and_left_behind() {
+fn a_full_disk_is_named_and_writing_goes_on_once_there_is_space() {
     let Some(disk) = SmallDisk::mount(512) else { return };
     let ballast = disk.path().join("ballast");
     std::fs::write(&ballast, vec![0; 256 << 10]).unwrap();

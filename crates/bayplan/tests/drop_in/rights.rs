@@ -385,6 +385,9 @@ async fn every_verb_on_every_resource_is_allowed_to_the_same_users() {
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
 }
 
+/// Who asks for what, with which headers.
+type Case<'a> = (&'a Identity, Question, Vec<(&'static str, &'static [u8])>);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_beyond_the_verb_are_the_same() {
     let Some((_plane, upstream, bayplan, _server)) = both().await else { return };
@@ -393,7 +396,7 @@ async fn refusals_beyond_the_verb_are_the_same() {
     let pods = "/api/v1/namespaces/team/pods";
     let one = User("one", &[]);
     let robot = Token("robot");
-    let cases: Vec<(&Identity, Question, Vec<(&str, &[u8])>)> = vec![
+    let cases: Vec<Case> = vec![
         (&one, Question::new("PUT", "/apis/coordination.k8s.io/v1/namespaces/team/leases/new").with(lease), vec![]),
         (&one, Question::merge(format!("{ROLES}/clusterroles/cluster-admin"), label), vec![]),
         (

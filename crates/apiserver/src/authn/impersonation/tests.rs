@@ -117,12 +117,13 @@ fn groups_without_a_name_are_a_bad_request() {
     }
 }
 
+fn rule(verbs: &[&str], group: &str, resources: &[&str]) -> Value {
+    json!({"verbs": verbs, "apiGroups": [group], "resources": resources})
+}
+
 #[tokio::test]
 async fn each_part_of_a_user_needs_its_right() {
     let alice = || User::new("alice", [""; 0]);
-    let rule = |verbs: &[&str], group: &str, resources: &[&str]| {
-        json!({"verbs": verbs, "apiGroups": [group], "resources": resources})
-    };
     let on_pods = rule(&["impersonate-on:user-info:list"], "", &["pods"]);
     let info = |resource: &str| rule(&["impersonate:user-info"], "authentication.k8s.io", &[resource]);
     type Pairs = &'static [(&'static str, &'static [u8])];
