@@ -8,6 +8,7 @@
 //! A client holds a connection only while it uses it. Each phase has a time limit ([`Limits`]), and when connections
 //! run out, those without a request in flight make room, so that silent clients cannot keep others out.
 
+mod client_certificate;
 mod connection;
 mod file_limit;
 mod io;
@@ -29,6 +30,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+pub use client_certificate::{ClientCertificate, Refused, Subject};
 pub use file_limit::raise_file_limit;
 pub use streams::SendBy;
 use table::Table;

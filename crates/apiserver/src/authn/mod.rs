@@ -138,6 +138,8 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use bayplan_listener::ClientCertificate;
+
     use super::*;
     use crate::serviceaccounts::tests::{Fixture, signer};
 
@@ -185,7 +187,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_certificate_comes_before_a_token_and_is_never_anonymous_when_it_has_expired() {
         let user = User::new("system:kube-scheduler", [""; 0]);
-        let certificate = |user| Peer::Certificate { user: Ok(user), not_before: 100, not_after: 200 };
+        let certificate = |user| Peer::Certificate(ClientCertificate::new(user, 100, 200));
         let (named, nameless) = (certificate(Some(user)), certificate(None));
         for (peer, header, second, expected) in [
             (&named, "Bearer nope", 150, Some("system:kube-scheduler")),

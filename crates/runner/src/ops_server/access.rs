@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bayplan_client::Client;
+use bayplan_listener::ClientCertificate;
 use bayplan_model::api::{Api, Request, Resource, Verb, decode, encode};
 use bayplan_model::status::{Status, reason};
 use http::{HeaderMap, Method, header};
 use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
-
-use super::peer::Peer;
 
 const TOKEN_REVIEWS: Resource = Resource::new("authentication.k8s.io", "v1", "tokenreviews");
 const ACCESS_REVIEWS: Resource = Resource::new("authorization.k8s.io", "v1", "subjectaccessreviews");
@@ -40,6 +40,19 @@ pub struct Identity {
     pub groups: Vec<String>,
     /// Extra fields of the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// A client with a certificate.
+pub type Peer = ClientCertificate<Identity>;
+
+/// The peer with this chain of certificates, its own first.
+pub(super) fn peer(chain: &[CertificateDer<'_>], now: Timestamp) -> Peer {
+    ClientCertificate::of_chain(chain, now, |subject| Identity {
+        name: subject.name.to_owned(),
+        uid: subject.uid.to_owned(),
+        groups: subject.groups.into_iter().chain(["system:authenticated"]).map(str::to_owned).collect(),
+        extra: BTreeMap::new(),
+    })
 }
 
 impl Identity {

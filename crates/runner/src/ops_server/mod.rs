@@ -6,7 +6,6 @@
 
 pub mod access;
 pub mod health;
-pub mod peer;
 pub mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,9 +25,8 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use access::Access;
+use access::{Access, Peer};
 use health::Health;
-use peer::Peer;
 
 /// Scrapers and probes are few; when there are more, those that ask for nothing are closed.
 const CONNECTIONS_MAX: usize = 256;
@@ -162,7 +160,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, tls: Arc<rustls::Serv
 /// Answers the requests of one connection, as the user whom its certificate names.
 fn connect(shared: &Arc<Shared>, session: &rustls::ServerConnection) -> Handler {
     // By the clock that TLS has verified it by.
-    let peer = session.peer_certificates().map(|chain| Arc::new(Peer::of_chain(chain, Timestamp::now())));
+    let peer = session.peer_certificates().map(|chain| Arc::new(access::peer(chain, Timestamp::now())));
     let shared = Arc::clone(shared);
     Arc::new(move |request| {
         let (shared, peer) = (Arc::clone(&shared), peer.clone());
