@@ -158,9 +158,9 @@ impl Files {
         };
         for file in listed {
             let named = segment::first_revision(&file.name).or_else(|| snapshot::revision(&file.name));
-            if named.is_some_and(|revision| revision > REVISION_MAX) {
+            if named.is_some_and(|revision| !(REVISION_INITIAL..=REVISION_MAX).contains(&revision)) {
                 let expected = "a revision that a store can have reached in its name".to_owned();
-                return Err(OpenError::corrupt(&file.name, 0, expected, "a larger one".to_owned()));
+                return Err(OpenError::corrupt(&file.name, 0, expected, "another one".to_owned()));
             }
             if let Some(first) = segment::first_revision(&file.name) {
                 files.segments.push(first);
