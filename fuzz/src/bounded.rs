@@ -8,10 +8,9 @@ use bayplan_model::status::Status;
 /// Bytes that any piece of work may allocate, whatever its input: errors, buffers, small tables.
 const BASE_BYTES: u64 = 1 << 20;
 
-/// What an error may quote of its input. The worst are errors of a CEL expression: a hundred at most, as upstream, each
-/// of which quotes the line and points into it in a second one.
-const QUOTED_FACTOR: usize = 256;
-/// The words of an error that are not quoted: those of a hundred errors in an expression.
+/// What an error may quote of its input: twice over, every byte of it escaped as `\u{ffff}`.
+const QUOTED_FACTOR: usize = 16;
+/// What an error may say besides: 8 KiB of errors in a CEL expression, each with its line, escaped.
 const WORDS_BYTES: usize = 32 * 1024;
 
 /// Does the work and holds the bytes it allocates in all, freed or not, to `factor` for each byte of the input. Steps

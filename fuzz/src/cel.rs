@@ -23,29 +23,18 @@ static DEVICE: LazyLock<Device> = LazyLock::new(|| {
     serde_json::from_value(device).expect("a device")
 });
 
-/// As upstream, at most this many errors are listed.
-const ERRORS_MAX: usize = 100;
-/// The words of one error.
-const WORDS_BYTES: usize = 400;
-
-/// Each error quotes its line, and points at its place in a second one.
-fn check_text(expression: usize, text: &str) {
-    let allowed = (ERRORS_MAX + 1) * (WORDS_BYTES + 4 * expression);
-    assert!(text.len() <= allowed, "{} bytes about an expression of {expression}", text.len());
-}
-
 pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     bounded::work(text.len() + EVALUATION_BYTES, FACTOR, "an expression", || {
         let regexes: Arc<Regexes> = Arc::default();
         let selector = match Selector::compile(text, false, &regexes) {
             Ok(selector) => selector,
-            Err(error) => return check_text(text.len(), &error.to_string()),
+            Err(error) => return bounded::text(text.len(), "an expression", &error.to_string()),
         };
         let (answer, cost) = selector.matches("d.example", &DEVICE, SELECTOR_COST_MAX);
         assert!(cost <= SELECTOR_COST_MAX || answer.is_err(), "{text:?} cost {cost}");
         if let Err(error) = &answer {
-            check_text(text.len(), &error.to_string());
+            bounded::text(text.len(), "an expression", &error.to_string());
         }
         let (again, _) = selector.matches("d.example", &DEVICE, SELECTOR_COST_MAX);
         assert_eq!(again, answer, "{text:?} is not the same twice");

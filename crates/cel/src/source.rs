@@ -10,6 +10,9 @@ pub(crate) struct Fault {
 
 /// How many faults are shown; upstream's limit.
 const FAULTS_MAX: usize = 100;
+/// From how many bytes on the remaining faults are counted, not shown. Each shows its whole line: a hundred faults in a
+/// long line would make an answer two hundred times as large as the expression, as they do upstream.
+const SHOWN_BYTES_MAX: usize = 8 * 1024;
 
 impl Fault {
     pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
@@ -26,8 +29,19 @@ impl Fault {
 pub(crate) fn show(text: &str, mut faults: Vec<Fault>) -> String {
     faults.sort_by_key(|fault| fault.at);
     faults.truncate(FAULTS_MAX);
-    let shown: Vec<String> = faults.iter().map(|fault| show_one(text, fault)).collect();
-    shown.join("\n")
+    let mut shown = String::new();
+    for (at, fault) in faults.iter().enumerate() {
+        if at > 0 {
+            shown.push('\n');
+        }
+        if shown.len() > SHOWN_BYTES_MAX {
+            let more = faults.len() - at;
+            shown.push_str(&show_one(text, &Fault::of_all(format!("{more} more errors are not shown"))));
+            break;
+        }
+        shown.push_str(&show_one(text, fault));
+    }
+    shown
 }
 
 fn show_one(text: &str, fault: &Fault) -> String {
@@ -52,4 +66,20 @@ fn show_one(text: &str, fault: &Fault) -> String {
     }
     below.push(if rest.next().is_some_and(|c| c.len_utf8() > 1) { '＾' } else { '^' });
     format!("ERROR: <input>:{line}:{}: {message}\n | {snippet}\n | {below}", column + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_shown_until_there_is_enough_to_read() {
+        let text = "?".repeat(1000);
+        let faults: Vec<Fault> = (0..500).map(|at| Fault::new(at, "no")).collect();
+        let all = show(&text, faults);
+        let last = all.lines().last().unwrap();
+        assert!(last.starts_with("ERROR: <input>:-1:0: ") && last.ends_with(" more errors are not shown"), "{last}");
+        assert!(all.len() < SHOWN_BYTES_MAX + 3 * text.len(), "{}", all.len());
+        assert_eq!(show("?", vec![Fault::new(0, "no")]), "ERROR: <input>:1:1: no\n | ?\n | ^");
+    }
 }

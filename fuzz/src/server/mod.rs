@@ -34,6 +34,8 @@ const FACTOR: u64 = 16384;
 const DOCUMENT_BYTES: usize = 16 << 10;
 /// What a failure may say: its words, and what it quotes of a request.
 const FAILURE_FACTOR: usize = 16;
+/// What a failure may say besides: 8 KiB of errors in a CEL expression, escaped, in the message and as a cause.
+const FAILURE_BYTES: usize = 64 * 1024;
 /// How long an answer may go on; watches do for ever. The time is virtual.
 const READ_TIMEOUT: Duration = Duration::from_millis(10);
 
@@ -197,7 +199,7 @@ fn failures_are_statuses(request: &Request<Full<Bytes>>, answer: &Answer, input:
     if *code < 400 {
         return;
     }
-    let allowed = 8192 + FAILURE_FACTOR * input;
+    let allowed = FAILURE_BYTES + FAILURE_FACTOR * input;
     assert!(body.len() <= allowed, "{line}: a failure of {} bytes about {input} bytes", body.len());
     let yaml = request.headers().get(http::header::ACCEPT).is_some_and(|accept| accept.as_bytes().contains(&b'y'));
     // Upstream's router answers so for a group that nobody serves.
