@@ -31,7 +31,12 @@ fn quantity(text: &str) {
     let written = quantity.to_string();
     let again = Quantity::parse(&written).unwrap_or_else(|error| panic!("{text:?} is written {written:?}: {error}"));
     assert_eq!(again, quantity, "{text:?} is written {written:?}");
-    assert_eq!(again.to_string(), written, "{text:?}: a second writing differs");
+    // A number in Ki that is no multiple of 1,024 is written without a suffix and then read as a decimal one, which may
+    // be written shorter, as upstream: `2184864437.5Ki`, `2237301184000`, `2237301184k`. It stays at that.
+    let shortest = again.to_string();
+    let third = Quantity::parse(&shortest).unwrap_or_else(|error| panic!("{text:?} is written {shortest:?}: {error}"));
+    assert_eq!(third, quantity, "{text:?} is written {shortest:?}");
+    assert_eq!(third.to_string(), shortest, "{text:?}: a third writing differs");
     let _ = (quantity.value(), quantity.milli_value(), quantity.as_i64(), quantity.approximate_f64());
     // Below zero upstream rounds towards it, beyond 64 bits of precision; what is there is never counted as nothing.
     assert_eq!(quantity.sign() > 0, quantity.value() > 0 && quantity.sign() >= 0, "{text:?}");
