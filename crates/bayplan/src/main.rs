@@ -1,6 +1,7 @@
 //! The binary: parses arguments, puts the parts together, and prints a failure in one line.
 
 mod args;
+mod ask;
 mod bench;
 mod cluster;
 mod component;
@@ -30,8 +31,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(args::go::normalized(std::env::args()));
+    let failed = cli.command.exit_code_of_failure();
     match logging::start(&cli).and_then(|()| run(cli.command)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Whoever reads our output has read enough, as `head` does.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
             {
                 eprintln!("bayplan: {}", failure::one_line(&error));
             }
-            ExitCode::FAILURE
+            failed
         }
     }
 }
@@ -49,8 +51,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
-    match command {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let done = match command {
         Command::Version(args) => version::run(&args, &mut std::io::stdout().lock()),
         Command::Completions(args) => manual::write_completions(&args, &mut std::io::stdout().lock()),
         Command::Man(args) => manual::write_manual(&args, &mut std::io::stdout().lock()),
@@ -59,10 +61,11 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Scheduler(args) => block_on(scheduler::run(*args)),
         Command::ControllerManager(args) => block_on(controller_manager::run(*args)),
         Command::Bench(args) => block_on(bench::run(args)),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
-fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     bayplan_listener::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(command);

@@ -3,8 +3,10 @@
 pub(crate) mod component;
 pub(crate) mod controllers;
 pub(crate) mod go;
+pub(crate) mod source;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use bayplan_scheduler::config::GoDuration;
 use clap::builder::TypedValueParser;
@@ -56,6 +58,22 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Print the manual page of `bayplan`, or write the pages of all commands into a folder.
     Man(Man),
+}
+
+impl Command {
+    /// The exit code of a command that fails: scripts tell a question that could not be answered from an answer.
+    pub(crate) fn exit_code_of_failure(&self) -> ExitCode {
+        match self {
+            Command::Up(_)
+            | Command::Apiserver(_)
+            | Command::Scheduler(_)
+            | Command::ControllerManager(_)
+            | Command::Bench(_)
+            | Command::Version(_)
+            | Command::Completions(_)
+            | Command::Man(_) => ExitCode::FAILURE,
+        }
+    }
 }
 
 /// Where the API server listens and where it keeps its objects.

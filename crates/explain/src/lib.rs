@@ -1,0 +1,17 @@
+//! why, whatif, simulate and shadow: questions asked of the scheduler's own core.
+//!
+//! ```text
+//!   ClusterObjects ─▶ State (cluster, nominated and pending pods, objects as written)
+//!                       │ a question, under the profiles of a configuration
+//!                       ▼
+//!                     the scheduler's plain cycle and engine ─▶ an answer in the JSON of bayplan.dev/v1
+//! ```
+//!
+//! No filter or score is written a second time for explaining. A counterfactual is a changed state, decided again;
+//! nothing is printed that was not decided.
+
+mod profiles;
+mod state;
+
+pub use profiles::{Profiles, ProfilesError};
+pub use state::State;

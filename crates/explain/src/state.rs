@@ -1,0 +1,152 @@
+//! The state of a cluster that questions are asked of.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bayplan_model::pod::Pod;
+use bayplan_scheduler::inspect::Nominator;
+use bayplan_scheduler::{Cluster, Nomination, Object, PodInfo};
+use bayplan_sources::{ClusterObjects, Origin, Resource, SourceObject};
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Where an object is found: its resource, namespace and name.
+type Key = (&'static str, Box<str>, Box<str>);
+
+/// A cluster as the scheduler sees it, and the objects it was made from.
+#[derive(Clone, Default)]
+pub struct State {
+    cluster: Cluster,
+    nominator: Nominator,
+    /// Pods without a node, by namespace and name.
+    pending: BTreeMap<(String, String), Arc<PodInfo>>,
+    /// All objects as they were written.
+    written: FxHashMap<Key, Arc<RawValue>>,
+    origin: Origin,
+    missing: Vec<&'static str>,
+    notes: Vec<String>,
+}
+
+impl State {
+    /// Reads the objects of a source. An object that cannot be read is left out and noted.
+    pub fn new(objects: ClusterObjects) -> Self {
+        let missing = objects.missing();
+        let mut state = State { missing, origin: objects.origin, notes: objects.notes, ..State::default() };
+        for object in objects.objects {
+            state.read(object);
+        }
+        state.note_unknown_nodes();
+        state
+    }
+
+    fn read(&mut self, object: SourceObject) {
+        let SourceObject { resource, namespace, name, json } = object;
+        let shown = if namespace.is_empty() { name.to_string() } else { format!("{namespace}/{name}") };
+        match decode(resource, &json) {
+            Err(error) => self.notes.push(format!("{} {shown} cannot be read and is left out: {error}", resource.name)),
+            Ok(decoded) => {
+                let key = (resource.name, namespace, name);
+                if self.written.insert(key, json.into()).is_some() {
+                    self.notes.push(format!("{} {shown} appears more than once; the last one counts", resource.name));
+                }
+                if let Some(object) = decoded {
+                    self.put(object);
+                }
+            }
+        }
+    }
+
+    fn note_unknown_nodes(&mut self) {
+        let mut unknown: BTreeMap<&str, usize> = BTreeMap::new();
+        for pod in self.cluster.objects.pods.iter().filter(|pod| pod.is_assigned()) {
+            if self.cluster.node(&pod.spec.node_name).is_none() {
+                *unknown.entry(&pod.spec.node_name).or_default() += 1;
+            }
+        }
+        let line = |(node, pods): (&str, usize)| format!("{pods} pods are on node {node}, which is not there");
+        let lines: Vec<String> = unknown.into_iter().map(line).collect();
+        self.notes.extend(lines);
+    }
+
+    /// Stores an object, or a new version of it.
+    pub fn put(&mut self, object: Object) {
+        let Object::Pod(pod) = object else { return self.cluster.store(object) };
+        let pod = with_uid(pod);
+        self.forget_pod(&pod);
+        if pod.is_terminal() {
+            return;
+        }
+        if !pod.is_assigned() {
+            let info = Arc::new(PodInfo::new(pod.clone()));
+            self.nominator.add(&info, &Nomination::Keep);
+            self.pending.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()), info);
+        }
+        self.cluster.store(Object::Pod(pod));
+    }
+
+    /// Takes a pod of this name out of the state.
+    fn forget_pod(&mut self, pod: &Pod) {
+        let key = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+        let pending = self.pending.remove(&key).map(|info| info.uid().to_owned());
+        let known = self.cluster.objects.pods.get(&key.0, &key.1).map(|known| known.metadata.uid.clone());
+        for uid in pending.into_iter().chain(known) {
+            self.nominator.remove(&uid);
+            self.cluster.remove_pod(&uid);
+        }
+    }
+
+    /// The scheduler's view: nodes, the pods on them, and what plugins look up.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The pods that are nominated to nodes.
+    pub fn nominator(&self) -> &Nominator {
+        &self.nominator
+    }
+
+    /// The pods without a node, by namespace and name.
+    pub fn pending(&self) -> impl Iterator<Item = &Arc<PodInfo>> {
+        self.pending.values()
+    }
+
+    /// An object as it was written.
+    pub fn written(&self, resource: &'static Resource, namespace: &str, name: &str) -> Option<&RawValue> {
+        self.written.get(&(resource.name, namespace.into(), name.into())).map(|json| &**json)
+    }
+
+    /// Where the state comes from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The resources that decisions read and the source says nothing about.
+    pub fn missing(&self) -> &[&'static str] {
+        &self.missing
+    }
+
+    /// One line for each thing that could not be read.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+/// The scheduler's view of an object; none for kinds that it does not read.
+fn decode(resource: &Resource, json: &RawValue) -> Result<Option<Object>, serde_json::Error> {
+    if resource.kind == "Pod" {
+        return serde_json::from_str::<Pod>(json.get()).map(|pod| Some(Object::Pod(Arc::new(pod))));
+    }
+    let value = Value::deserialize(&mut serde_json::Deserializer::from_str(json.get()))?;
+    Object::decode(&value).transpose()
+}
+
+/// Pods are known by UID; one that was written by hand has none and is known by its name.
+fn with_uid(mut pod: Arc<Pod>) -> Arc<Pod> {
+    if pod.metadata.uid.is_empty() {
+        let metadata = &mut Arc::make_mut(&mut pod).metadata;
+        metadata.uid = format!("{}/{}", metadata.namespace, metadata.name);
+    }
+    pod
+}

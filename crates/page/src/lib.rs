@@ -1,0 +1,1 @@
+//! The web page that shows a cluster's decisions, and its endpoints.

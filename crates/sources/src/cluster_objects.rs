@@ -1,0 +1,76 @@
+//! What was read from a source: objects as they were written, and what is known about their completeness.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+use crate::resources::{RESOURCES, Resource};
+
+/// An object as its source had it.
+#[derive(Clone, Debug)]
+pub struct SourceObject {
+    /// What kind of object it is; none for objects that no decision reads.
+    pub resource: &'static Resource,
+    /// Empty for cluster-scoped objects.
+    pub namespace: Box<str>,
+    /// The object's `metadata.name`.
+    pub name: Box<str>,
+    /// The whole object as JSON, with `apiVersion` and `kind`.
+    pub json: Box<RawValue>,
+}
+
+/// What kind of source objects came from; `source.kind` of an explanation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OriginKind {
+    /// An API server.
+    Live,
+    /// A file that `bayplan snapshot` wrote.
+    Snapshot,
+    /// YAML or JSON.
+    #[default]
+    Objects,
+    /// An archive that a support tool wrote.
+    Bundle,
+    /// An etcd snapshot.
+    Etcd,
+    /// A decision log.
+    Log,
+}
+
+/// Where and when objects were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The kind of source.
+    pub kind: OriginKind,
+    /// When the state was taken, if the source says.
+    pub time: Option<Timestamp>,
+    /// The `resourceVersion` of the state, if the source says.
+    pub resource_version: Option<String>,
+}
+
+/// The objects of one or several sources.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterObjects {
+    /// Where they come from.
+    pub origin: Origin,
+    /// The objects, in the order in which they were read.
+    pub objects: Vec<SourceObject>,
+    /// Names of resources whose objects the source lists, even if there are none.
+    pub listed: BTreeSet<&'static str>,
+    /// One line for each thing that could not be read or was left out.
+    pub notes: Vec<String>,
+}
+
+impl ClusterObjects {
+    /// The resources that decisions read and the source says nothing about; they may change an answer.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let seen: BTreeSet<&str> = self.objects.iter().map(|object| object.resource.name).collect();
+        let deciding = RESOURCES.iter().filter(|resource| resource.decides);
+        deciding
+            .map(|resource| resource.name)
+            .filter(|name| !seen.contains(name) && !self.listed.contains(name))
+            .collect()
+    }
+}

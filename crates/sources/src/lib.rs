@@ -1,0 +1,14 @@
+//! Where a cluster's state can come from besides an API server: our snapshot, YAML and JSON dumps, bundles, etcd files.
+//!
+//! ```text
+//!   bytes ─detect─▶ reader of that form ─▶ ClusterObjects (objects as they were written, what was listed, notes)
+//! ```
+//!
+//! Invariant: nothing here opens a file, reads a clock or knows HTTP. The caller lends a reader; every limit on what it
+//! may hold has a name.
+
+mod cluster_objects;
+mod resources;
+
+pub use cluster_objects::{ClusterObjects, Origin, OriginKind, SourceObject};
+pub use resources::{RESOURCES, Resource, resource_of};
