@@ -12,22 +12,25 @@ use crate::args::{Cli, Command};
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The parts of Bayplan that log, as filters name them.
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 19] = [
     "bayplan",
     "bayplan_apiserver",
     "bayplan_bench",
     "bayplan_cel",
     "bayplan_client",
     "bayplan_controllers",
+    "bayplan_explain",
     "bayplan_flowcontrol",
     "bayplan_kinds",
     "bayplan_listener",
     "bayplan_metrics",
     "bayplan_model",
+    "bayplan_page",
     "bayplan_patch",
     "bayplan_runner",
     "bayplan_scheduler",
     "bayplan_sim",
+    "bayplan_sources",
     "bayplan_store",
 ];
 
