@@ -43,7 +43,7 @@ mod shell;
 // What plugins are written with.
 pub use cluster::{
     AffinityTerm, AssumeError, ClaimKey, Cluster, Headroom, HostPorts, Image, NodeId, NodeInfo, Object, Objects,
-    PodInfo, ResourceHeadroom, Table,
+    PodInfo, ResourceHeadroom, Table, TakenPod,
 };
 pub use framework::preemption::{Candidate, Preemption};
 pub use framework::{
@@ -69,7 +69,10 @@ pub mod inspect {
     pub use crate::cycle::{Attempt, Decision, Reserve, Unschedulable};
     pub use crate::engine::{DecisionInput, Engine};
     pub use crate::framework::Diagnosis;
-    pub use crate::framework::preemption::{DryRun, PotentialNodes, RankedCandidate, best_candidates, dry_run};
+    pub use crate::framework::node_trial::NodeTrial;
+    pub use crate::framework::preemption::{
+        DryRun, PotentialNodes, RankedCandidate, best_candidates, dry_run, split_by_budgets,
+    };
     pub use crate::nominator::Nominator;
     pub use crate::plugins::default_preemption::ineligible;
     pub use crate::profile::{Error as ProfileError, Profile};

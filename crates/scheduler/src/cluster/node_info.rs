@@ -130,6 +130,11 @@ impl NodeInfo {
         self.pods.get(at)
     }
 
+    /// Swaps two pods in the order of [`NodeInfo::pods`].
+    pub(super) fn swap_pods(&mut self, one: usize, other: usize) {
+        self.pods.swap(one, other);
+    }
+
     /// Stores a new version of a pod that uses the same of the node.
     pub(super) fn replace_pod_at(&mut self, at: usize, pod: Arc<PodInfo>) {
         self.pods[at] = pod;

@@ -150,6 +150,15 @@ macro_rules! objects {
                 old
             }
 
+            /// The stored object of a kind and name; none for nodes, which are not here.
+            pub(super) fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<Object> {
+                match kind {
+                    "Pod" => self.pods.get(namespace, name).cloned().map(Object::Pod),
+                    $($kind => self.$table.get(namespace, name).cloned().map(Object::$variant),)*
+                    _ => None,
+                }
+            }
+
             /// Removes an object and returns its last version.
             pub(crate) fn remove(&mut self, object: &Object) -> Option<Object> {
                 let old = match object {

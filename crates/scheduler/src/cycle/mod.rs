@@ -4,6 +4,7 @@
 
 mod extenders;
 pub(crate) mod filter;
+mod refusals;
 pub(crate) mod score;
 pub(crate) mod tie_break;
 

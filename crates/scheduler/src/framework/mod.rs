@@ -16,6 +16,7 @@ mod event;
 mod extension_points;
 mod fit_error;
 mod headroom_plugin;
+pub(crate) mod node_trial;
 mod object_change;
 mod plugin;
 pub(crate) mod preemption;

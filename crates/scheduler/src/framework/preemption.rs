@@ -247,7 +247,7 @@ fn victims_on(cx: &PostFilterContext<'_>, original: &NodeInfo) -> Result<Candida
     }
     succeed(cx.filters.run_with_nominated(&states, &node))?;
     lower.sort_by_key(|pod| importance(pod, cx.cycle.now));
-    let (violating, harmless) = split_by_budgets(cx, lower);
+    let (violating, harmless) = split_by_budgets(cx.cycle.cluster, lower);
     let mut victims = Vec::new();
     let mut pdb_violations = 0;
     for (pod, violates) in violating.iter().map(|p| (p, true)).chain(harmless.iter().map(|p| (p, false))) {
@@ -278,10 +278,11 @@ fn started(pod: &Pod, now: Timestamp) -> Timestamp {
     pod.status.start_time.unwrap_or(now)
 }
 
-/// Pods whose eviction would violate a PodDisruptionBudget, and the others.
-fn split_by_budgets(cx: &PostFilterContext<'_>, pods: Vec<Arc<PodInfo>>) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
+/// Pods whose eviction, one after the other, would violate a PodDisruptionBudget, and the others; upstream's
+/// `filterPodsWithPDBViolation`.
+pub fn split_by_budgets(cluster: &Cluster, pods: Vec<Arc<PodInfo>>) -> (Vec<Arc<PodInfo>>, Vec<Arc<PodInfo>>) {
     let mut left: BTreeMap<(String, String), i32> = BTreeMap::new();
-    let budgets = &cx.cycle.cluster.objects.disruption_budgets;
+    let budgets = &cluster.objects.disruption_budgets;
     pods.into_iter().partition(|pod| {
         if pod.metadata.labels.is_empty() {
             return false;
