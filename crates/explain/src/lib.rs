@@ -14,4 +14,4 @@ mod profiles;
 mod state;
 
 pub use profiles::{Profiles, ProfilesError};
-pub use state::State;
+pub use state::{State, Undo};

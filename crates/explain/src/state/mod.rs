@@ -1,5 +1,7 @@
 //! The state of a cluster that questions are asked of.
 
+mod edits;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,6 +13,8 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+pub use edits::Undo;
 
 /// Where an object is found: its resource, namespace and name.
 type Key = (&'static str, Box<str>, Box<str>);
@@ -74,7 +78,7 @@ impl State {
     pub fn put(&mut self, object: Object) {
         let Object::Pod(pod) = object else { return self.cluster.store(object) };
         let pod = with_uid(pod);
-        self.forget_pod(&pod);
+        drop(self.take_pod(&pod.metadata.namespace, &pod.metadata.name));
         if pod.is_terminal() {
             return;
         }
@@ -84,17 +88,6 @@ impl State {
             self.pending.insert((pod.metadata.namespace.clone(), pod.metadata.name.clone()), info);
         }
         self.cluster.store(Object::Pod(pod));
-    }
-
-    /// Takes a pod of this name out of the state.
-    fn forget_pod(&mut self, pod: &Pod) {
-        let key = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
-        let pending = self.pending.remove(&key).map(|info| info.uid().to_owned());
-        let known = self.cluster.objects.pods.get(&key.0, &key.1).map(|known| known.metadata.uid.clone());
-        for uid in pending.into_iter().chain(known) {
-            self.nominator.remove(&uid);
-            self.cluster.remove_pod(&uid);
-        }
     }
 
     /// The scheduler's view: nodes, the pods on them, and what plugins look up.
@@ -115,6 +108,15 @@ impl State {
     /// An object as it was written.
     pub fn written(&self, resource: &'static Resource, namespace: &str, name: &str) -> Option<&RawValue> {
         self.written.get(&(resource.name, namespace.into(), name.into())).map(|json| &**json)
+    }
+
+    /// All objects of a resource as they were written, by namespace and name.
+    pub fn all_written(&self, resource: &'static Resource) -> Vec<(&str, &str, &RawValue)> {
+        let of_resource = self.written.iter().filter(|((name, _, _), _)| *name == resource.name);
+        let mut all: Vec<_> =
+            of_resource.map(|((_, namespace, name), json)| (&**namespace, &**name, &**json)).collect();
+        all.sort_unstable_by_key(|(namespace, name, _)| (*namespace, *name));
+        all
     }
 
     /// Where the state comes from.
