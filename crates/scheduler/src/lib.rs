@@ -62,7 +62,7 @@ pub use metrics::Clock;
 pub use scheduler::{Error, Scheduler};
 pub use shell::{Shell, StatusUpdate};
 
-/// The parts of a decision, for tests that compare them with upstream's or with each other.
+/// The parts of a decision, for explanations, and for tests that compare them with upstream's or with each other.
 pub mod inspect {
     pub use crate::cycle::filter::{FilterResult, Search};
     pub use crate::cycle::score::{PluginScores, Scores};
@@ -75,6 +75,7 @@ pub mod inspect {
     };
     pub use crate::nominator::Nominator;
     pub use crate::plugins::default_preemption::ineligible;
+    pub use crate::plugins::node_resources_fit::missing_resources;
     pub use crate::profile::{Error as ProfileError, Profile};
     pub use crate::queue::{Queue, QueueStage};
 }

@@ -268,7 +268,7 @@ impl Profile {
     }
 
     /// A plugin and its registrations; none for a plugin that cannot reject pods.
-    pub(crate) fn registrations(&self, plugin: &str) -> Option<(&AnyPlugin, &[EventRegistration])> {
+    pub fn registrations(&self, plugin: &str) -> Option<(&AnyPlugin, &[EventRegistration])> {
         self.registrations.get(plugin).map(|(at, list)| (&self.plugins[*at], list.as_slice()))
     }
 

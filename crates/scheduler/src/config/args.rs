@@ -33,6 +33,14 @@ impl Default for DefaultPreemptionArgs {
     }
 }
 
+impl DefaultPreemptionArgs {
+    /// How many candidates suffice, of so many nodes: upstream's `calculateNumCandidates`.
+    pub fn candidates_wanted(&self, nodes: usize) -> usize {
+        let share = nodes * self.min_candidate_nodes_percentage as usize / 100;
+        share.max(self.min_candidate_nodes_absolute as usize).min(nodes)
+    }
+}
+
 /// Arguments of InterPodAffinity.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

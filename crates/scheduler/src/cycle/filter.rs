@@ -151,9 +151,7 @@ impl<'a> Filters<'a> {
                 (0..cluster.node_count()).map(|i| cluster.node_at((search.start + i) % cluster.node_count())).collect()
             }
             Some(names) => {
-                let names_text = narrowed_by.iter().copied().collect::<Vec<_>>().join(" ");
-                found.diagnosis.statuses.absent =
-                    Status::unresolvable(format!("node(s) didn't satisfy plugin(s) [{names_text}]"));
+                found.diagnosis.statuses.absent = left_out(&narrowed_by);
                 names.iter().filter_map(|name| cluster.node(name)).collect()
             }
         };
@@ -323,6 +321,67 @@ impl<'a> Filters<'a> {
         Status::SUCCESS
     }
 
+    /// Runs PreFilter, and Filter on one node: the first rejection or error counts.
+    pub(crate) fn check_node(&self, states: &mut CycleStates, node: &NodeInfo) -> Status {
+        let mut narrowed_by = BTreeSet::new();
+        let mut diagnosis = Diagnosis::default();
+        match self.pre_filter(states, &mut diagnosis, &mut narrowed_by) {
+            Err(status) | Ok(Some(status)) => status,
+            Ok(None) => match &diagnosis.pre_filter_nodes {
+                Some(names) if !names.contains(&*node.name) => left_out(&narrowed_by),
+                _ => self.run_with_nominated(states, node),
+            },
+        }
+    }
+
+    /// Asks every filter about a node, those after a rejection too. A plugin whose PreFilter rejects the pod, or leaves
+    /// the node out, answers with that.
+    pub(crate) fn ask_all(&self, node: &NodeInfo) -> Vec<Status> {
+        let mut states = CycleStates::new(self.profile.plugins());
+        let before_filter: Vec<Option<Status>> = (0..self.profile.plugins().len())
+            .map(|plugin| self.pre_filter_for(&mut states, plugin, node))
+            .collect();
+        let mut answers: Vec<Status> = Vec::new();
+        let prepared = self.profile.at(ExtensionPoints::PRE_FILTER).iter();
+        let filters = self.profile.at(ExtensionPoints::FILTER);
+        for &plugin in prepared.filter(|plugin| !filters.contains(plugin)) {
+            answers.extend(before_filter[plugin].clone().filter(|status| !status.is_skip()));
+        }
+        for &plugin in filters {
+            answers.push(before_filter[plugin].clone().unwrap_or_else(|| self.ask_one(&states, plugin, node)));
+        }
+        answers
+    }
+
+    /// Runs one plugin's PreFilter; none when it lets the node through to Filter.
+    fn pre_filter_for(&self, states: &mut CycleStates, plugin: usize, node: &NodeInfo) -> Option<Status> {
+        if !self.profile.at(ExtensionPoints::PRE_FILTER).contains(&plugin) {
+            return None;
+        }
+        let answer = states.get_mut(plugin).pre_filter(&self.cycle);
+        states.skip_filter[plugin] = !answer.status.is_success();
+        if !answer.status.is_success() {
+            return Some(answer.status);
+        }
+        let is_left_out = answer.nodes.is_some_and(|names| !names.contains(&*node.name));
+        is_left_out.then(|| left_out(&BTreeSet::from([answer.status.plugin])).by(answer.status.plugin))
+    }
+
+    /// Asks one filter about a node, first with the pods that are nominated to it.
+    fn ask_one(&self, states: &CycleStates, plugin: usize, node: &NodeInfo) -> Status {
+        let nominated: Vec<_> = self.nominator.ahead_of(self.cycle.pod, &node.name).collect();
+        if !nominated.is_empty() {
+            let (mut states, mut node) = (states.clone(), node.clone());
+            let added = nominated.iter().map(|other| self.add_pod(&mut states, &mut node, other));
+            let failed = added.collect::<Vec<_>>().into_iter().find(|status| !status.is_success());
+            let status = failed.unwrap_or_else(|| states.get(plugin).filter(&self.cycle, &node));
+            if !status.is_success() {
+                return status;
+            }
+        }
+        states.get(plugin).filter(&self.cycle, node)
+    }
+
     fn is_timed(&self) -> bool {
         let Some(counts) = &self.counts else { return false };
         counts.nodes.replace(counts.nodes.get() + 1).is_multiple_of(FILTER_SAMPLE_EVERY)
@@ -399,6 +458,12 @@ fn borrowed<'a>(node: Cow<'a, NodeInfo>) -> Option<&'a NodeInfo> {
         Cow::Borrowed(node) => Some(node),
         Cow::Owned(_) => None,
     }
+}
+
+/// The status of the nodes that PreFilter leaves out.
+fn left_out(narrowed_by: &BTreeSet<PluginName>) -> Status {
+    let names = narrowed_by.iter().copied().collect::<Vec<_>>().join(" ");
+    Status::unresolvable(format!("node(s) didn't satisfy plugin(s) [{names}]"))
 }
 
 fn nothing_left(narrowed_by: &BTreeSet<PluginName>) -> Status {

@@ -83,6 +83,17 @@ impl<'a> Attempt<'a> {
         self.filters.find(&mut self.states, search)
     }
 
+    /// Asks every filter about a node, those after a rejection too; Skip means that a filter does not apply to the pod.
+    /// It needs no [`Attempt::find`] before it.
+    pub fn ask_all_filters(&self, node: &NodeInfo) -> Vec<Status> {
+        self.filters.ask_all(node)
+    }
+
+    /// What [`Attempt::find`] would report of a node, without asking the others: the first rejection or error.
+    pub fn check_node(&mut self, node: &NodeInfo) -> Status {
+        self.filters.check_node(&mut self.states, node)
+    }
+
     /// Runs PreScore and Score on feasible nodes. An error ends the cycle.
     pub fn score(&mut self, nodes: &[&NodeInfo]) -> Result<Scores, Status> {
         score::score(self.filters.profile, &self.filters.cycle, &mut self.states, nodes)

@@ -13,7 +13,7 @@ pub enum TieBreak {
 
 impl TieBreak {
     /// Chooses one of the best nodes; none when nothing was scored.
-    pub(crate) fn choose(&mut self, scores: &Scores) -> Option<usize> {
+    pub fn choose(&mut self, scores: &Scores) -> Option<usize> {
         let best = scores.best();
         match self {
             TieBreak::SmallestName => best.into_iter().min_by_key(|&i| &scores.nodes[i]),
@@ -25,7 +25,7 @@ impl TieBreak {
     }
 
     /// A random number; 0 with [`TieBreak::SmallestName`].
-    pub(crate) fn random(&mut self) -> u64 {
+    pub fn random(&mut self) -> u64 {
         match self {
             TieBreak::SmallestName => 0,
             TieBreak::Random(rng) => rng.next(),

@@ -28,12 +28,6 @@ impl DefaultPreemption {
         }
         Ok(DefaultPreemption { args })
     }
-
-    /// How many candidates suffice, of so many nodes: upstream's `calculateNumCandidates`.
-    fn candidates_wanted(&self, nodes: usize) -> usize {
-        let share = nodes * self.args.min_candidate_nodes_percentage as usize / 100;
-        share.max(self.args.min_candidate_nodes_absolute as usize).min(nodes)
-    }
 }
 
 /// Why the pod may not preempt, if so: upstream's `PodEligibleToPreemptOthers`.
@@ -107,7 +101,7 @@ impl Plugin for DefaultPreemption {
         }
         let nodes = PotentialNodes::of(cx);
         let start = if nodes.is_empty() { 0 } else { (cx.random % nodes.len() as u64) as usize };
-        let result = dry_run(cx, &nodes, start, self.candidates_wanted(nodes.len()));
+        let result = dry_run(cx, &nodes, start, self.args.candidates_wanted(nodes.len()));
         if result.candidates.is_empty() {
             return unhelpful(cx, result.statuses);
         }

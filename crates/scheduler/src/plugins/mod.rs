@@ -12,7 +12,7 @@ mod node_declared_features;
 mod node_name;
 mod node_ports;
 mod node_resources_balanced_allocation;
-mod node_resources_fit;
+pub(crate) mod node_resources_fit;
 mod node_unschedulable;
 mod node_volume_limits;
 mod pod_topology_spread;

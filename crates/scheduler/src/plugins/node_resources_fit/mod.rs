@@ -19,6 +19,7 @@ use crate::cluster::NodeInfo;
 use crate::config::args::{NodeResourcesFitArgs, ResourceSpec, read, resources_or_default};
 use crate::config::validate_args;
 use crate::framework::*;
+pub use filtering::missing_resources;
 use headroom::FitByHeadroom;
 use scoring::{ScoreState, Strategy};
 
