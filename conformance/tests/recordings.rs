@@ -18,8 +18,13 @@ fn corpus(suite: &str) -> Vec<PathBuf> {
 }
 
 fn all_equal(name: &str, at_least: usize) {
+    all_equal_of(name, name, at_least);
+}
+
+/// Runs the files of one suite through another that knows their form, too.
+fn all_equal_of(name: &str, recorded: &str, at_least: usize) {
     let mut report = Vec::new();
-    let score = runner::run(suites::find(name).unwrap(), &corpus(name), &mut report).unwrap();
+    let score = runner::run(suites::find(name).unwrap(), &corpus(recorded), &mut report).unwrap();
     assert!(score.is_perfect(), "{}", String::from_utf8_lossy(&report));
     assert!(score.total >= at_least, "only {} cases", score.total);
 }
@@ -57,6 +62,16 @@ fn every_recorded_sequence_is_equal() {
 #[test]
 fn every_recorded_preemption_is_equal() {
     all_equal("preemption", 320);
+}
+
+#[test]
+fn every_recorded_decision_is_explained_as_upstream_made_it() {
+    all_equal_of("why", "decisions", 2510);
+}
+
+#[test]
+fn every_recorded_preemption_is_explained_as_upstream_made_it() {
+    all_equal_of("why", "preemption", 320);
 }
 
 #[test]
@@ -145,6 +160,34 @@ fn an_altered_answer_is_reported_and_fails() {
         assert_eq!(lines.len(), 2, "{report}");
         assert!(lines[0].contains(&format!(": {path}: expected ")), "{report}");
         assert_eq!(lines[1], format!("{suite}: 0/1 equal"));
+    }
+}
+
+#[test]
+fn an_explanation_that_differs_from_the_recording_is_reported() {
+    let alterations: [(&str, &str, Alteration, &str); 5] = [
+        ("decisions", "/expected/fitError", |case| case["expected"]["fitError"] = "no".into(), ".fitError"),
+        ("decisions", "/expected/totals", |case| case["expected"]["best"] = ["no"].into(), ".best[0]"),
+        (
+            "decisions",
+            "/expected/rawScores/ImageLocality",
+            |case| drop(case["expected"]["rawScores"].as_object_mut().unwrap().remove("ImageLocality")),
+            ".rawScores.ImageLocality",
+        ),
+        (
+            "preemption",
+            "/expected/acceptable/0",
+            |case| case["expected"]["acceptable"][0] = "x".into(),
+            ".acceptable[0]",
+        ),
+        ("preemption", "/expected/eligible", |case| case["expected"]["eligible"] = 1.into(), ".eligible"),
+    ];
+    for (recorded, accept, alter, path) in alterations {
+        let (_folder, file) = altered(recorded, accept, alter);
+        let output = conformance(&["why", &file]);
+        let report = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{report}");
+        assert!(report.contains(&format!(": {path}: expected ")), "{report}");
     }
 }
 

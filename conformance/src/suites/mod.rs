@@ -13,6 +13,7 @@ mod scheduler;
 mod selectors;
 mod sequences;
 mod strategic_merge;
+mod why;
 
 use serde_json::Value;
 
@@ -69,6 +70,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "selectors", check: selectors::check },
     Suite { name: "sequences", check: sequences::check },
     Suite { name: "strategic-merge", check: strategic_merge::check },
+    Suite { name: "why", check: why::check },
 ];
 
 /// The suite of that name.

@@ -105,6 +105,20 @@ impl State {
         self.pending.values()
     }
 
+    /// A pod by namespace and name, on a node or not.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<&Arc<PodInfo>> {
+        let placed = || self.cluster.placed(&self.cluster.objects.pods.get(namespace, name)?.metadata.uid);
+        self.pending.get(&(namespace.to_owned(), name.to_owned())).or_else(placed)
+    }
+
+    /// Asks `question` of the state in which a pod is not on its node. Afterwards it is there again.
+    pub(crate) fn without_placed<T>(&mut self, pod: &Arc<PodInfo>, question: impl FnOnce(&State) -> T) -> T {
+        self.cluster.remove_pod(pod.uid());
+        let answer = question(self);
+        self.cluster.set_pod(pod.clone());
+        answer
+    }
+
     /// An object as it was written.
     pub fn written(&self, resource: &'static Resource, namespace: &str, name: &str) -> Option<&RawValue> {
         self.written.get(&(resource.name, namespace.into(), name.into())).map(|json| &**json)

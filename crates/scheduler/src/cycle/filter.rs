@@ -338,9 +338,8 @@ impl<'a> Filters<'a> {
     /// the node out, answers with that.
     pub(crate) fn ask_all(&self, node: &NodeInfo) -> Vec<Status> {
         let mut states = CycleStates::new(self.profile.plugins());
-        let before_filter: Vec<Option<Status>> = (0..self.profile.plugins().len())
-            .map(|plugin| self.pre_filter_for(&mut states, plugin, node))
-            .collect();
+        let before_filter: Vec<Option<Status>> =
+            (0..self.profile.plugins().len()).map(|plugin| self.pre_filter_for(&mut states, plugin, node)).collect();
         let mut answers: Vec<Status> = Vec::new();
         let prepared = self.profile.at(ExtensionPoints::PRE_FILTER).iter();
         let filters = self.profile.at(ExtensionPoints::FILTER);

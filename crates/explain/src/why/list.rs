@@ -1,0 +1,131 @@
+//! Why many pods are pending, each template and answer once.
+
+use std::sync::Arc;
+
+use bayplan_scheduler::PodInfo;
+use serde::Serialize;
+
+use super::{API_VERSION, Explanation, Options, SourceOfState, Verdict, explain, source_of};
+use crate::{Profiles, State};
+
+/// The answer for several pods.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplanationList {
+    /// [`API_VERSION`].
+    pub api_version: &'static str,
+    /// `ExplanationList`.
+    pub kind: &'static str,
+    /// Where the state comes from.
+    pub source: SourceOfState,
+    /// Pods of one template with one answer, most pods first.
+    pub groups: Vec<Group>,
+    /// How many pods have which verdict.
+    pub counts: Counts,
+}
+
+/// Pods of one template with one answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Group {
+    /// The answer in a few words.
+    pub cause: String,
+    /// The pods, as `namespace/name`.
+    pub pods: Vec<String>,
+    /// The answer for the first of them.
+    pub explanation: Explanation,
+}
+
+/// How many pods have which verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Counts {
+    /// Bound.
+    pub placed: usize,
+    /// A node fits now.
+    pub will_place: usize,
+    /// Nothing fits now.
+    pub not_yet: usize,
+    /// Nothing will ever fit.
+    pub never: usize,
+    /// Held by PreEnqueue.
+    pub gated: usize,
+}
+
+impl Counts {
+    fn add(&mut self, verdict: Verdict, pods: usize) {
+        *match verdict {
+            Verdict::Placed => &mut self.placed,
+            Verdict::WillPlace => &mut self.will_place,
+            Verdict::NotYet => &mut self.not_yet,
+            Verdict::Never => &mut self.never,
+            Verdict::Gated => &mut self.gated,
+        } += pods;
+    }
+}
+
+/// Explains pods. Those that no plugin can tell apart are decided once.
+pub fn explain_all(
+    state: &mut State,
+    profiles: &Profiles,
+    pods: impl IntoIterator<Item = Arc<PodInfo>>,
+    options: &Options,
+) -> ExplanationList {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut counts = Counts::default();
+    for pods in alike(pods) {
+        let explanation = explain(state, profiles, &pods[0], options);
+        counts.add(explanation.verdict, pods.len());
+        let names = pods.iter().map(|pod| pod.key()).collect();
+        groups.push(Group { cause: cause(&explanation), pods: names, explanation });
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.pods.len()));
+    ExplanationList { api_version: API_VERSION, kind: "ExplanationList", source: source_of(state), groups, counts }
+}
+
+/// Pods that get the same answer, together.
+pub(super) fn alike(pods: impl IntoIterator<Item = Arc<PodInfo>>) -> Vec<Vec<Arc<PodInfo>>> {
+    let mut groups: Vec<Vec<Arc<PodInfo>>> = Vec::new();
+    for pod in pods {
+        let same = |group: &&mut Vec<Arc<PodInfo>>| {
+            let first = &group[0];
+            // A bound pod's answer depends on what it leaves behind on its node.
+            !pod.is_assigned()
+                && first.status.nominated_node_name == pod.status.nominated_node_name
+                && first.same_signature(&pod)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(pod),
+            None => groups.push(vec![pod]),
+        }
+    }
+    groups
+}
+
+/// The answer in a few words: what refused the most nodes.
+pub fn cause(explanation: &Explanation) -> String {
+    let held = explanation.pre_enqueue.as_ref().or(explanation.pre_filter.as_ref());
+    if let Some(held) = held {
+        let by = if held.plugin.is_empty() { "PreFilter" } else { held.plugin };
+        return format!("{by}: {}", held.reasons.join(", "));
+    }
+    if let Some(error) = &explanation.error {
+        return format!("error: {error}");
+    }
+    match (explanation.verdict, explanation.rejections.as_slice()) {
+        (Verdict::Placed | Verdict::WillPlace, _) => match &explanation.node {
+            Some(node) if explanation.verdict == Verdict::Placed => format!("on {node}"),
+            Some(node) => format!("fits on {node}"),
+            None => "fits".to_owned(),
+        },
+        (_, []) => explanation.message.clone().unwrap_or_default(),
+        (_, [first, rest @ ..]) => {
+            let by = if first.plugin.is_empty() { "PreFilter" } else { first.plugin };
+            let more = match rest.len() {
+                0 => String::new(),
+                1 => ", and one more reason".to_owned(),
+                more => format!(", and {more} more reasons"),
+            };
+            format!("{by}: {}{more}", first.reason)
+        }
+    }
+}
