@@ -12,6 +12,7 @@
 
 mod profiles;
 mod state;
+pub mod text;
 pub mod why;
 
 pub use profiles::{Profiles, ProfilesError};

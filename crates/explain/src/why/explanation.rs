@@ -244,6 +244,8 @@ pub struct PluginScore {
     pub raw: i64,
     /// After normalisation, times the plugin's weight.
     pub score: i64,
+    /// The plugin's weight.
+    pub weight: i64,
 }
 
 /// What preemption could do for the pod.

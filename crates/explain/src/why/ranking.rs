@@ -14,6 +14,7 @@ pub(super) fn answer(scores: &Scores, at: usize) -> NodeAnswer {
         plugin: plugin.plugin,
         raw: plugin.raw[at],
         score: plugin.weighted[at],
+        weight: plugin.weight,
     };
     NodeAnswer {
         node: scores.nodes[at].to_string(),
@@ -56,6 +57,7 @@ mod tests {
             plugin,
             raw: weighted.to_vec(),
             weighted: weighted.to_vec(),
+            weight: 1,
         };
         let total = |at: usize| plugins.iter().map(|(_, weighted)| weighted[at]).sum();
         Scores {

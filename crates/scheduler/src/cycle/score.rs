@@ -29,6 +29,8 @@ pub struct PluginScores {
     pub raw: Vec<i64>,
     /// The scores after normalisation, times the plugin's weight.
     pub weighted: Vec<i64>,
+    /// The plugin's weight.
+    pub weight: i64,
 }
 
 impl Scores {
@@ -146,5 +148,5 @@ fn score_by(
         .by(name));
     }
     let weight = profile.weight(plugin);
-    Ok(PluginScores { plugin: name, raw, weighted: scored.iter().map(|s| s.score * weight).collect() })
+    Ok(PluginScores { plugin: name, raw, weighted: scored.iter().map(|s| s.score * weight).collect(), weight })
 }
