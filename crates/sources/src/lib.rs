@@ -8,7 +8,20 @@
 //! may hold has a name.
 
 mod cluster_objects;
+mod collector;
+mod detect;
+mod document;
+mod json;
+mod limits;
+mod manifests;
+mod notes;
+mod reader;
 mod resources;
+#[cfg(test)]
+mod tests;
+mod yaml;
 
 pub use cluster_objects::{ClusterObjects, Origin, OriginKind, SourceObject};
+pub use manifests::{ManifestError, manifests};
+pub use reader::{Given, SourceReader};
 pub use resources::{RESOURCES, Resource, resource_of};

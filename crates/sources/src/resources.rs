@@ -60,6 +60,37 @@ pub fn resource_of(api_version: &str, kind: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.api_version == api_version && resource.kind == kind)
 }
 
+/// What an `apiVersion` and `kind` are to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// The version that is read.
+    Read(&'static Resource),
+    /// Another version with the same fields, which v1.36 converts without a change.
+    Twin(&'static Resource),
+    /// Another version of a kind that is read.
+    Other(&'static Resource),
+}
+
+/// Older versions whose fields are those of the version that is read.
+const TWINS: &[(&str, &[&str])] = &[
+    ("resource.k8s.io/v1beta2", &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"]),
+    ("storage.k8s.io/v1beta1", &["StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"]),
+    ("scheduling.k8s.io/v1beta1", &["PriorityClass"]),
+    ("node.k8s.io/v1beta1", &["RuntimeClass"]),
+];
+
+/// The resource of an object's `apiVersion` and `kind`, in whatever version; none for what no decision reads.
+pub(crate) fn version_of(api_version: &str, kind: &str) -> Option<Version> {
+    if let Some(resource) = resource_of(api_version, kind) {
+        return Some(Version::Read(resource));
+    }
+    let group = |api_version: &str| api_version.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned());
+    let same = |resource: &&Resource| resource.kind == kind && group(resource.api_version) == group(api_version);
+    let resource = RESOURCES.iter().find(same)?;
+    let is_twin = TWINS.iter().any(|(version, kinds)| *version == api_version && kinds.contains(&kind));
+    Some(if is_twin { Version::Twin(resource) } else { Version::Other(resource) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
