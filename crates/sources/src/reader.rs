@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Read};
 
-use crate::cluster_objects::ClusterObjects;
+use crate::cluster_objects::{ClusterObjects, Origin};
 use crate::collector::Collector;
 use crate::detect::{Form, HEAD_BYTES, form_of};
 use crate::{json, yaml};
@@ -53,6 +53,11 @@ impl SourceReader {
     /// Adds a line about something that the caller could not read.
     pub fn note(&mut self, line: String) {
         self.collector.notes.add(line);
+    }
+
+    /// Says where everything came from.
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.collector.origin = origin;
     }
 
     /// How many objects, of any kind, there were so far.

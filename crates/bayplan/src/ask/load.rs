@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use bayplan_scheduler::config::Configuration;
 use bayplan_sources::{ClusterObjects, Given, SourceReader, manifests};
 use serde_json::Value;
 
+use super::live;
 use crate::args::source::Source;
 use crate::progress::Progress;
 
@@ -28,7 +29,7 @@ const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 /// Reads the cluster that a question is asked of: the files of `--from`, or a live one.
 pub(crate) async fn load(source: &Source) -> Result<ClusterObjects> {
     if source.from.is_empty() {
-        bail!("no cluster to ask: name files with --from");
+        return live::read(&live::connect(source).await?).await;
     }
     let from = source.from.clone();
     tokio::task::spawn_blocking(move || read_files(&from)).await?
@@ -71,10 +72,10 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<Vec<Value>> {
 /// Reads all files and folders of `--from`.
 fn read_files(from: &[PathBuf]) -> Result<ClusterObjects> {
     let mut reader = SourceReader::default();
-    let mut counter = Counter::new();
+    let (mut bytes, mut progress) = (0, LoadProgress::new());
     for path in from {
         if is_standard_input(path) || !path.is_dir() {
-            let mut input = Counted { input: open(path)?, counter: &mut counter };
+            let mut input = Counted { input: open(path)?, bytes: &mut bytes, progress: &mut progress };
             reader.read(&path.display().to_string(), &mut input, Given::Directly);
             continue;
         }
@@ -83,12 +84,15 @@ fn read_files(from: &[PathBuf]) -> Result<ClusterObjects> {
         for file in files {
             let name = file.display().to_string();
             match File::open(&file) {
-                Ok(input) => reader.read(&name, &mut Counted { input, counter: &mut counter }, Given::Within),
+                Ok(input) => {
+                    let mut input = Counted { input, bytes: &mut bytes, progress: &mut progress };
+                    reader.read(&name, &mut input, Given::Within);
+                }
                 Err(error) => reader.note(format!("{name} is left out: {error}")),
             }
         }
     }
-    counter.progress.clear();
+    progress.clear();
     let seen = reader.seen();
     let objects = reader.finish();
     if seen == 0 && objects.listed.is_empty() {
@@ -135,32 +139,43 @@ fn list_files(path: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()>
     entries.iter().try_for_each(|entry| list_files(entry, depth + 1, files))
 }
 
-/// How much was read, shown on a terminal.
-struct Counter {
-    bytes: u64,
+/// How far a load is, on a terminal.
+pub(crate) struct LoadProgress {
     progress: Progress,
     terminal: bool,
 }
 
-impl Counter {
-    fn new() -> Self {
-        Counter { bytes: 0, progress: Progress::after(PROGRESS_DELAY), terminal: io::stderr().is_terminal() }
+impl LoadProgress {
+    /// Shows nothing while a load is short.
+    pub(crate) fn new() -> Self {
+        LoadProgress { progress: Progress::after(PROGRESS_DELAY), terminal: io::stderr().is_terminal() }
+    }
+
+    /// Shows a line, if it is time for one.
+    pub(crate) fn report(&mut self, line: impl FnOnce() -> String) {
+        if self.terminal && Instant::now() >= self.progress.next() {
+            self.progress.show(&line());
+        }
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(&self) {
+        self.progress.clear();
     }
 }
 
 /// A reader that shows how far it is.
 struct Counted<'c, R> {
     input: R,
-    counter: &'c mut Counter,
+    bytes: &'c mut u64,
+    progress: &'c mut LoadProgress,
 }
 
 impl<R: Read> Read for Counted<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.input.read(buffer)?;
-        self.counter.bytes += count as u64;
-        if self.counter.terminal {
-            self.counter.progress.report(&format!("reading the cluster: {} MiB", self.counter.bytes >> 20));
-        }
+        *self.bytes += count as u64;
+        self.progress.report(|| format!("reading the cluster: {} MiB", *self.bytes >> 20));
         Ok(count)
     }
 }

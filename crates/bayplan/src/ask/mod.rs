@@ -3,6 +3,8 @@
 //! Each has a file with its arguments in `args/` and one here that loads the cluster, asks `bayplan_explain` and prints.
 
 #[allow(dead_code, reason = "the verbs that use it come one by one")]
+pub(crate) mod live;
+#[allow(dead_code, reason = "the verbs that use it come one by one")]
 pub(crate) mod load;
 
 use std::process::ExitCode;
