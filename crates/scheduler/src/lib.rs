@@ -67,7 +67,7 @@ pub mod inspect {
     pub use crate::cycle::filter::{FilterResult, Search};
     pub use crate::cycle::score::{PluginScores, Scores};
     pub use crate::cycle::{Attempt, Decision, Reserve, Unschedulable};
-    pub use crate::engine::{DecisionInput, Engine};
+    pub use crate::engine::{Decider, DecisionInput, Engine};
     pub use crate::framework::Diagnosis;
     pub use crate::framework::node_trial::NodeTrial;
     pub use crate::framework::preemption::{

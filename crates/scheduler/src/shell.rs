@@ -125,6 +125,11 @@ impl StatusUpdate {
         StatusUpdate::patch(pod, [("nominatedNodeName".to_owned(), value)].into_iter().collect())
     }
 
+    /// The nominated node that the update writes, empty when it clears it; none when it leaves it alone.
+    pub fn nominated_node(&self) -> Option<&str> {
+        self.patch["status"].get("nominatedNodeName").map(|node| node.as_str().unwrap_or_default())
+    }
+
     fn patch(pod: &Pod, status: Map<String, Value>) -> Self {
         StatusUpdate {
             namespace: pod.metadata.namespace.clone(),

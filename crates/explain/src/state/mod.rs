@@ -90,6 +90,16 @@ impl State {
         self.cluster.store(Object::Pod(pod));
     }
 
+    /// Says that a pod that was placed is bound: from here on it is one like those that were on nodes before.
+    pub(crate) fn confirm(&mut self, pod: &PodInfo, node: &str) {
+        self.cluster.store(Object::Pod(pod.pod_on(node)));
+    }
+
+    /// Nominates a pending pod to a node; empty clears its nomination.
+    pub(crate) fn nominate(&mut self, pod: &Arc<PodInfo>, node: &str) {
+        self.nominator.add(pod, &Nomination::Override(node.to_owned()));
+    }
+
     /// The scheduler's view: nodes, the pods on them, and what plugins look up.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster

@@ -57,6 +57,14 @@ pub struct Unschedulable {
     pub post_filter: Status,
 }
 
+impl Unschedulable {
+    /// A pod that no node fits, when PostFilter is not asked.
+    fn without_post_filter(diagnosis: Diagnosis) -> Self {
+        let (nomination, post_filter) = (Nomination::Keep, Status::SUCCESS);
+        Unschedulable { diagnosis, nomination, preemption: None, calls: Vec::new(), post_filter }
+    }
+}
+
 impl<'a> Attempt<'a> {
     /// Prepares an attempt to place a pod.
     pub fn new(
@@ -148,10 +156,33 @@ impl<'a> Attempt<'a> {
 
     /// Decides where the pod goes; the number is that of the filtered nodes.
     pub fn decide(&mut self, search: Search, ties: &mut TieBreak) -> (Decision, usize) {
+        self.decide_or(search, ties, |attempt, mut diagnosis, random| {
+            let post_filter = attempt.post_filter(&mut diagnosis, random);
+            Unschedulable {
+                diagnosis,
+                nomination: post_filter.nomination,
+                preemption: post_filter.preemption,
+                calls: post_filter.calls,
+                post_filter: post_filter.status,
+            }
+        })
+    }
+
+    /// Decides where the pod goes; PostFilter is not asked.
+    pub fn decide_without_post_filter(&mut self, search: Search, ties: &mut TieBreak) -> (Decision, usize) {
+        self.decide_or(search, ties, |_, diagnosis, _| Unschedulable::without_post_filter(diagnosis))
+    }
+
+    fn decide_or(
+        &mut self,
+        search: Search,
+        ties: &mut TieBreak,
+        unfit: impl FnOnce(&mut Self, Diagnosis, u64) -> Unschedulable,
+    ) -> (Decision, usize) {
         if self.filters.cycle.cluster.node_count() == 0 {
             return (Decision::NoNodes, 0);
         }
-        let mut found = match self.find(search) {
+        let found = match self.find(search) {
             Ok(found) => found,
             Err(status) => return (Decision::Failed(status), 0),
         };
@@ -159,14 +190,8 @@ impl<'a> Attempt<'a> {
         let nodes = found.nodes();
         let decision = match &*nodes {
             [] => {
-                let post_filter = self.post_filter(&mut found.diagnosis, ties.random());
-                Decision::Unschedulable(Box::new(Unschedulable {
-                    diagnosis: found.diagnosis,
-                    nomination: post_filter.nomination,
-                    preemption: post_filter.preemption,
-                    calls: post_filter.calls,
-                    post_filter: post_filter.status,
-                }))
+                drop(nodes);
+                Decision::Unschedulable(Box::new(unfit(self, found.diagnosis, ties.random())))
             }
             [only] => Decision::Node(only.name.to_string()),
             many => match self.score(many) {

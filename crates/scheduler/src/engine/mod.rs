@@ -17,6 +17,7 @@
 mod buckets;
 mod cached_diagnosis;
 mod change_reader;
+mod decider;
 mod domain_counts;
 mod evaluate;
 mod nominated_nodes;
@@ -41,6 +42,7 @@ use crate::framework::{Cycle, CycleStates, ExtensionPoints, PostFilter};
 use crate::nominator::Nominator;
 use crate::profile::Profile;
 pub(crate) use cached_diagnosis::CachedDiagnosis;
+pub use decider::Decider;
 pub(crate) use evaluate::NotCacheable;
 use plan::{PluginPlan, PodDependencies};
 use scoreboard::{Scoreboard, Shared};
