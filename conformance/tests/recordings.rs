@@ -60,6 +60,11 @@ fn every_recorded_sequence_is_equal() {
 }
 
 #[test]
+fn a_what_if_places_the_pods_of_every_recorded_sequence_where_upstream_did() {
+    all_equal_of("whatif", "sequences", 60);
+}
+
+#[test]
 fn every_recorded_preemption_is_equal() {
     all_equal("preemption", 320);
 }

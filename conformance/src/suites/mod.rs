@@ -14,6 +14,7 @@ mod selectors;
 mod sequences;
 mod strategic_merge;
 mod why;
+mod why_sequences;
 
 use serde_json::Value;
 
@@ -70,6 +71,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "selectors", check: selectors::check },
     Suite { name: "sequences", check: sequences::check },
     Suite { name: "strategic-merge", check: strategic_merge::check },
+    Suite { name: "whatif", check: why_sequences::sequences_by_whatif },
     Suite { name: "why", check: why::check },
 ];
 

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::scheduler::{NOW, sorted};
+use super::why_sequences::sequences_by_whatif;
 use super::{Mismatch, Outcome};
 use crate::difference::compare;
 
@@ -24,7 +25,7 @@ fn build(configuration: &Configuration) -> Result<Profiles, String> {
 pub(super) fn check(case: &Value) -> Outcome {
     let expected = &case["expected"];
     let answer = match expected {
-        _ if expected.get("steps").is_some() => return Err(Mismatch::Unreadable("a sequence".into())),
+        _ if expected.get("steps").is_some() => return sequences_by_whatif(case),
         _ if expected.get("potentialNodes").is_some() => preemption(&ask(case, false)?, &ask(case, true)?),
         _ => {
             let explanation = ask(case, false)?;

@@ -10,10 +10,16 @@
 //! No filter or score is written a second time for explaining. A counterfactual is a changed state, decided again;
 //! nothing is printed that was not decided.
 
+pub mod capacity;
+mod completion;
+mod pools;
 mod profiles;
 mod state;
 pub mod text;
+pub mod whatif;
 pub mod why;
 
+pub use completion::{Completion, DEFAULT_NAMESPACE, Refused};
+pub use pools::pool_of;
 pub use profiles::{Profiles, ProfilesError};
 pub use state::{State, Undo};

@@ -136,8 +136,7 @@ fn every_node(nodes: &[NodeAnswer]) -> Vec<String> {
 fn scores(answer: &Explanation, style: Style) -> Vec<String> {
     let Some(first) = answer.ranking.first() else { return Vec::new() };
     let differs = |at: usize| answer.ranking.iter().any(|node| node.scores[at] != first.scores[at]);
-    let (shown, equal): (Vec<usize>, Vec<usize>) =
-        (0..first.scores.len()).partition(|at| style.wide || differs(*at));
+    let (shown, equal): (Vec<usize>, Vec<usize>) = (0..first.scores.len()).partition(|at| style.wide || differs(*at));
     let headings = ["node", "total#"].into_iter().chain(shown.iter().map(|at| first.scores[*at].plugin));
     let mut table = Table::new(headings);
     for node in &answer.ranking {

@@ -29,17 +29,9 @@ pub fn list(answer: &ExplanationList, style: Style) -> String {
 fn headline(counts: &Counts) -> String {
     let Counts { placed, will_place, not_yet, never, gated } = *counts;
     let pending = will_place + not_yet + never + gated;
-    let parts = [
-        (will_place, "will be placed"),
-        (not_yet, "not yet"),
-        (never, "never as specified"),
-        (gated, "gated"),
-    ];
-    let parts: Vec<String> = parts
-        .into_iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| format!("{} {what}", number(n)))
-        .collect();
+    let parts = [(will_place, "will be placed"), (not_yet, "not yet"), (never, "never as specified"), (gated, "gated")];
+    let parts: Vec<String> =
+        parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", number(n))).collect();
     let mut line = match pending {
         0 => "no pending pods".to_owned(),
         n => format!("{}: {}", count(n, "pending pod"), parts.join(", ")),

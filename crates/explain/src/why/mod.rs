@@ -107,7 +107,7 @@ pub(crate) fn source_of(state: &State) -> SourceOfState {
 }
 
 /// An explanation that says nothing yet.
-fn blank(state: &State, pod: &PodInfo) -> Explanation {
+pub(crate) fn blank(state: &State, pod: &PodInfo) -> Explanation {
     let meta = &pod.metadata;
     // A pod that was written by hand is known by its name.
     let uid = if meta.uid == pod.key() { String::new() } else { meta.uid.clone() };
