@@ -7,12 +7,14 @@
 //!   ScriptedApi   an API server that expects exactly these exchanges, in this order
 //!   pod, node     builders of objects, as JSON or as the model's views
 //!   logged        what code logs, line by line
+//!   binary        which `bayplan` a test runs
 //!   free_ports    ports for servers that cannot choose one themselves
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 mod api;
+mod binary;
 mod clock;
 mod log;
 mod objects;
@@ -20,6 +22,7 @@ mod ports;
 mod rng;
 
 pub use api::{ANY, Exchange, FakeApi, NoEvents, ScriptedApi, refused, request_line};
+pub use binary::binary;
 pub use clock::VirtualClock;
 pub use log::logged;
 pub use objects::{NodeBuilder, PodBuilder, merge, node, pod};

@@ -18,13 +18,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Watches all of them for a while; a line for each who was not served as promised.
 pub(crate) async fn watch(cluster: &Arc<Cluster>, duration: Duration) -> Vec<String> {
     let until = Instant::now() + duration;
-    let (probes, administrators, leases, bindings) = tokio::join!(
+    let (probes, schedulers, administrators, leases, bindings) = tokio::join!(
         ask(until, async |_| probe(cluster).await),
+        ask(until, async |_| probe_second_scheduler(cluster).await),
         ask(until, async |_| administer(cluster).await),
         ask(until, async |_| renew(cluster).await),
         ask(until, async |count| place(cluster, count).await),
     );
-    let all = [("probes", probes), ("an administrator", administrators), ("leases", leases), ("bindings", bindings)];
+    let all = [
+        ("probes", probes),
+        ("probes of a scheduler with a bad extender", schedulers),
+        ("an administrator", administrators),
+        ("leases", leases),
+        ("bindings", bindings),
+    ];
     all.into_iter().filter_map(|(who, answers)| judge(who, &answers)).collect()
 }
 
@@ -61,6 +68,14 @@ async fn probe(cluster: &Cluster) -> Result<(), String> {
     let mut start = [0; 12];
     stream.read_exact(&mut start).await.map_err(text)?;
     if &start == b"HTTP/1.1 200" { Ok(()) } else { Err(String::from_utf8_lossy(&start).into_owned()) }
+}
+
+/// A kubelet asks the scheduler that waits for its extender. Before it is there, nobody asks.
+async fn probe_second_scheduler(cluster: &Cluster) -> Result<(), String> {
+    match cluster.second_scheduler.get() {
+        Some(scheduler) => scheduler.probe().await,
+        None => Ok(()),
+    }
 }
 
 /// A list, a write and a delete.

@@ -3,12 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_model::api::Resource;
+use futures::future::join_all;
+use hyper::client::conn::http2::Builder;
+use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::Size;
-use super::cluster::{Cluster, NAMESPACE};
+use super::cluster::claims::{ALLOWED, claim, create_devices};
+use super::cluster::component::Component;
+use super::cluster::{Cluster, NAMESPACE, get};
 
 /// One kind of hostile client.
 pub(crate) struct Hostile {
@@ -30,6 +37,10 @@ pub(crate) const ALL: &[Hostile] = &[
     Hostile { name: "costly roles", start: costly_roles },
     Hostile { name: "costly patches", start: costly_patches },
     Hostile { name: "pods nobody can place", start: hopeless_pods },
+    Hostile { name: "lists nobody reads, over HTTP/2", start: unread_lists },
+    Hostile { name: "a node that reports all the time", start: busy_node },
+    Hostile { name: "an extender that never answers", start: hanging_extender },
+    Hostile { name: "claims with expensive selectors", start: expensive_claims },
 ];
 
 /// How long a client waits before it tries again what failed: it costs the server, not us.
@@ -198,20 +209,118 @@ fn costly_patches(cluster: &Arc<Cluster>, size: Size, attackers: &mut JoinSet<()
     });
 }
 
+/// Creates an object as the user of the namespace, and waits for the answer, whatever it is.
+async fn create(cluster: &Cluster, group: &str, plural: &str, object: &Value) {
+    let line = format!("POST {group}/namespaces/{NAMESPACE}/{plural}");
+    let _ = cluster.ask(&line, &[], &cluster.user, object.to_string().as_bytes()).await;
+}
+
+fn pod(name: &str, more: Value) -> Value {
+    let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
 /// Pods that stay pending: each change of the cluster may be a reason to try them again.
 fn hopeless_pods(cluster: &Arc<Cluster>, size: Size, attackers: &mut JoinSet<()>) {
-    let count = size.requests;
-    let cluster = cluster.clone();
+    let (cluster, count) = (cluster.clone(), size.requests);
     attackers.spawn(async move {
         for n in 0..count {
-            let pod = json!({"metadata": {"name": format!("hopeless-{n}")}, "spec": {
-                "containers": [{"name": "c", "image": "i"}], "nodeSelector": {"no": format!("such-{n}")},
-            }});
-            let head = format!("POST /api/v1/namespaces/{NAMESPACE}/pods HTTP/1.1\r\nConnection: close");
-            let sent = cluster.send(&head, &cluster.user, pod.to_string().as_bytes()).await;
-            if let Ok(mut stream) = sent {
-                let _ = stream.read_to_end(&mut Vec::new()).await;
+            let selector = json!({"nodeSelector": {"no": format!("such-{n}")}});
+            create(&cluster, "/api/v1", "pods", &pod(&format!("hopeless-{n}"), selector)).await;
+        }
+        std::future::pending().await
+    });
+}
+
+/// A connection whose every stream has a window of 0.
+fn unread_lists(cluster: &Arc<Cluster>, size: Size, attackers: &mut JoinSet<()>) {
+    let lists = size.requests.div_ceil(10);
+    crowd(cluster, 10, attackers, move |cluster| async move {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(0);
+        let client = cluster.http2(&builder).await?;
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods");
+        let list = async || client.clone().send_request(get(&path, &cluster.user)).await;
+        let unread = join_all((0..lists).map(|_| list())).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        drop(unread);
+        Ok(())
+    });
+}
+
+/// It has the rights that the role for nodes gives, renews its lease, and says each time that it has other images.
+fn busy_node(cluster: &Arc<Cluster>, size: Size, attackers: &mut JoinSet<()>) {
+    let cluster = cluster.clone();
+    attackers.spawn(async move {
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node"});
+        let nodes = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"});
+        let binding = json!({"metadata": {"name": "nodes"}, "roleRef": role, "subjects": [nodes]});
+        let bindings = Resource::new("rbac.authorization.k8s.io", "v1", "clusterrolebindings");
+        cluster.create(&bindings, "", binding).await;
+        let nodes = cluster.list(&Resource::new("", "v1", "nodes"), "").await;
+        let name = nodes[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        let user = format!("system:node:{name}");
+        let headers = [
+            ("Impersonate-User", user.as_str()),
+            ("Impersonate-Group", "system:nodes"),
+            ("Content-Type", "application/merge-patch+json"),
+        ];
+        for turn in 0.. {
+            let image = |n| json!({"names": [format!("i{n}:{turn}")], "sizeBytes": 1});
+            let images = json!({"status": {"images": (0..size.elements / 4).map(image).collect::<Vec<_>>()}});
+            let lease = json!({"spec": {"leaseDurationSeconds": 40 + turn % 2}});
+            for (path, patch) in [
+                (format!("/api/v1/nodes/{name}/status"), images),
+                (format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"), lease),
+            ] {
+                let (line, patch) = (format!("PATCH {path}"), patch.to_string());
+                let answer = cluster.ask(&line, &headers, &cluster.root, patch.as_bytes()).await;
+                let code = answer.map_or(0, |(code, _)| code);
+                assert_ne!(code, 403, "the node has the rights of nodes");
             }
+        }
+    });
+}
+
+/// A second scheduler has an extender that takes each request and never answers it.
+fn hanging_extender(cluster: &Arc<Cluster>, size: Size, attackers: &mut JoinSet<()>) {
+    let (cluster, count) = (cluster.clone(), size.requests / 10);
+    attackers.spawn(async move {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let extender = json!({
+            "urlPrefix": format!("http://{}", listener.local_addr().unwrap()), "filterVerb": "filter",
+            "httpTimeout": "5s", "ignorable": true,
+        });
+        let config = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": false}, "extenders": [extender],
+            "profiles": [{"schedulerName": "extended"}],
+        });
+        let path = cluster.kubeconfig().with_file_name("extended.json");
+        std::fs::write(&path, config.to_string()).unwrap();
+        let arguments = ["--config", path.to_str().unwrap()];
+        cluster.second_scheduler.get_or_init(|| Component::start(&cluster, "scheduler", &arguments)).await;
+        for n in 0..count {
+            let extended = json!({"schedulerName": "extended"});
+            create(&cluster, "/api/v1", "pods", &pod(&format!("extended-{n}"), extended)).await;
+        }
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+        }
+    });
+}
+
+fn expensive_claims(cluster: &Arc<Cluster>, size: Size, attackers: &mut JoinSet<()>) {
+    let (cluster, count) = (cluster.clone(), size.requests / 10);
+    attackers.spawn(async move {
+        create_devices(&cluster).await;
+        for n in 0..count {
+            let (name, selector) = (format!("costly-{n}"), format!("{} || {n} == -1", ALLOWED[n % 2]));
+            create(&cluster, "/apis/resource.k8s.io/v1", "resourceclaims", &claim(&name, &selector)).await;
+            let claims = json!({"resourceClaims": [{"name": "r", "resourceClaimName": name}]});
+            create(&cluster, "/api/v1", "pods", &pod(&name, claims)).await;
         }
         std::future::pending().await
     });

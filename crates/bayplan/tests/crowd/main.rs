@@ -11,6 +11,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+#[path = "../cluster/mod.rs"]
 mod cluster;
 mod honest;
 mod hostile;

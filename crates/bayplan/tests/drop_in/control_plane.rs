@@ -8,7 +8,7 @@ use bayplan_apiserver::certificates::{Names, Pki, kubeconfig};
 use bayplan_client::Client;
 use bayplan_model::api::{Api, DeleteOptions, ListOptions, PatchKind, Request, Resource, Verb};
 use bayplan_model::status::{Status, reason};
-use bayplan_testkit::free_ports;
+use bayplan_testkit::{binary, free_ports};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
@@ -81,7 +81,7 @@ impl ControlPlane {
 
     /// Starts this `bayplan`.
     pub(crate) fn bayplan(&self, name: &str, arguments: &[&str]) -> Process {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bayplan"));
+        let mut command = Command::new(binary(env!("CARGO_BIN_EXE_bayplan")));
         Process::start(name, self.folder(), command.args(arguments).env("HOSTNAME", name))
     }
 

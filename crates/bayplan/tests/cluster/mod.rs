@@ -1,21 +1,33 @@
-//! `bayplan up` in a process of its own, and connections to it.
+//! `bayplan up` in a process of its own, with a namespace, its user and its administrator; and connections to it.
+
+#![allow(dead_code, reason = "each of the tests that share it uses a part")]
+
+pub(crate) mod claims;
+pub(crate) mod component;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use bayplan_client::Client;
 use bayplan_model::api::{Api, ListOptions, Request, Resource, Verb};
-use bayplan_testkit::free_ports;
+use bayplan_testkit::{binary, free_ports};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+use component::Component;
 
 pub(crate) const NODES: usize = 4;
 /// The namespace whose user and administrator are hostile.
@@ -27,11 +39,15 @@ pub(crate) struct Cluster {
     tls: TlsConnector,
     /// May do everything.
     pub(crate) admin: Client,
+    /// The token of a service account that may do everything everywhere, by rights and not by its group.
+    pub(crate) root: String,
     /// The token of a service account that may edit one namespace.
     pub(crate) user: String,
     /// The token of one that may do everything there.
     pub(crate) namespace_admin: String,
-    _folder: TempDir,
+    /// A scheduler beside the cluster's own, once there is one.
+    pub(crate) second_scheduler: OnceCell<Component>,
+    folder: TempDir,
 }
 
 impl Drop for Cluster {
@@ -46,7 +62,7 @@ impl Cluster {
     pub(crate) async fn start() -> Cluster {
         let folder = tempfile::tempdir().unwrap();
         let [port] = free_ports();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_bayplan"))
+        let mut process = Command::new(binary(env!("CARGO_BIN_EXE_bayplan")))
             .args(["up", "--nodes", &NODES.to_string(), "--port", &port.to_string(), "--data-dir"])
             .arg(folder.path())
             .stdout(Stdio::piped())
@@ -58,16 +74,24 @@ impl Cluster {
         let kubeconfig = folder.path().join("kubeconfig");
         let admin = Client::from_kubeconfig(Some(&kubeconfig), None).await.unwrap();
         let tls = connector(&authority(folder.path()).expect("the folder holds the authority's certificate"));
-        let mut cluster =
-            Cluster { process, port, tls, admin, user: String::new(), namespace_admin: String::new(), _folder: folder };
+        let second_scheduler = OnceCell::new();
+        let [root, user, namespace_admin] = [String::new(), String::new(), String::new()];
+        let mut cluster = Cluster { process, port, tls, admin, root, user, namespace_admin, second_scheduler, folder };
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         cluster.create(&Resource::new("", "v1", "namespaces"), "", namespace).await;
+        cluster.root = cluster.service_account("root", "view").await;
+        let subject = json!({"kind": "ServiceAccount", "name": "root", "namespace": NAMESPACE});
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+        let binding = json!({"metadata": {"name": "root"}, "roleRef": role, "subjects": [subject]});
+        let bindings = Resource::new("rbac.authorization.k8s.io", "v1", "clusterrolebindings");
+        cluster.create(&bindings, "", binding).await;
         cluster.user = cluster.service_account("user", "edit").await;
         cluster.namespace_admin = cluster.service_account("administrator", "admin").await;
         cluster
     }
 
-    async fn create(&self, resource: &Resource, namespace: &str, object: Value) -> Value {
+    /// Creates an object as the administrator of the cluster.
+    pub(crate) async fn create(&self, resource: &Resource, namespace: &str, object: Value) -> Value {
         let create = Request::collection(resource, namespace, Verb::Create(object.to_string().into()));
         serde_json::from_slice(&self.admin.call(create).await.unwrap()).unwrap()
     }
@@ -88,15 +112,20 @@ impl Cluster {
         token["status"]["token"].as_str().unwrap().to_owned()
     }
 
+    /// The objects of a kind in a namespace, as the administrator of the cluster sees them.
+    pub(crate) async fn list(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
+        let list = Request::collection(resource, namespace, Verb::List(ListOptions::default()));
+        let mut list: Value = serde_json::from_slice(&self.admin.call(list).await.unwrap()).unwrap();
+        list["items"].as_array_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     pub(crate) async fn ready_nodes(&self) -> usize {
-        let list = Verb::List(ListOptions::default());
-        let nodes = Request::collection(&Resource::new("", "v1", "nodes"), "", list);
-        let nodes: Value = serde_json::from_slice(&self.admin.call(nodes).await.unwrap()).unwrap();
+        let nodes = self.list(&Resource::new("", "v1", "nodes"), "").await;
         let ready = |node: &&Value| {
             let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
             conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
         };
-        nodes["items"].as_array().unwrap().iter().filter(ready).count()
+        nodes.iter().filter(ready).count()
     }
 
     /// A connection without a handshake.
@@ -119,6 +148,69 @@ impl Cluster {
         stream.flush().await?;
         Ok(stream)
     }
+
+    /// The code and the size of the answer to a request on a connection of its own. `line` is its method and path.
+    pub(crate) async fn ask(
+        &self,
+        line: &str,
+        headers: &[(&str, &str)],
+        token: &str,
+        body: &[u8],
+    ) -> std::io::Result<(u16, usize)> {
+        let headers: String = headers.iter().map(|(name, value)| format!("\r\n{name}: {value}")).collect();
+        let head = format!("{line} HTTP/1.1\r\nConnection: close{headers}");
+        let mut stream = self.send(&head, token, body).await?;
+        let mut answer = Vec::new();
+        // A connection that ends without a farewell has still said what it said.
+        if let Err(error) = stream.read_to_end(&mut answer).await
+            && answer.is_empty()
+        {
+            return Err(error);
+        }
+        let code = answer.get(9..12).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+        let code = code.ok_or_else(|| std::io::Error::other(String::from_utf8_lossy(&answer).into_owned()))?;
+        Ok((code, answer.len()))
+    }
+
+    pub(crate) fn address(&self) -> (&'static str, u16) {
+        ("127.0.0.1", self.port)
+    }
+
+    /// A connection for HTTP/2.
+    pub(crate) async fn http2(&self, builder: &Builder<TokioExecutor>) -> std::io::Result<SendRequest<Full<Bytes>>> {
+        let mut config = self.tls.config().as_ref().clone();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let connector = TlsConnector::from(Arc::new(config));
+        let stream = connector.connect(ServerName::try_from("localhost").unwrap(), self.tcp().await?).await?;
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(std::io::Error::other)?;
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// The memory of the process, in MB.
+    pub(crate) fn memory(&self) -> usize {
+        let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.process.id())).unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096 / 1_000_000
+    }
+
+    /// Asks the process to end; answers when it has.
+    pub(crate) async fn terminate(mut self) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        while self.process.try_wait().unwrap().is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// A GET over HTTP/2.
+pub(crate) fn get(path: &str, token: &str) -> http::Request<Full<Bytes>> {
+    let request = http::Request::get(format!("https://localhost{path}"));
+    request.header("Authorization", format!("Bearer {token}")).body(Full::default()).unwrap()
 }
 
 fn authority(folder: &Path) -> Option<Vec<u8>> {
