@@ -9,9 +9,10 @@ use anyhow::{Context, Result, anyhow};
 use bayplan_apiserver::certificates::{Names, Pki, kubeconfig, tls};
 use bayplan_apiserver::{ApiServer, Config, ServiceRange, User};
 use bayplan_client::Client;
+use bayplan_listener::BACKLOG;
 use bayplan_store::{Expect, LogStore, OpenError, Store};
 use jiff::Timestamp;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 use crate::args::Server;
@@ -40,7 +41,7 @@ impl Cluster {
         let (folder, mut cleanup) = DataFolder::open(args.data_dir.as_deref(), args.in_memory)?;
         let (pki, store) = open(&folder, args.accept_lost_writes, &mut cleanup)?;
         let store = Arc::new(store);
-        let listener = listen(args.port).await?;
+        let listener = listen(args.port)?;
         let address = listener.local_addr()?;
 
         let mut config = Config::new(&pki.service_account_key, address);
@@ -104,9 +105,16 @@ async fn tend(store: Weak<LogStore>) {
     }
 }
 
-async fn listen(port: u16) -> Result<TcpListener> {
+fn listen(port: u16) -> Result<TcpListener> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+    let open = || {
+        let socket = TcpSocket::new_v4()?;
+        // As Go's listeners do: a restart must not wait for the connections of the previous process.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    open().map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             anyhow!("port {port} is in use: choose another with --port, or let --port 0 find one")
         }

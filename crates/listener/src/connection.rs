@@ -40,8 +40,14 @@ pub(crate) async fn serve(
     // Small responses must not wait for more data (Nagle).
     let _ = stream.set_nodelay(true);
     let state = &place.state;
+    let handshake = async {
+        // Until the client says something it costs no more than its socket.
+        stream.readable().await?;
+        state.spoke();
+        acceptor.accept(stream).await
+    };
     let handshake = tokio::select! {
-        handshake = tokio::time::timeout(limits.handshake, acceptor.accept(stream)) => handshake,
+        handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,
         () = state.close.notified() => return tracing::debug!("a handshake made room for another connection"),
     };
     let stream = match handshake {
@@ -52,7 +58,7 @@ pub(crate) async fn serve(
     let session = stream.get_ref().1;
     let http1 = session.alpn_protocol() != Some(b"h2");
     let handler = connect(session);
-    state.restart();
+    state.connected();
     let stream = Watched { stream, state: state.clone() };
     serve_http(stream, http1, limits, stopping, handler, state).await;
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   TCP ─▶ table (room for one more?) ─▶ TLS ─▶ HTTP ─▶ handler ─▶ response, sent by its deadline
-//!            └─ full: the connections that have been without a request longest are closed
+//!            └─ full: the connections that came least far and have been without a request longest are closed
 //! ```
 //!
 //! A client holds a connection only while it uses it. Each phase has a time limit ([`Limits`]), and when connections
@@ -41,6 +41,10 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 const FULL_RETRY: Duration = Duration::from_millis(50);
 /// How long to wait after the system refused a connection, most likely for want of file handles.
 const ACCEPT_RETRY: Duration = Duration::from_millis(10);
+
+/// How many connections the system keeps for a listener until it accepts them, as Go's programs ask for on Linux. A
+/// client that finds no room tries again only after a second.
+pub const BACKLOG: u32 = 4096;
 
 /// The body of a request from the network.
 pub type RequestBody = hyper::body::Incoming;

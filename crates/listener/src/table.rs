@@ -1,7 +1,7 @@
 //! The open connections, and which of them is closed when there is no room for another.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -41,12 +41,12 @@ impl Table {
         self.lock().len() < self.max || self.close_some() > 0
     }
 
-    /// Closes connections without a request in flight: first those that never had one, then those that have been
-    /// without one longest. Answers how many.
+    /// Closes connections without a request in flight: first those that came least far, and among them those that have
+    /// waited longest. Answers how many.
     pub(crate) fn close_some(&self) -> usize {
         let mut open = self.lock();
         let idle = open.iter().filter(|(_, state)| state.requests.load(Ordering::Acquire) == 0);
-        let mut idle: Vec<_> = idle.map(|(id, state)| (state.used(), state.since(), *id)).collect();
+        let mut idle: Vec<_> = idle.map(|(id, state)| (state.stage(), state.since(), *id)).collect();
         let count = (self.max / CLOSED_SHARE).max(1).min(idle.len());
         if count > 0 {
             idle.select_nth_unstable(count - 1);
@@ -83,14 +83,25 @@ impl Drop for Place {
     }
 }
 
+/// How far a connection has come. The further, the more it has cost its client, and the later it makes room: however
+/// many say nothing, they do not take the place of one that is in its handshake.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Stage {
+    Silent,
+    Handshake,
+    Connected,
+    Used,
+}
+
 /// What a connection is doing. Times are milliseconds after the epoch; 0 stands for never.
 pub(crate) struct State {
     epoch: Instant,
     /// Requests in flight: from the end of the head to the last byte of the response.
     requests: AtomicUsize,
-    /// A request has been made.
-    used: AtomicBool,
-    /// Since when there is no request; the time of the handshake before the first.
+    /// A [`Stage`].
+    stage: AtomicU8,
+    /// Since when there is no request; before the first, since when it is on its stage.
     since: AtomicU64,
     /// When the first byte after the last request came.
     head_since: AtomicU64,
@@ -107,7 +118,7 @@ impl State {
         let state = State {
             epoch,
             requests: AtomicUsize::new(0),
-            used: AtomicBool::new(false),
+            stage: AtomicU8::new(Stage::Silent as u8),
             since: AtomicU64::new(0),
             head_since: AtomicU64::new(0),
             blocked_since: AtomicU64::new(0),
@@ -122,8 +133,24 @@ impl State {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
+    fn stage(&self) -> u8 {
+        self.stage.load(Ordering::Relaxed)
+    }
+
     fn used(&self) -> bool {
-        self.used.load(Ordering::Relaxed)
+        self.stage() == Stage::Used as u8
+    }
+
+    /// The client said something: the first bytes of its handshake.
+    pub(crate) fn spoke(&self) {
+        self.stage.store(Stage::Handshake as u8, Ordering::Relaxed);
+        self.restart();
+    }
+
+    /// The handshake is done.
+    pub(crate) fn connected(&self) {
+        self.stage.store(Stage::Connected as u8, Ordering::Relaxed);
+        self.restart();
     }
 
     fn since(&self) -> u64 {
@@ -131,14 +158,14 @@ impl State {
     }
 
     /// The time without a request starts now.
-    pub(crate) fn restart(&self) {
+    fn restart(&self) {
         self.head_since.store(0, Ordering::Relaxed);
         self.since.store(self.now(), Ordering::Relaxed);
     }
 
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.requests.fetch_add(1, Ordering::AcqRel);
-        self.used.store(true, Ordering::Relaxed);
+        self.stage.store(Stage::Used as u8, Ordering::Relaxed);
         InFlight(self.clone())
     }
 
@@ -197,5 +224,34 @@ impl Drop for InFlight {
         *self.0.send_by.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.0.restart();
         self.0.requests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_came_least_far_make_room_first_and_the_oldest_among_them() {
+        let table = Arc::new(Table::new(1));
+        let mut places = Vec::new();
+        for stage in ["used", "connected", "handshake", "silent", "silent too", "in flight"] {
+            let place = table.open();
+            if stage == "handshake" {
+                place.state.spoke();
+            } else if stage == "connected" {
+                place.state.connected();
+            }
+            let request = ["used", "in flight"].contains(&stage).then(|| place.state.begin());
+            let request = request.filter(|_| stage == "in flight");
+            places.push((stage, place, request));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        for closed in ["silent", "silent too", "handshake", "connected", "used"] {
+            assert_eq!(table.close_some(), 1);
+            let position = places.iter().position(|(_, place, _)| !table.lock().contains_key(&place.id));
+            assert_eq!(places.remove(position.unwrap()).0, closed);
+        }
+        assert_eq!(table.close_some(), 0, "a request in flight makes no room");
     }
 }

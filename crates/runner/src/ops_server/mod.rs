@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_listener::{Handler, Limits, RequestBody};
+use bayplan_listener::{BACKLOG, Handler, Limits, RequestBody};
 use bayplan_metrics::{Registry, text};
 use bayplan_model::status::{Status, reason};
 use bytes::Bytes;
@@ -80,7 +80,7 @@ impl Listen {
             // As Go's listeners do: a restart must not wait for the connections of the previous process.
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
-            socket.listen(CONNECTIONS_MAX as u32)
+            socket.listen(BACKLOG)
         };
         open().map(Some).map_err(|source| Error::Listen { address, source })
     }
