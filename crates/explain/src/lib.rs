@@ -12,6 +12,7 @@
 
 pub mod capacity;
 mod completion;
+pub mod decision_log;
 mod pools;
 mod profiles;
 mod state;

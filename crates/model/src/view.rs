@@ -1,6 +1,7 @@
 //! Declares compact views: structs of the fields that are read, decoded straight from JSON.
 //!
-//! Unknown fields are skipped, absent fields and `null` are the type's default, exactly as Go's decoder leaves them.
+//! Unknown fields are skipped, absent fields and `null` are the type's default, exactly as Go's decoder leaves them. A
+//! view that is written leaves its defaults out, and reads back as the same view.
 
 use serde::{Deserialize, Deserializer};
 
@@ -13,17 +14,29 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// True for what a written view leaves out.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Declares views: public structs of public fields with camelCase JSON names, all optional.
 ///
 /// A field means what the Kubernetes API says of it; its doc line says what that does not.
 macro_rules! views {
     ($($(#[$meta:meta])* struct $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty,)* })*) => {$(
         $(#[$meta])*
-        #[derive(Clone, Debug, Default, PartialEq, Hash, serde::Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Hash, serde::Deserialize, serde::Serialize)]
         #[serde(rename_all = "camelCase", default)]
         #[allow(missing_docs, reason = "the Kubernetes API documents its fields")]
         pub struct $name {
-            $($(#[$field_meta])* #[serde(deserialize_with = "crate::view::null_as_default")] pub $field: $type,)*
+            $(
+                $(#[$field_meta])*
+                #[serde(
+                    deserialize_with = "crate::view::null_as_default",
+                    skip_serializing_if = "crate::view::is_default"
+                )]
+                pub $field: $type,
+            )*
         }
     )*};
 }

@@ -6,6 +6,7 @@
 //! ```
 
 pub mod controllers;
+pub mod decision_log;
 mod effects;
 pub mod extender;
 mod inputs;

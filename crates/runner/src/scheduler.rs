@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::decision_log::{self, DecisionLog, DecisionLogConfig};
 use crate::effects::EffectRunner;
 use crate::extender::{self, HttpExtender};
 use crate::inputs::{self, Inputs};
@@ -43,6 +44,9 @@ pub enum Error {
     /// An extender cannot be used.
     #[error(transparent)]
     Extender(#[from] extender::Error),
+    /// The decision log cannot be begun.
+    #[error(transparent)]
+    DecisionLog(#[from] decision_log::Error),
     /// Another process leads, or the lease could not be renewed: this process must not go on.
     #[error("leader election lost")]
     LeaseLost,
@@ -64,6 +68,8 @@ pub struct SchedulerConfig {
     pub max_in_unschedulable: Option<SignedDuration>,
     /// Metrics and health, if they are served.
     pub telemetry: Option<Telemetry>,
+    /// The decision log, if one is written.
+    pub decision_log: Option<DecisionLogConfig>,
 }
 
 impl Default for SchedulerConfig {
@@ -76,6 +82,7 @@ impl Default for SchedulerConfig {
             leader_election: None,
             max_in_unschedulable: None,
             telemetry: None,
+            decision_log: None,
         }
     }
 }
@@ -116,6 +123,10 @@ async fn run(client: Client, mut config: SchedulerConfig, mut shutdown: watch::R
     if let Some(duration) = config.max_in_unschedulable {
         scheduler = scheduler.with_max_in_unschedulable(duration);
     }
+    let log = config.decision_log.take().map(DecisionLog::start).transpose()?;
+    if log.is_some() {
+        scheduler = scheduler.with_records();
+    }
     let telemetry = config.telemetry.take();
     if let Some(telemetry) = &telemetry {
         scheduler = scheduler.with_metrics(&telemetry.registry, steady_nanos);
@@ -132,7 +143,7 @@ async fn run(client: Client, mut config: SchedulerConfig, mut shutdown: watch::R
         }
     });
     let outcome = tokio::select! {
-        outcome = elect_and_work(&client, &config, Core { scheduler, telemetry }, elector.as_mut()) => outcome,
+        outcome = elect_and_work(&client, &config, Core { scheduler, telemetry, log }, elector.as_mut()) => outcome,
         _ = shutdown.wait_for(|stop| *stop) => Ok(()),
     };
     if let (Ok(()), Some(elector)) = (&outcome, &mut elector) {
@@ -145,9 +156,17 @@ async fn run(client: Client, mut config: SchedulerConfig, mut shutdown: watch::R
 struct Core {
     scheduler: Scheduler,
     telemetry: Option<Telemetry>,
+    log: Option<DecisionLog>,
 }
 
 impl Core {
+    /// Hands to the decision log what happened since the last call.
+    fn write_log(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.write(&mut self.scheduler);
+        }
+    }
+
     /// Brings the gauges up to date for scrapes that wait.
     fn publish(&mut self) {
         while let Some(scrape) = self.telemetry.as_mut().and_then(Telemetry::waiting) {
@@ -207,10 +226,10 @@ async fn elect_and_work(
 /// Keeps the cluster state up to date without deciding, until something has happened: informers wait while nobody
 /// takes their deltas.
 async fn fill(core: &mut Core, inputs: &mut Inputs, until: impl Future<Output = ()>) {
-    let Core { scheduler, telemetry } = core;
     let mut until = std::pin::pin!(until);
     let mut is_over = false;
     while !is_over {
+        let Core { scheduler, telemetry, .. } = &mut *core;
         tokio::select! {
             () = &mut until => is_over = true,
             Some(input) = inputs.next() => scheduler.handle(input, Timestamp::now()),
@@ -225,6 +244,7 @@ async fn fill(core: &mut Core, inputs: &mut Inputs, until: impl Future<Output = 
         }
         // Effects are the leader's to run.
         scheduler.take_effects();
+        core.write_log();
     }
 }
 
@@ -233,7 +253,7 @@ async fn run_owner(mut core: Core, mut inputs: Inputs, effects: Arc<EffectRunner
     let (mut next_tick, mut rounds) = (Instant::now(), RetryRounds::default());
     loop {
         core.publish();
-        let Core { scheduler, telemetry } = &mut core;
+        let Core { scheduler, .. } = &mut core;
         let mut handled = 0;
         while handled < INPUT_BATCH_MAX
             && let Some(input) = inputs.try_next()
@@ -252,6 +272,8 @@ async fn run_owner(mut core: Core, mut inputs: Inputs, effects: Arc<EffectRunner
         for effect in scheduler.take_effects() {
             effects.start(effect);
         }
+        core.write_log();
+        let Core { scheduler, telemetry, .. } = &mut core;
         if tried == POD_BATCH_MAX || handled == INPUT_BATCH_MAX {
             tokio::task::yield_now().await;
             continue;

@@ -91,6 +91,11 @@ impl Binding {
         self.pod.info.key()
     }
 
+    /// The pod's UID.
+    pub fn pod_uid(&self) -> &str {
+        self.pod.info.uid()
+    }
+
     /// The node's name.
     pub fn node(&self) -> &str {
         &self.node

@@ -21,6 +21,7 @@
 //!   profile   ──▶ config, extender, metrics
 //!   plugins, extender ──▶ config
 //!   config, metrics, nominator, shell ──▶ framework
+//!   record    ──▶ cluster
 //!   framework ──▶ cluster (what a plugin author sees depends on the cluster's types only)
 //! ```
 
@@ -37,6 +38,7 @@ mod nominator;
 mod plugins;
 mod profile;
 mod queue;
+mod record;
 mod scheduler;
 mod shell;
 
@@ -59,7 +61,8 @@ pub use bind::{BindOutcome, Binding};
 pub use cycle::tie_break::{Rng, TieBreak};
 pub use effect::{Effect, Input};
 pub use metrics::Clock;
-pub use scheduler::{Error, Scheduler};
+pub use record::{DecisionRecord, Record, Recorded};
+pub use scheduler::{Error, RecordedChoice, Scheduler};
 pub use shell::{Shell, StatusUpdate};
 
 /// The parts of a decision, for explanations, and for tests that compare them with upstream's or with each other.

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "cycle",
             "bind",
             "queue",
+            "record",
             "profile",
             "extender",
             "config",
@@ -39,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("nominator", &["framework", "cluster"]),
     ("shell", &["framework", "cluster"]),
     ("framework", &["cluster"]),
+    ("record", &["cluster"]),
     ("cluster", &[]),
 ];
 

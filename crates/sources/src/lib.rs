@@ -9,6 +9,7 @@
 
 mod cluster_objects;
 mod collector;
+pub mod decision_log;
 mod detect;
 mod document;
 mod json;

@@ -61,7 +61,7 @@ const ARROWS: &[Arrows] = &[
     arrows(
         "runner",
         &["client", "controllers", "listener", "metrics", "model", "scheduler", "sim"],
-        &["apiserver", "store", "testkit"],
+        &["apiserver", "explain", "sources", "store", "testkit"],
     ),
     arrows(
         "bench",

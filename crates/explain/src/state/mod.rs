@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::inspect::Nominator;
-use bayplan_scheduler::{Cluster, Nomination, Object, PodInfo};
+use bayplan_scheduler::{Cluster, Nomination, Object, PodInfo, Scheduler};
 use bayplan_sources::{ClusterObjects, Origin, Resource, SourceObject};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
@@ -43,6 +43,24 @@ impl State {
         }
         state.note_unknown_nodes();
         state
+    }
+
+    /// The state that a scheduler has, with the objects as they are written.
+    pub(crate) fn of_scheduler(scheduler: &Scheduler, objects: ClusterObjects) -> Self {
+        let key = |pod: &PodInfo| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+        let pending = scheduler.queue().pods().map(|pod| (key(&pod.info), pod.info.clone())).collect();
+        let written = objects.objects.into_iter();
+        State {
+            cluster: scheduler.cluster().clone(),
+            nominator: scheduler.queue().nominator.clone(),
+            pending,
+            written: written
+                .map(|object| ((object.resource.name, object.namespace, object.name), object.json.into()))
+                .collect(),
+            origin: objects.origin,
+            missing: Vec::new(),
+            notes: objects.notes,
+        }
     }
 
     fn read(&mut self, object: SourceObject) {

@@ -9,7 +9,7 @@ use bayplan_model::meta::ObjectMeta;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim};
 use rustc_hash::FxHashMap;
 
-use super::{Cluster, Objects};
+use super::{Cluster, Object, Objects};
 
 /// Assumed versions of volumes by name, and of claims by `namespace/name`.
 #[derive(Clone, Debug, Default)]
@@ -113,6 +113,22 @@ impl Cluster {
         Some(assumed.filter(|assumed| is_current(&stored.metadata, &assumed.metadata)).unwrap_or(stored))
     }
 
+    /// The assumed versions that are current, as objects; in no order.
+    pub(crate) fn assumed_volumes(&self) -> impl Iterator<Item = Object> {
+        let AssumedVolumes { volumes, claims, .. } = &self.objects.assumed_volumes;
+        let volumes = volumes.values().filter(|assumed| {
+            let stored = self.objects.persistent_volumes.get("", &assumed.metadata.name);
+            stored.is_some_and(|stored| is_current(&stored.metadata, &assumed.metadata))
+        });
+        let claims = claims.values().filter(|assumed| {
+            let meta = &assumed.metadata;
+            let stored = self.objects.persistent_volume_claims.get(&meta.namespace, &meta.name);
+            stored.is_some_and(|stored| is_current(&stored.metadata, meta))
+        });
+        let volumes = volumes.cloned().map(Object::PersistentVolume);
+        volumes.chain(claims.cloned().map(Object::PersistentVolumeClaim))
+    }
+
     /// Assumes a volume: `volume` is what it will be, with the `resourceVersion` it was read at.
     pub fn assume_volume(&mut self, volume: Arc<PersistentVolume>) -> Result<(), AssumeError> {
         let stored = self.objects.persistent_volumes.get("", &volume.metadata.name);
@@ -155,7 +171,6 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::Object;
 
     fn volume(version: &str, class: &str) -> Arc<PersistentVolume> {
         let mut volume = PersistentVolume::default();

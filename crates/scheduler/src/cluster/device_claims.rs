@@ -134,6 +134,21 @@ impl Cluster {
         !in_flight.is_empty() && in_flight.contains_key(&ClaimKey::of(claim))
     }
 
+    /// The allocations in flight, in no order.
+    pub(crate) fn allocations_in_flight(&self) -> impl Iterator<Item = (&ClaimKey, &Arc<AllocationResult>)> {
+        self.objects.claims.in_flight.iter()
+    }
+
+    /// The claims whose allocation is in flight, as they will be.
+    pub fn claims_in_flight(&self) -> impl Iterator<Item = ResourceClaim> {
+        self.objects.claims.in_flight.iter().filter_map(|(key, allocation)| {
+            let ClaimKey::Claim(namespace, name, _) = key else { return None };
+            let mut claim = ResourceClaim::clone(self.objects.resource_claims.get(namespace, name)?);
+            claim.status.allocation = Some(AllocationResult::clone(allocation));
+            Some(claim)
+        })
+    }
+
     /// Every device in use, by allocations in flight and known ones.
     pub fn taken_devices(&self) -> impl Iterator<Item = &DeviceResult> {
         let known = self.objects.resource_claims.iter().filter_map(|claim| claim.status.allocation.as_ref());

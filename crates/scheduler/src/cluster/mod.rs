@@ -189,6 +189,39 @@ impl Cluster {
         self.placed.len()
     }
 
+    /// Visits every object, in the versions that decisions see: pods, volumes and claims as they are assumed to be.
+    pub fn each_seen(&self, visit: &mut dyn FnMut(Object)) {
+        self.nodes().filter_map(|node| node.node_object()).for_each(|node| visit(Object::Node(node.clone())));
+        let nodes: FxHashMap<&str, &str> = self.assumed().into_iter().map(|(pod, node)| (pod.uid(), node)).collect();
+        self.objects.each(&mut |object| {
+            visit(match object {
+                Object::Pod(pod) => match nodes.get(pod.metadata.uid.as_str()) {
+                    Some(node) => Object::Pod(PodInfo::new(pod).pod_on(node)),
+                    None => Object::Pod(pod),
+                },
+                Object::PersistentVolume(stored) => {
+                    let seen = self.persistent_volume(&stored.metadata.name);
+                    Object::PersistentVolume(seen.unwrap_or(&stored).clone())
+                }
+                Object::PersistentVolumeClaim(stored) => {
+                    let seen = self.persistent_volume_claim(&stored.metadata.namespace, &stored.metadata.name);
+                    Object::PersistentVolumeClaim(seen.unwrap_or(&stored).clone())
+                }
+                other => other,
+            });
+        });
+        // After the stored versions: the last one counts.
+        self.claims_in_flight().for_each(|claim| visit(Object::ResourceClaim(Arc::new(claim))));
+    }
+
+    /// The assumed pods and their nodes, by UID.
+    pub(crate) fn assumed(&self) -> Vec<(&Arc<PodInfo>, &str)> {
+        let assumed = self.placed.values().filter(|pod| pod.assumed);
+        let mut pods: Vec<_> = assumed.map(|pod| (&pod.info, &*self.node_in_slot(pod.node).name)).collect();
+        pods.sort_by_key(|(pod, _)| pod.uid());
+        pods
+    }
+
     /// The number of assumed pods.
     pub fn assumed_count(&self) -> usize {
         self.placed.values().filter(|pod| pod.assumed).count()

@@ -80,7 +80,7 @@ impl NodeInfo {
         self.node.is_none()
     }
 
-    pub(super) fn node_object(&self) -> Option<&Arc<Node>> {
+    pub(crate) fn node_object(&self) -> Option<&Arc<Node>> {
         self.node.as_ref()
     }
 

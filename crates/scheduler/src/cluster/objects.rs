@@ -60,6 +60,11 @@ impl<T> Table<T> {
         sorted(&self.objects).flat_map(sorted)
     }
 
+    /// All objects, in no order.
+    fn values(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.objects.values().flat_map(FxHashMap::values)
+    }
+
     /// A number that grows with every change of the table.
     pub fn version(&self) -> u64 {
         self.version
@@ -110,6 +115,30 @@ macro_rules! objects {
                 }
             }
 
+            /// The object's `apiVersion` and `kind`.
+            pub fn type_meta(&self) -> (&'static str, &'static str) {
+                match self {
+                    Object::Pod(_) => ("v1", "Pod"),
+                    Object::Node(_) => ("v1", "Node"),
+                    $(Object::$variant(_) => ($api, $kind),)*
+                }
+            }
+
+            /// The object without the annotations that are not to be kept.
+            #[must_use]
+            pub fn retain_annotations(mut self, keep: &dyn Fn(&str) -> bool) -> Self {
+                if self.metadata().annotations.keys().all(|name| keep(name)) {
+                    return self;
+                }
+                let annotations = match &mut self {
+                    Object::Pod(o) => &mut Arc::make_mut(o).metadata.annotations,
+                    Object::Node(o) => &mut Arc::make_mut(o).metadata.annotations,
+                    $(Object::$variant(o) => &mut Arc::make_mut(o).metadata.annotations,)*
+                };
+                annotations.retain(|name, _| keep(name));
+                self
+            }
+
             /// Decodes an object by its `apiVersion` and `kind`; none for kinds the scheduler does not read.
             pub fn decode(json: &serde_json::Value) -> Option<Result<Self, serde_json::Error>> {
                 use serde::Deserialize;
@@ -122,6 +151,18 @@ macro_rules! objects {
                 }
             }
 
+        }
+
+        impl serde::Serialize for Object {
+            /// Writes what the scheduler reads of the object, and no more.
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let (api_version, kind) = self.type_meta();
+                match self {
+                    Object::Pod(o) => Written { api_version, kind, object: &**o }.serialize(serializer),
+                    Object::Node(o) => Written { api_version, kind, object: &**o }.serialize(serializer),
+                    $(Object::$variant(o) => Written { api_version, kind, object: &**o }.serialize(serializer),)*
+                }
+            }
         }
 
         /// The objects of all kinds but nodes.
@@ -157,6 +198,12 @@ macro_rules! objects {
                     $($kind => self.$table.get(namespace, name).cloned().map(Object::$variant),)*
                     _ => None,
                 }
+            }
+
+            /// Visits all objects, kind by kind.
+            pub(crate) fn each(&self, visit: &mut dyn FnMut(Object)) {
+                $(self.$table.values().for_each(|o| visit(Object::$variant(o.clone())));)*
+                self.pods.values().for_each(|o| visit(Object::Pod(o.clone())));
             }
 
             /// Removes an object and returns its last version.
@@ -206,6 +253,16 @@ objects! {
     ResourceSlice(ResourceSlice), resource_slices, "resource.k8s.io/v1" "ResourceSlice";
     /// A DeviceClass.
     DeviceClass(DeviceClass), device_classes, "resource.k8s.io/v1" "DeviceClass";
+}
+
+/// A view with its type.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a, T> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    object: &'a T,
 }
 
 /// Both versions of a changed object, as one kind.

@@ -29,6 +29,8 @@ pub struct Attempt<'a> {
     pub(crate) states: CycleStates,
     /// The scores that the decision was made from, when several nodes fit.
     pub(crate) scores: Option<Scores>,
+    /// The number of nodes that fit.
+    pub(crate) feasible: u32,
 }
 
 /// The outcome of an attempt.
@@ -76,7 +78,7 @@ impl<'a> Attempt<'a> {
     ) -> Self {
         let cycle = Cycle { pod, cluster, now };
         let filters = Filters::new(profile, cycle, nominator);
-        Attempt { states: CycleStates::new(profile.plugins()), filters, scores: None }
+        Attempt { states: CycleStates::new(profile.plugins()), filters, scores: None, feasible: 0 }
     }
 
     /// Runs PreEnqueue in order; the first rejection counts.
@@ -188,6 +190,7 @@ impl<'a> Attempt<'a> {
         };
         let evaluated = found.evaluated;
         let nodes = found.nodes();
+        self.feasible = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         let decision = match &*nodes {
             [] => {
                 drop(nodes);

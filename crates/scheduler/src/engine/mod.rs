@@ -363,6 +363,8 @@ fn best_passing(
     while let Some(best) = scoreboard.best(cx.cluster, ties) {
         let node = cx.cluster.node_by_id(best).ok_or(NotCacheable)?;
         if uncached.pass(cx, node)? {
+            // Nodes that were not asked about may fail.
+            ties.forget_among();
             return Ok(Some(best));
         }
         scoreboard.hide(best);

@@ -415,6 +415,13 @@ impl Scoreboard {
                 let name = |node: &NodeId| &cluster.node_by_id(*node).expect("feasible nodes are there").name;
                 best.flat_map(|id| self.buckets.best(id)).min_by_key(name)
             }
+            TieBreak::Recorded { node: recorded, .. } => {
+                let order = |node: &NodeId| {
+                    let name = &cluster.node_by_id(*node).expect("feasible nodes are there").name;
+                    (name != recorded, name)
+                };
+                best.flat_map(|id| self.buckets.best(id)).min_by_key(order)
+            }
             TieBreak::Random(rng) => {
                 let nodes = |id: BucketId| self.buckets.highest(id).map_or(0, |(_, nodes)| nodes);
                 let mut at = rng.below(best.clone().map(nodes).sum());

@@ -249,16 +249,27 @@ impl Queue {
         Some(self.start_attempt(slot, false))
     }
 
+    /// This pod, to be tried whatever its stage; none when it is in flight or not here.
+    pub(crate) fn pop_pod(&mut self, uid: &str, plugins: &dyn QueuePlugins) -> Option<QueuedPod> {
+        let slot = self.slots.find(uid)?;
+        let pod = self.leave(slot, plugins)?;
+        Some(self.start_attempt_of(slot, pod))
+    }
+
     /// The number of pods that could be tried again now.
     pub(crate) fn retries(&self) -> usize {
         self.active_again.len() + self.backing_off.len()
     }
 
     fn start_attempt(&mut self, slot: Slot, is_early: bool) -> QueuedPod {
-        let mut pod = self.slots.take(slot);
+        let pod = self.slots.take(slot);
         if is_early {
             self.report_entry(&pod, QueueLabel::Active, Cause::PopFromBackoffQ);
         }
+        self.start_attempt_of(slot, pod)
+    }
+
+    fn start_attempt_of(&mut self, slot: Slot, mut pod: QueuedPod) -> QueuedPod {
         pod.attempts += 1;
         self.finish_in_flight(slot);
         let since = self.in_flight_events.start();

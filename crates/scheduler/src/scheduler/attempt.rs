@@ -41,7 +41,7 @@ impl Scheduler {
         self.queue.retries()
     }
 
-    fn schedule(&mut self, mut pod: QueuedPod, now: Timestamp) {
+    pub(super) fn schedule(&mut self, mut pod: QueuedPod, now: Timestamp) {
         pod.attempt_started = self.metrics_now();
         let uid = pod.info.uid().to_owned();
         let Some(profile) = self.profiles.index_of(&pod.info.spec.scheduler_name) else {
@@ -56,7 +56,9 @@ impl Scheduler {
         } else if self.cluster.placed(&uid).is_some() {
             self.queue.done(&uid);
         } else {
+            self.begin_record(&pod);
             self.attempt(profile, pod, now);
+            self.end_record(now);
         }
     }
 
@@ -95,7 +97,8 @@ impl Scheduler {
         let mut attempt = Attempt::new(&profile, &self.cluster, &self.queue.nominator, &info, now).sampled(sampled);
         let (decision, evaluated) = attempt.decide(search, &mut self.ties);
         attempt.report_metrics();
-        let Attempt { states, scores, .. } = attempt;
+        let Attempt { states, scores, feasible, .. } = attempt;
+        self.note_attempt(|attempt| attempt.feasible = Some(feasible));
         self.report_decision_time(&pod);
         self.next_start = (self.next_start + evaluated) % self.cluster.node_count().max(1);
         match decision {
@@ -159,15 +162,24 @@ impl Scheduler {
     }
 
     /// Reports how long the decision took.
-    fn report_decision_time(&self, pod: &QueuedPod) {
+    fn report_decision_time(&mut self, pod: &QueuedPod) {
+        self.note_decision(pod.attempt_started);
         if let Some(OwnerMetrics { all, .. }) = &self.metrics {
             all.observe_decision(pod.attempt_started);
         }
     }
 
     /// Assumes the pod on its node and runs Reserve and Permit.
-    fn place(&mut self, profile: Arc<Profile>, pod: QueuedPod, node: String, states: CycleStates, now: Timestamp) {
+    pub(super) fn place(
+        &mut self,
+        profile: Arc<Profile>,
+        pod: QueuedPod,
+        node: String,
+        states: CycleStates,
+        now: Timestamp,
+    ) {
         let assumed = pod.info.clone();
+        self.note_attempt(|attempt| attempt.node = Some(node.clone()));
         if let Err(error) = self.cluster.assume(assumed.clone(), &node) {
             return self.fail(pod, Failure::of(Status::error(error.to_string())), now);
         }

@@ -14,6 +14,7 @@ use crate::effect::Effect;
 use crate::framework::{ClusterEvent, Code, EventResource, ExtensionPoints, Status, action};
 use crate::metrics::{AttemptResult, TimedPoint};
 use crate::queue::ClusterChange;
+use crate::record::Recorded;
 
 impl Scheduler {
     pub(super) fn reserve(&mut self, binding: &mut Binding) -> Status {
@@ -96,6 +97,7 @@ impl Scheduler {
     /// `handleBindingCycleError`.
     pub(super) fn fail_binding_cycle(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
         tracing::debug!(pod = %binding.pod_key(), node = binding.node, reason = %status, "binding failed");
+        self.record(now, || Recorded::Undone { uid: binding.pod.info.uid().to_owned() });
         let calls = self.unreserve(&mut binding);
         self.push_calls(calls);
         let rejected = status.is_rejected();

@@ -63,6 +63,7 @@ impl Scheduler {
     /// Puts a pod that could not be placed back into the queue, and reports why.
     pub(super) fn fail(&mut self, mut pod: QueuedPod, failure: Failure, now: Timestamp) {
         tracing::debug!(pod = %pod.info.key(), reason = failure.reason, message = failure.message, "pod not scheduled");
+        self.note_failure(&failure.message, &failure.nomination);
         let profile = self.profile(&pod.info.spec.scheduler_name);
         if let Some(metrics) = profile.and_then(|profile| profile.metrics.as_ref()) {
             metrics.attempt_finished(pod.attempt_started, failure.attempt_result());

@@ -16,6 +16,7 @@ mod permit;
 mod preemption;
 mod profiles;
 mod queue_plugins;
+mod recording;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,9 +35,11 @@ use crate::framework::{ClusterEvent, PluginName, Registry};
 use crate::metrics::{Clock, OwnerMetrics};
 use crate::profile::{self, Profile};
 use crate::queue::{Backoff, ClusterChange, Queue};
+use crate::record::{Recorded, Recorder};
 use permit::WaitingPod;
 pub(crate) use profiles::Profiles;
 pub(crate) use queue_plugins::ProfilePlugins;
+pub use recording::RecordedChoice;
 
 /// Why a scheduler cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +91,8 @@ pub struct Scheduler {
     last_victims: BTreeMap<String, Preemption>,
     effects: Vec<Effect>,
     metrics: Option<OwnerMetrics>,
+    /// What a decision log is written from, when there is one.
+    recorder: Option<Box<Recorder>>,
 }
 
 impl Scheduler {
@@ -120,6 +125,7 @@ impl Scheduler {
             last_victims: BTreeMap::new(),
             effects: Vec::new(),
             metrics: None,
+            recorder: None,
         })
     }
 
@@ -197,11 +203,18 @@ impl Scheduler {
         let since = self.metrics_now();
         match input {
             Input::Delta(delta) => {
+                self.record(now, || match delta.current() {
+                    Some(object) => Recorded::Put(object.clone()),
+                    None => Recorded::Gone(delta.object().clone()),
+                });
                 let event = self.apply(delta, now);
                 self.report_handled(since, event);
             }
             Input::Bound(outcome) => self.binding_finished(*outcome, now),
-            Input::Preempted { uid, result } => self.eviction_finished(&uid, result, now),
+            Input::Preempted { uid, result } => {
+                self.record(now, || Recorded::Evicted { uid: uid.clone(), failed: result.is_err() });
+                self.eviction_finished(&uid, result, now);
+            }
         }
     }
 

@@ -1,0 +1,268 @@
+//! Random histories are logged, read back and decided again.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+
+use bayplan_explain::decision_log::Replay;
+use bayplan_model::pod::Pod;
+use bayplan_scheduler::config::Configuration;
+use bayplan_scheduler::inspect::{Attempt, Search};
+use bayplan_scheduler::{Binding, Effect, Input, Object, Registry, Rng as TieRng, TieBreak};
+use bayplan_sources::decision_log::{DecisionLogReader, LogEntry, LoggedDecision};
+use bayplan_testkit::Rng;
+use jiff::SignedDuration;
+use random_objects::{NAMESPACES, ZONES, pods::template, storage_and_devices};
+use serde_json::json;
+
+use super::*;
+
+#[path = "../../../scheduler/tests/random_objects/mod.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod random_objects;
+
+const HISTORIES: u64 = 40;
+const STEPS: usize = 150;
+/// So small that every history fills several files.
+const SMALL_FILE: u64 = 20_000;
+
+/// A cluster in which things happen at random.
+struct History {
+    rng: Rng,
+    scheduler: Scheduler,
+    now: Timestamp,
+    made: usize,
+    templates: Vec<Value>,
+    nodes: Vec<Value>,
+    pods: Vec<Arc<Pod>>,
+    bindings: Vec<Binding>,
+}
+
+fn decode(json: &Value) -> Object {
+    Object::decode(json).expect("a known kind").expect("a readable object")
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let ties = TieBreak::Random(TieRng::new(seed));
+        let scheduler = Scheduler::new(&Configuration::default(), &Registry::default(), ties).unwrap().with_records();
+        let templates = (0..6).map(|_| template(&mut rng)).collect();
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let (nodes, pods, bindings) = (Vec::new(), Vec::new(), Vec::new());
+        let mut history = History { rng, scheduler, now, made: 0, templates, nodes, pods, bindings };
+        for namespace in NAMESPACES {
+            history.upsert(&json!({"apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": namespace, "labels": {"kind": namespace}}}));
+        }
+        for object in storage_and_devices::basics(&mut history.rng) {
+            history.upsert(&object);
+        }
+        (0..6).for_each(|_| history.add_node());
+        history
+    }
+
+    fn upsert(&mut self, json: &Value) {
+        self.scheduler.handle(Input::upsert(decode(json)), self.now);
+    }
+
+    fn version(&mut self) -> String {
+        self.made += 1;
+        self.made.to_string()
+    }
+
+    fn add_node(&mut self) {
+        let version = self.version();
+        let name = format!("n{version}");
+        let zone = *self.rng.pick(&ZONES);
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "resourceVersion": version, "labels": {
+                "kubernetes.io/hostname": name, "disk": self.rng.pick(&["ssd", "hdd"]),
+                "topology.kubernetes.io/zone": zone,
+            }},
+            "status": {"allocatable": {
+                "cpu": (2 + self.rng.below(3)).to_string(), "memory": "8Gi", "pods": "8",
+                "example.com/gpu": self.rng.below(3).to_string(),
+            }},
+        });
+        self.upsert(&node);
+        self.nodes.push(node);
+        for object in storage_and_devices::of_node(&name, &mut self.rng) {
+            self.upsert(&object);
+        }
+    }
+
+    fn add_pod(&mut self) {
+        let version = self.version();
+        let at = self.rng.below(self.templates.len());
+        let mut pod = self.templates[at].clone();
+        pod["metadata"]["name"] = format!("p{version}").into();
+        pod["metadata"]["uid"] = format!("uid-{version}").into();
+        pod["metadata"]["resourceVersion"] = version.into();
+        pod["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "hidden"});
+        pod["spec"]["containers"][0]["env"] = json!([{"name": "PASSWORD", "value": "hidden"}]);
+        let Object::Pod(view) = decode(&pod) else { panic!("a pod") };
+        self.pods.push(view);
+        self.upsert(&pod);
+    }
+
+    fn delete_pod(&mut self, pod: &Pod) {
+        let Some(at) = self.pods.iter().position(|known| known.metadata.uid == pod.metadata.uid) else { return };
+        let pod = self.pods.swap_remove(at);
+        self.scheduler.handle(Input::delete(Object::Pod(pod)), self.now);
+    }
+
+    fn schedule(&mut self) {
+        self.scheduler.schedule_one(self.now);
+        for effect in self.scheduler.take_effects() {
+            match effect {
+                Effect::Bind(binding) => self.bindings.push(*binding),
+                Effect::Preempt(preemption) => {
+                    for victim in &preemption.victims {
+                        self.delete_pod(victim);
+                    }
+                    let uid = preemption.preemptor.uid().to_owned();
+                    self.scheduler.handle(Input::Preempted { uid, result: Ok(()) }, self.now);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends a binding; most succeed.
+    fn bind(&mut self) {
+        if self.bindings.is_empty() {
+            return;
+        }
+        let binding = self.bindings.swap_remove(self.rng.below(self.bindings.len()));
+        let at = self.pods.iter().position(|pod| pod.metadata.uid == binding.pod_uid());
+        let bound = at.is_some() && !self.rng.one_in(5);
+        if let Some(at) = at.filter(|_| bound) {
+            let mut pod = Pod::clone(&self.pods[at]);
+            pod.spec.node_name = binding.node().to_owned();
+            pod.metadata.resource_version = self.version();
+            self.pods[at] = Arc::new(pod);
+            self.scheduler.handle(Input::upsert(Object::Pod(self.pods[at].clone())), self.now);
+        }
+        self.scheduler.end_binding(binding, bound, self.now);
+    }
+
+    fn step(&mut self) {
+        self.now += SignedDuration::from_millis(137);
+        match self.rng.below(16) {
+            0..=4 => self.add_pod(),
+            5..=9 => (0..3).for_each(|_| self.schedule()),
+            10 | 11 => (0..3).for_each(|_| self.bind()),
+            12 if !self.pods.is_empty() => {
+                let pod = Arc::clone(&self.pods[self.rng.below(self.pods.len())]);
+                self.delete_pod(&pod);
+            }
+            13 if self.rng.one_in(2) => self.add_node(),
+            14 if self.nodes.len() > 3 => {
+                let node = self.nodes.swap_remove(self.rng.below(self.nodes.len()));
+                self.scheduler.handle(Input::delete(decode(&node)), self.now);
+            }
+            _ => {
+                self.now += SignedDuration::from_secs(20);
+                self.scheduler.tick(self.now);
+            }
+        }
+    }
+}
+
+/// The files of a log, oldest first.
+fn files(path: &Path) -> Vec<std::path::PathBuf> {
+    let older = |number: usize| std::path::PathBuf::from(format!("{}.{number}", path.display()));
+    (1..)
+        .map(older)
+        .take_while(|file| file.exists())
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .chain([path.into()])
+        .collect()
+}
+
+fn entries(path: &Path) -> Vec<LogEntry> {
+    let mut reader = DecisionLogReader::new(BufReader::new(File::open(path).unwrap()));
+    let entries = reader.by_ref().collect();
+    assert!(reader.notes().is_empty(), "{:?}", reader.notes());
+    entries
+}
+
+/// The nodes of the highest score in the plain cycle, without any of the engine.
+fn best_nodes(replay: &Replay, decision: &LoggedDecision) -> Vec<String> {
+    let state = replay.state();
+    let scheduler = replay.scheduler();
+    let pod = state.pending().find(|pod| pod.uid() == decision.uid).expect("the pod is pending");
+    let profile = scheduler.profile("default-scheduler").unwrap();
+    let mut attempt = Attempt::new(profile, state.cluster(), state.nominator(), pod, replay.time());
+    let found = attempt.find(Search::ALL).unwrap();
+    let nodes = found.nodes();
+    if nodes.len() < 2 {
+        return nodes.iter().map(|node| node.name.to_string()).collect();
+    }
+    let scores = attempt.score(&nodes).unwrap();
+    scores.best().into_iter().map(|at| scores.nodes[at].to_string()).collect()
+}
+
+/// Replays a file; the numbers of decisions with and without a node are returned.
+fn replay(path: &Path, seed: u64) -> [usize; 2] {
+    let mut replay = Replay::new(&Configuration::default(), Registry::default()).unwrap();
+    let mut counts = [0; 2];
+    for entry in entries(path) {
+        replay.apply(&entry).unwrap();
+        let Some(decision) = &entry.decision else { continue };
+        if let (Some(node), None) = (&decision.node, &decision.message)
+            && !replay.scheduler().cluster().node(node).is_none()
+            && decision.nominated.is_none()
+        {
+            let best = best_nodes(&replay, decision);
+            // A nominated pod takes its nominated node, however it scores.
+            let is_nominated = replay.scheduler().queue().nominator.node_of(&decision.uid) == Some(node);
+            assert!(is_nominated || best.contains(node), "seed {seed}: {decision:?}: {best:?}");
+            assert!(
+                decision.tied.is_none_or(|tied| is_nominated || tied as usize == best.len()),
+                "{decision:?}: {best:?}"
+            );
+        }
+        let again = replay.decide(decision).unwrap_or_else(|| panic!("seed {seed}: {:?}", replay.notes()));
+        assert!(again.agrees(decision), "seed {seed} {}: {decision:?}, now {again:?}", path.display());
+        counts[usize::from(decision.message.is_some())] += 1;
+    }
+    assert!(replay.notes().is_empty(), "seed {seed}: {:?}", replay.notes());
+    counts
+}
+
+#[test]
+fn every_decision_of_a_random_history_is_made_again_from_its_log() {
+    let asked = std::env::var("BAYPLAN_HISTORIES").ok().and_then(|count| count.parse().ok());
+    let mut counts = [0; 2];
+    for seed in 0..asked.unwrap_or(HISTORIES) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("decisions");
+        let config =
+            DecisionLogConfig { path: path.clone(), file_bytes: SMALL_FILE, files: 99, configuration: json!({}) };
+        let mut writer = Writer::start(config).unwrap();
+        let mut history = History::new(seed);
+        for _ in 0..STEPS {
+            history.step();
+            writer.handle(Message::Records(history.scheduler.take_records())).unwrap();
+            if writer.wants_state.swap(false, Ordering::Relaxed) {
+                let state = history.scheduler.state_records(history.now);
+                writer.handle(Message::State { lost: 0, state }).unwrap();
+            }
+        }
+        writer.lines.finish(&mut writer.files).and_then(|()| writer.files.flush()).unwrap();
+        let files = files(&path);
+        assert!(files.len() > 1, "the log is rotated");
+        for file in files {
+            assert!(!std::fs::read_to_string(&file).unwrap().contains("hidden"), "secrets do not enter the log");
+            let [placed, failed] = replay(&file, seed);
+            (counts[0], counts[1]) = (counts[0] + placed, counts[1] + failed);
+        }
+    }
+    assert!(counts[0] > 500 && counts[1] > 200, "{counts:?}");
+}

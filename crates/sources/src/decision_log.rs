@@ -1,0 +1,399 @@
+//! Reads a decision log: what changed, what was decided, and when.
+//!
+//! ```text
+//!   file ─▶ {"kind":"DecisionLog", …}             a beginning: forget all that came before
+//!           {"changes":[{"put":object}]}          the state at that time
+//!           {"time":…,"changes":[…],"decision":…} what changed since the line before, and the decision made then
+//! ```
+//!
+//! Each file begins anew, so any of them can be read alone. A line that is cut (the process was killed) or that says
+//! nothing we know is left out and noted.
+
+use std::io::BufRead;
+
+use bayplan_model::resource_claim::AllocationResult;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::cluster_objects::SourceObject;
+use crate::resources::{Resource, resource_of};
+
+/// The longest line: 256 changes of objects that no API server takes larger than 3 MiB would be longer, but no cluster
+/// has them.
+const LINE_BYTES_MAX: u64 = 256 << 20;
+/// The most notes that are kept; a file of garbage needs no more.
+const NOTES_MAX: usize = 20;
+
+/// What a line says.
+#[derive(Clone, Debug, Default)]
+pub struct LogEntry {
+    /// When it happened; absent for the state with which a log begins.
+    pub time: Option<Timestamp>,
+    /// The log begins here: what was known before is to be forgotten.
+    pub begins: Option<LogBeginning>,
+    /// What changed since the entry before, in order.
+    pub changes: Vec<LogChange>,
+    /// The decision that was made then.
+    pub decision: Option<LoggedDecision>,
+}
+
+/// Where a log begins.
+#[derive(Clone, Debug)]
+pub struct LogBeginning {
+    /// When.
+    pub time: Timestamp,
+    /// Changes and decisions that are missing before it, because the log could not keep up.
+    pub lost: u64,
+    /// The KubeSchedulerConfiguration that decisions were made with.
+    pub configuration: Option<Box<RawValue>>,
+}
+
+/// A change, and when it was seen.
+#[derive(Clone, Debug)]
+pub struct LogChange {
+    /// When; absent for the state with which a log begins.
+    pub time: Option<Timestamp>,
+    /// What changed.
+    pub what: LogChanged,
+}
+
+/// What changed.
+#[derive(Clone, Debug)]
+pub enum LogChanged {
+    /// An object is there in this version, as far as the scheduler reads it.
+    Put(SourceObject),
+    /// An object is gone.
+    Gone {
+        /// Its kind.
+        resource: &'static Resource,
+        /// Empty for cluster-scoped objects.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its UID, if it had one.
+        uid: String,
+    },
+    /// A pod was placed before the log began, and its binding is not seen yet.
+    Assumed(LoggedPlace),
+    /// A pod was nominated before the log began, and its status does not say so yet.
+    Nominated(LoggedPlace),
+    /// A volume or a volume claim was assumed to become this before the log began.
+    AssumedVolume(SourceObject),
+    /// Devices were allocated before the log began, and their claim does not say so yet.
+    Allocated(LoggedAllocation),
+    /// A pod that was placed does not go to its node: its binding failed.
+    Undone {
+        /// The pod's UID.
+        uid: String,
+    },
+    /// The evictions for a preemptor ended.
+    Evicted {
+        /// The preemptor's UID.
+        uid: String,
+        /// True when a victim could not be evicted.
+        failed: bool,
+    },
+}
+
+/// A pod and a node.
+#[derive(Clone, Debug, Deserialize)]
+pub struct LoggedPlace {
+    /// The pod's UID.
+    pub uid: String,
+    /// The node's name.
+    pub node: String,
+}
+
+/// Devices of a claim, or of the extended resources of a pod.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoggedAllocation {
+    /// The namespace of the claim or of the pod.
+    pub namespace: String,
+    /// The claim's name; empty for extended resources.
+    #[serde(default)]
+    pub name: String,
+    /// The claim's UID.
+    #[serde(default)]
+    pub uid: String,
+    /// The UID of the pod whose extended resources it is for.
+    #[serde(default)]
+    pub pod_uid: String,
+    /// The devices.
+    pub allocation: AllocationResult,
+}
+
+/// A decision as it was made.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LoggedDecision {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub name: String,
+    /// The pod's UID.
+    pub uid: String,
+    /// The number of attempts, this one included.
+    pub attempt: u32,
+    /// The chosen node; with a message, it was refused after that.
+    pub node: Option<String>,
+    /// Why the pod was not placed.
+    pub message: Option<String>,
+    /// The node that preemption nominated it to.
+    pub nominated: Option<String>,
+    /// The victims of preemption, as `namespace/name`.
+    pub victims: Vec<String>,
+    /// The nodes with the highest score, where that is known.
+    pub tied: Option<u32>,
+    /// The nodes that fit, where that is known.
+    pub feasible: Option<u32>,
+    /// The random number with which preemption began, in decimal.
+    pub random: Option<String>,
+    /// The node at which the search began.
+    pub start: u64,
+    /// How long the decision took.
+    pub nanoseconds: Option<u64>,
+}
+
+/// A line as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Line {
+    kind: String,
+    time: Option<Timestamp>,
+    lost: u64,
+    configuration: Option<Box<RawValue>>,
+    changes: Vec<Change>,
+    decision: Option<LoggedDecision>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Change {
+    time: Option<Timestamp>,
+    put: Option<Box<RawValue>>,
+    gone: Option<Identity>,
+    assumed: Option<LoggedPlace>,
+    nominated: Option<LoggedPlace>,
+    assumed_volume: Option<Box<RawValue>>,
+    allocated: Option<LoggedAllocation>,
+    undone: Option<Uid>,
+    evicted: Option<Evicted>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Identity {
+    api_version: String,
+    kind: String,
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+#[derive(Deserialize)]
+struct Uid {
+    uid: String,
+}
+
+#[derive(Deserialize)]
+struct Evicted {
+    uid: String,
+    #[serde(default)]
+    failed: bool,
+}
+
+/// What an object says about which one it is.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Typed {
+    api_version: String,
+    kind: String,
+    metadata: Identity,
+}
+
+/// Whether a first line is that of a decision log.
+pub fn is_decision_log(first_line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Kind {
+        kind: String,
+    }
+    serde_json::from_slice::<Kind>(first_line).is_ok_and(|line| line.kind == "DecisionLog")
+}
+
+/// The entries of a log, in order.
+pub struct DecisionLogReader<R> {
+    input: Option<R>,
+    buffer: Vec<u8>,
+    number: usize,
+    begun: bool,
+    notes: Vec<String>,
+}
+
+impl<R: BufRead> DecisionLogReader<R> {
+    /// Reads a log from its beginning.
+    pub fn new(input: R) -> Self {
+        DecisionLogReader { input: Some(input), buffer: Vec::new(), number: 0, begun: false, notes: Vec::new() }
+    }
+
+    /// One line for each thing that could not be read so far.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn note(&mut self, note: String) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(note);
+        }
+    }
+
+    /// The next whole line; none at the end.
+    fn line(&mut self) -> Option<Line> {
+        loop {
+            self.buffer.clear();
+            self.number += 1;
+            let input = self.input.as_mut()?;
+            let read = std::io::Read::take(input, LINE_BYTES_MAX).read_until(b'\n', &mut self.buffer);
+            let (number, ends) = (self.number, self.buffer.ends_with(b"\n"));
+            match read {
+                Ok(0) => {}
+                Err(error) => self.note(format!("line {number}: the log cannot be read on: {error}")),
+                Ok(_) if !ends && serde_json::from_slice::<&RawValue>(&self.buffer).is_err() => {
+                    self.note(format!("line {number} is cut; it is left out"));
+                }
+                Ok(_) if self.buffer.trim_ascii().is_empty() => continue,
+                Ok(_) => match serde_json::from_slice(&self.buffer) {
+                    Ok(line) => return Some(line),
+                    Err(error) => {
+                        self.note(format!("line {number} is left out: {error}"));
+                        continue;
+                    }
+                },
+            }
+            self.input = None;
+            return None;
+        }
+    }
+
+    fn object(&mut self, json: Box<RawValue>) -> Option<SourceObject> {
+        let Typed { api_version, kind, metadata } = serde_json::from_str(json.get()).unwrap_or_default();
+        let Some(resource) = resource_of(&api_version, &kind) else {
+            self.note(format!("line {}: an object of kind {kind} {api_version} is left out", self.number));
+            return None;
+        };
+        let (namespace, name) = (metadata.namespace.into(), metadata.name.into());
+        Some(SourceObject { resource, namespace, name, json })
+    }
+
+    fn change(&mut self, change: Change) -> Option<LogChange> {
+        let Change { time, put, gone, assumed, nominated, assumed_volume, allocated, undone, evicted } = change;
+        let what = if let Some(json) = put {
+            LogChanged::Put(self.object(json)?)
+        } else if let Some(json) = assumed_volume {
+            LogChanged::AssumedVolume(self.object(json)?)
+        } else if let Some(allocation) = allocated {
+            LogChanged::Allocated(allocation)
+        } else if let Some(Identity { api_version, kind, namespace, name, uid }) = gone {
+            LogChanged::Gone { resource: resource_of(&api_version, &kind)?, namespace, name, uid }
+        } else if let Some(Uid { uid }) = undone {
+            LogChanged::Undone { uid }
+        } else if let Some(Evicted { uid, failed }) = evicted {
+            LogChanged::Evicted { uid, failed }
+        } else if let Some(place) = assumed {
+            LogChanged::Assumed(place)
+        } else {
+            LogChanged::Nominated(nominated?)
+        };
+        Some(LogChange { time, what })
+    }
+}
+
+impl<R: BufRead> Iterator for DecisionLogReader<R> {
+    type Item = LogEntry;
+
+    fn next(&mut self) -> Option<LogEntry> {
+        loop {
+            let Line { kind, time, lost, configuration, changes, decision } = self.line()?;
+            if let ("DecisionLog", Some(time)) = (kind.as_str(), time) {
+                if lost > 0 {
+                    self.note(format!("{lost} changes and decisions before {time} are missing: the log has a gap"));
+                }
+                self.begun = true;
+                let begins = Some(LogBeginning { time, lost, configuration });
+                return Some(LogEntry { time: Some(time), begins, ..LogEntry::default() });
+            }
+            if !self.begun {
+                self.note(format!("line {}: a decision log begins with a line of kind DecisionLog", self.number));
+                self.input = None;
+                return None;
+            }
+            let changes = changes.into_iter().filter_map(|change| self.change(change)).collect();
+            return Some(LogEntry { time, begins: None, changes, decision });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = concat!(
+        r#"{"apiVersion":"bayplan.dev/v1","kind":"DecisionLog","time":"2026-01-02T03:04:05Z","configuration":{"a":1}}"#,
+        "\n",
+        r#"{"changes":[{"put":{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}}]}"#,
+        "\n",
+        r#"{"time":"2026-01-02T03:04:06Z","changes":[{"time":"2026-01-02T03:04:06Z","gone":{"apiVersion":"v1","#,
+        r#""kind":"Pod","namespace":"d","name":"p","uid":"u"}}],"decision":{"namespace":"d","name":"q","uid":"v","#,
+        r#""attempt":2,"node":"n","tied":3}}"#,
+        "\n",
+    );
+
+    fn read(text: &str) -> (Vec<LogEntry>, Vec<String>) {
+        let mut reader = DecisionLogReader::new(text.as_bytes());
+        let entries: Vec<LogEntry> = reader.by_ref().collect();
+        (entries, reader.notes().to_vec())
+    }
+
+    #[test]
+    fn a_log_is_a_beginning_a_state_and_decisions() {
+        let (entries, notes) = read(LOG);
+        assert!(notes.is_empty(), "{notes:?}");
+        let [begin, state, decided] = &entries[..] else { panic!("{entries:?}") };
+        assert_eq!(begin.begins.as_ref().unwrap().configuration.as_ref().unwrap().get(), r#"{"a":1}"#);
+        let LogChanged::Put(node) = &state.changes[0].what else { panic!("{state:?}") };
+        assert_eq!((node.resource.kind, &*node.name), ("Node", "n"));
+        let LogChanged::Gone { name, uid, .. } = &decided.changes[0].what else { panic!("{decided:?}") };
+        assert_eq!((name.as_str(), uid.as_str()), ("p", "u"));
+        let decision = decided.decision.as_ref().unwrap();
+        assert_eq!((decision.node.as_deref(), decision.tied, decision.attempt), (Some("n"), Some(3), 2));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out_and_noted() {
+        let cut = &LOG[..LOG.len() - 20];
+        let garbage = LOG.replacen("{\"changes\"", "what\n{\"changes\"", 1);
+        let unknown = LOG.replace("\"Node\"", "\"Nodule\"");
+        let gap = LOG.replace("\"configuration\"", "\"lost\":7,\"configuration\"");
+        let headless = LOG.split_once('\n').unwrap().1;
+        for (text, entries, note) in [
+            (cut, 2, "line 3 is cut"),
+            (&garbage, 3, "line 2 is left out"),
+            (&unknown, 3, "an object of kind Nodule v1 is left out"),
+            (&gap, 3, "7 changes and decisions before 2026-01-02T03:04:05Z are missing"),
+            (headless, 0, "a decision log begins with"),
+        ] {
+            let (read, notes) = read(text);
+            assert_eq!(read.len(), entries, "{note}");
+            assert!(notes.len() == 1 && notes[0].contains(note), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_line_tells_a_decision_log_from_other_files() {
+        assert!(is_decision_log(LOG.lines().next().unwrap().as_bytes()));
+        assert!(!is_decision_log(b"{\"kind\":\"List\"}"));
+        assert!(!is_decision_log(b"\x1f\x8b"));
+    }
+}
