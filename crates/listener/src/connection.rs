@@ -11,6 +11,7 @@ use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -27,6 +28,22 @@ const HTTP1_BUFFER: usize = 128 * 1024;
 const HTTP2_BUFFER: usize = 64 * 1024;
 /// How long a connection that is closed may take to say so.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+/// Serves a connection without TLS to its end.
+pub(crate) async fn serve_plain(
+    stream: TcpStream,
+    limits: Limits,
+    stopping: watch::Receiver<bool>,
+    handler: Handler,
+    place: Place,
+) {
+    let _ = stream.set_nodelay(true);
+    let state = &place.state;
+    let stream = Watched { stream, state: state.clone() };
+    // Browsers speak HTTP/2 over TLS alone.
+    let builder = builder(&limits).http1_only();
+    serve_http(stream, builder, true, limits, stopping, handler, state).await;
+}
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(
@@ -60,11 +77,12 @@ pub(crate) async fn serve(
     let handler = connect(session);
     state.connected();
     let stream = Watched { stream, state: state.clone() };
-    serve_http(stream, http1, limits, stopping, handler, state).await;
+    serve_http(stream, builder(&limits), http1, limits, stopping, handler, state).await;
 }
 
-async fn serve_http(
-    stream: Watched<tokio_rustls::server::TlsStream<TcpStream>>,
+async fn serve_http<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    stream: Watched<S>,
+    builder: Builder<Streams>,
     http1: bool,
     limits: Limits,
     mut stopping: watch::Receiver<bool>,
@@ -75,7 +93,6 @@ async fn serve_http(
         let state = state.clone();
         hyper::service::service_fn(move |request| answer(&handler, &state, request))
     };
-    let builder = builder(&limits);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let grace = tokio::select! {

@@ -1,4 +1,4 @@
-//! Accepts TLS connections and serves HTTP/1.1 and HTTP/2 on them, with a limit on everything that a client can hold.
+//! Accepts connections, with TLS or on loopback without, and serves HTTP/1.1 and HTTP/2 on them, with a limit on everything that a client can hold.
 //!
 //! ```text
 //!   TCP ─▶ table (room for one more?) ─▶ TLS ─▶ HTTP ─▶ handler ─▶ response, sent by its deadline
@@ -33,7 +33,7 @@ use tokio_rustls::TlsAcceptor;
 pub use client_certificate::{ClientCertificate, Refused, Subject};
 pub use file_limit::raise_file_limit;
 pub use streams::SendBy;
-use table::Table;
+use table::{Place, Table};
 
 /// How long open connections may last after the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -113,16 +113,29 @@ pub fn serve(
     stopping: watch::Receiver<bool>,
     connect: Connect,
 ) -> BoxFuture<'static, ()> {
-    Box::pin(accept_all(listener, TlsAcceptor::from(tls), limits, stopping, connect))
+    let acceptor = TlsAcceptor::from(tls);
+    Box::pin(accept_all(listener, limits, stopping, move |stream, stopping, place| {
+        connection::serve(stream, acceptor.clone(), limits, stopping, connect.clone(), place)
+    }))
 }
 
-async fn accept_all(
+/// Serves connections without TLS: for a listener on loopback, whose clients could not know the certificate.
+pub fn serve_plain(
     listener: TcpListener,
-    acceptor: TlsAcceptor,
     limits: Limits,
     stopping: watch::Receiver<bool>,
-    connect: Connect,
-) {
+    handler: Handler,
+) -> BoxFuture<'static, ()> {
+    Box::pin(accept_all(listener, limits, stopping, move |stream, stopping, place| {
+        connection::serve_plain(stream, limits, stopping, handler.clone(), place)
+    }))
+}
+
+async fn accept_all<S, F>(listener: TcpListener, limits: Limits, stopping: watch::Receiver<bool>, serve: S)
+where
+    S: Fn(TcpStream, watch::Receiver<bool>, Place) -> F,
+    F: Future<Output = ()> + Send + 'static,
+{
     let table = Arc::new(Table::new(file_limit::connections_max(limits.connections_max)));
     let mut connections = JoinSet::new();
     let mut stop = stopping.clone();
@@ -131,9 +144,7 @@ async fn accept_all(
             stream = next_connection(&listener, &table) => stream,
             () = stopped(&mut stop) => break,
         };
-        let place = table.open();
-        let (acceptor, stopping, connect) = (acceptor.clone(), stopping.clone(), connect.clone());
-        connections.spawn(connection::serve(stream, acceptor, limits, stopping, connect, place));
+        connections.spawn(serve(stream, stopping.clone(), table.open()));
         while connections.try_join_next().is_some() {}
     }
     drop(listener);

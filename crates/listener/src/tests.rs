@@ -295,3 +295,23 @@ async fn a_stream_lasts_until_its_deadline_or_until_nothing_is_taken_for_ten_sec
     lifted.lift();
     assert_eq!(stream_lasts(lifted, 0).await, None);
 }
+
+#[tokio::test]
+async fn a_plain_listener_answers_without_tls_and_closes_silent_connections() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (_stop, stopping) = watch::channel(false);
+    let handler: Handler =
+        Arc::new(|_| Box::pin(async { Response::new(Full::new(Bytes::from_static(b"plain")).boxed_unsync()) }));
+    let limits = Limits { first_request: Duration::from_millis(50), ..Limits::new(10) };
+    tokio::spawn(serve_plain(listener, limits, stopping, handler));
+
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let answer = sender.send_request(Request::get("/").body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "plain");
+
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    assert_eq!(silent.read(&mut [0; 1]).await.unwrap(), 0, "it is closed");
+}
