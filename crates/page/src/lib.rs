@@ -1,1 +1,23 @@
-//! The web page that shows a cluster's decisions, and its endpoints.
+//! The page: a cluster, its decisions and its pending pods in a browser, answered by the scheduler's own core.
+//!
+//! ```text
+//!   browser ─▶ server (limits, blocking pool) ─▶ access (host, token, origin) ─▶ request ─┬─▶ assets
+//!                                                                                         └─▶ answers ─▶ Board
+//!   informers or a file ─▶ Board (State, decisions, version) ─▶ whoever waits for a change
+//! ```
+//!
+//! Everything but `server` is without IO. Nothing here writes to a cluster: a change that is tried is made to the state
+//! in memory, decided, and undone.
+
+mod access;
+mod answers;
+mod assets;
+mod board;
+mod decisions;
+mod query;
+mod request;
+pub mod server;
+mod standalone;
+
+pub use board::{Board, Change};
+pub use standalone::{Standalone, standalone};

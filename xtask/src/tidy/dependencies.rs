@@ -55,7 +55,8 @@ const ARROWS: &[Arrows] = &[
     arrows("sim", &["model"], &["testkit"]),
     arrows("sources", &["kinds", "model"], &["testkit"]),
     arrows("explain", &["controllers", "kinds", "model", "patch", "scheduler", "sources"], &["testkit"]),
-    arrows("page", &["explain", "listener", "model", "scheduler", "sources"], &["testkit"]),
+    // patch: a change that is tried is a JSON patch.
+    arrows("page", &["explain", "listener", "model", "patch", "scheduler", "sources"], &["testkit"]),
     arrows("client", &["metrics", "model"], &["testkit"]),
     arrows("apiserver", &["flowcontrol", "kinds", "listener", "model", "patch", "store"], &["testkit"]),
     arrows(

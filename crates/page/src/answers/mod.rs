@@ -1,0 +1,121 @@
+//! The answers to the page's questions, as JSON.
+
+mod node;
+mod tiles;
+mod trial;
+
+use bayplan_explain::why::{self, Explanation, Options};
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::board::Board;
+use crate::request::Trial;
+
+pub(crate) use tiles::{NodeColumns, Tiles};
+
+/// Pods that a search by name shows.
+const FOUND_MAX: usize = 50;
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unanswered {
+    /// There is no such object.
+    #[error("{0}")]
+    NotFound(String),
+    /// The change cannot be tried.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn bytes(answer: &impl Serialize) -> Bytes {
+    // What is serialized here has string keys and no failing parts.
+    serde_json::to_vec(answer).map(Bytes::from).unwrap_or_default()
+}
+
+/// How many nodes and pods there are, and where the state comes from.
+pub(crate) fn summary(board: &Board) -> Bytes {
+    let shown = board.lock();
+    let (state, origin) = (&shown.state, shown.state.origin());
+    bytes(&json!({
+        "name": board.about.name,
+        "live": board.about.is_live,
+        "nodes": state.cluster().node_count(),
+        "pods": state.cluster().placed_count() + state.pending().count(),
+        "pending": state.pending().count(),
+        "source": {
+            "kind": origin.kind,
+            "time": origin.time,
+            "resourceVersion": origin.resource_version,
+            "missing": state.missing(),
+        },
+        "notes": state.notes(),
+    }))
+}
+
+/// All nodes, in columns.
+pub(crate) fn nodes(board: &Board) -> Bytes {
+    bytes(&NodeColumns::of(board.lock().state.cluster()))
+}
+
+/// All pending pods, grouped by cause.
+pub(crate) fn pending(board: &Board, now: Timestamp) -> Bytes {
+    let version = board.version();
+    let mut shown = board.lock();
+    if let Some((answered, answer)) = &shown.pending
+        && *answered == version
+    {
+        return answer.clone();
+    }
+    let pods: Vec<_> = shown.state.pending().cloned().collect();
+    let options = Options { no_preemption: true, ..Options::at(now) };
+    let answer = bytes(&why::explain_all(&mut shown.state, &board.profiles, pods, &options));
+    shown.pending = Some((version, answer.clone()));
+    answer
+}
+
+/// One pod: its explanation, and what every node answers.
+#[derive(Serialize)]
+pub(crate) struct Why {
+    pub(crate) explanation: Explanation,
+    pub(crate) tiles: Tiles,
+}
+
+/// Explains a pod.
+pub(crate) fn why(board: &Board, pod: &str, now: Timestamp) -> Result<Bytes, Unanswered> {
+    let mut shown = board.lock();
+    Ok(bytes(&trial::explain(&mut shown.state, &board.profiles, pod, now)?))
+}
+
+/// What would be after a change.
+pub(crate) fn try_change(board: &Board, trial: &Trial, now: Timestamp) -> Result<Bytes, Unanswered> {
+    let mut shown = board.lock();
+    Ok(bytes(&trial::try_change(&mut shown.state, &board.profiles, trial, now)?))
+}
+
+/// One node, and what every filter says of a pod there.
+pub(crate) fn node(board: &Board, name: &str, pod: Option<&str>, now: Timestamp) -> Result<Bytes, Unanswered> {
+    let mut shown = board.lock();
+    Ok(bytes(&node::describe(&mut shown.state, &board.profiles, name, pod, now)?))
+}
+
+/// Pods whose names have a text, pending or not.
+pub(crate) fn find(board: &Board, text: &str) -> Bytes {
+    let shown = board.lock();
+    let text = text.to_lowercase();
+    let pods = shown.state.cluster().objects.pods.iter().map(|pod| pod.metadata.key());
+    let mut found: Vec<String> = pods.filter(|name| name.to_lowercase().contains(&text)).take(FOUND_MAX).collect();
+    found.sort();
+    bytes(&json!({ "pods": found }))
+}
+
+/// Decisions from a number on.
+pub(crate) fn decisions(board: &Board, since: u64) -> Bytes {
+    bytes(&board.lock().decisions.since(since))
+}
+
+/// The version now.
+pub(crate) fn events(board: &Board) -> Bytes {
+    bytes(&json!({ "seen": board.seen(board.version()) }))
+}
