@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 const STORE: &str = "store";
 const PKI: &str = "pki";
 const KUBECONFIG: &str = "kubeconfig";
+const PAGE: &str = "page";
 
 /// The data folder, or the stand-in for one.
 #[derive(Debug)]
@@ -60,6 +61,11 @@ impl DataFolder {
     /// The file of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.path().join(KUBECONFIG)
+    }
+
+    /// The file of the page's token and port.
+    pub(crate) fn page(&self) -> PathBuf {
+        self.path().join(PAGE)
     }
 }
 

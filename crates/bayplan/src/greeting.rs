@@ -13,9 +13,18 @@ use crate::data_folder::DataFolder;
 const ZONES_LISTED_MAX: usize = 5;
 
 /// Greets once the cluster and all its nodes are there.
-pub(crate) fn write_up(out: &mut impl Write, cluster: &Cluster, fleet: &FleetConfig, took: Duration) -> Result<()> {
+pub(crate) fn write_up(
+    out: &mut impl Write,
+    cluster: &Cluster,
+    page: Option<&str>,
+    fleet: &FleetConfig,
+    took: Duration,
+) -> Result<()> {
     writeln!(out, "Bayplan is up after {}.\n", seconds(took))?;
     write_locations(out, cluster)?;
+    if let Some(url) = page {
+        writeln!(out, "  page        {url}")?;
+    }
     write_nodes(out, fleet)?;
     writeln!(out, "\nTry:")?;
     writeln!(out, "  export KUBECONFIG={}", cluster.kubeconfig.display())?;

@@ -61,6 +61,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Scheduler(args) => block_on(scheduler::run(*args)),
         Command::ControllerManager(args) => block_on(controller_manager::run(*args)),
         Command::Bench(args) => block_on(bench::run(args)),
+        Command::Page(args) => block_on(ask::page::run(args)),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

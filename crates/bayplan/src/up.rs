@@ -15,6 +15,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::args::{Apiserver, Up};
+use crate::ask::page::address::Address;
+use crate::ask::page::{OwnPage, listen_again};
 use crate::cluster::Cluster;
 use crate::greeting;
 use crate::progress::Progress;
@@ -39,6 +41,7 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     let kubelets = cluster.client("system:kubelets", &["system:masters"])?;
     let known = known_nodes(&kubelets).await.context("cannot list the nodes of an earlier run")?;
     let fleet = fleet(&args).with_nodes_named(known.iter().map(String::as_str));
+    let page = if args.no_page { None } else { Some(start_page(&cluster, args.page_port).await?) };
     let (stop, stopping) = watch::channel(false);
     let (registered, registrations) = watch::channel(0);
     let mut parts = start_parts(&cluster, kubelets, fleet.clone(), registered, stopping).await?;
@@ -51,7 +54,9 @@ pub(crate) async fn run(args: Up) -> Result<()> {
         () = all_registered(registrations, fleet.count(), &cluster.url, started) => ControlFlow::Continue(()),
     };
     if outcome.is_continue() {
-        greeting::write_up(&mut std::io::stdout().lock(), &cluster, &fleet, started.elapsed())?;
+        let page = page.as_ref().map(OwnPage::url);
+        let mut out = std::io::stdout().lock();
+        greeting::write_up(&mut out, &cluster, page.as_deref(), &fleet, started.elapsed())?;
         outcome = tokio::select! {
             () = stop_requested => ControlFlow::Break(Ok(())),
             end = first_end(&mut parts) => ControlFlow::Break(end),
@@ -59,11 +64,26 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     }
     let mut outcome = outcome.break_value().unwrap_or(Ok(()));
     stop.send_replace(true);
+    if let Some(page) = page {
+        page.stop().await;
+    }
     while let Some(end) = parts.join_next().await {
         outcome = outcome.and(end.map_err(Into::into).flatten());
     }
     cluster.stop().await;
     outcome
+}
+
+/// Serves the page where the last run did, if it can: a tab that is open then finds it again.
+async fn start_page(cluster: &Cluster, asked: Option<u16>) -> Result<OwnPage> {
+    let path = cluster.folder.page();
+    let mut address = Address::open(&path)?;
+    let listener = listen_again(asked, address.port).await?;
+    address.port = Some(listener.local_addr()?.port());
+    address.write(&path)?;
+    // The scheduler's user may read all that decisions depend on.
+    let client = cluster.client("system:kube-scheduler", &[])?.with_user_agent("bayplan-page")?;
+    OwnPage::start(&client, listener, &address.token).await
 }
 
 async fn start_parts(

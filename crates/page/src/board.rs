@@ -83,6 +83,12 @@ impl Board {
         notes
     }
 
+    /// Puts the decisions of the first state in the order of their times: they came in that of their names.
+    pub fn settle(&self) {
+        self.lock().decisions.sort();
+        self.version.send_modify(|version| *version += 1);
+    }
+
     /// What is shown, for one question at a time: a question may change the state while it is answered.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Shown> {
         // A question that panicked may have left a trial in the state; going on is better than answering nobody.

@@ -69,6 +69,12 @@ impl Decisions {
         Decisions { kept: found.drain(superfluous..).collect(), first: 0 }
     }
 
+    /// Puts them in the order of their times. Who has asked already asks for all of them again.
+    pub(crate) fn sort(&mut self) {
+        self.first += self.kept.len() as u64 + 1;
+        self.kept.make_contiguous().sort_by(|a, b| (a.at, &a.pod).cmp(&(b.at, &b.pod)));
+    }
+
     /// Takes note of a pod that changed.
     pub(crate) fn observe(&mut self, before: Option<&Pod>, after: &Pod, now: Timestamp) {
         if after.is_terminal() {

@@ -3,6 +3,7 @@
 pub(crate) mod component;
 pub(crate) mod controllers;
 pub(crate) mod go;
+pub(crate) mod page;
 pub(crate) mod source;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
 
+use crate::ask::Outcome;
 use component::{Component, LeaderElection};
 use controllers::Controllers;
 
@@ -52,6 +54,8 @@ pub(crate) enum Command {
     ControllerManager(Box<ControllerManager>),
     /// Measure the scheduler with workloads named after scheduler_perf's.
     Bench(Bench),
+    /// Show a cluster or a dump of one in a browser: pending pods, nodes, and what would let a pod in.
+    Page(page::Page),
     /// Print the version of Bayplan and of the Kubernetes it mirrors.
     Version(Version),
     /// Print a completion script for a shell.
@@ -64,6 +68,7 @@ impl Command {
     /// The exit code of a command that fails: scripts tell a question that could not be answered from an answer.
     pub(crate) fn exit_code_of_failure(&self) -> ExitCode {
         match self {
+            Command::Page(_) => ExitCode::from(Outcome::Unknown),
             Command::Up(_)
             | Command::Apiserver(_)
             | Command::Scheduler(_)
@@ -132,6 +137,13 @@ pub(crate) struct Up {
     /// How long a pod takes from bound to running.
     #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = delay, help_heading = NODES_HEADING)]
     pub(crate) pod_start_delay: SignedDuration,
+    /// The port of the page that shows the cluster in a browser; 0 picks a free one
+    /// [default: that of the last run with this data folder, or a free one].
+    #[arg(long, value_name = "PORT", help_heading = "Page")]
+    pub(crate) page_port: Option<u16>,
+    /// Do not serve the page.
+    #[arg(long, conflicts_with = "page_port", help_heading = "Page")]
+    pub(crate) no_page: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 pub(crate) mod live;
 #[allow(dead_code, reason = "the verbs that use it come one by one")]
 pub(crate) mod load;
+pub(crate) mod page;
 
 use std::process::ExitCode;
 

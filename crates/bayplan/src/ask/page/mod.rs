@@ -1,0 +1,99 @@
+//! `bayplan page`: any cluster or dump in a browser. `bayplan up` serves its own with the same parts.
+
+pub(crate) mod address;
+mod follow;
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use bayplan_explain::{Profiles, State};
+use bayplan_page::Board;
+use bayplan_page::server::PageServer;
+use bayplan_scheduler::Registry;
+use bayplan_scheduler::config::Configuration;
+use tokio::net::TcpListener;
+
+use super::{live, load};
+use crate::args::page::Page;
+use crate::shutdown::StopSignals;
+use follow::Following;
+
+/// Serves the page until a signal stops it.
+pub(crate) async fn run(args: Page) -> Result<()> {
+    let signals = StopSignals::listen()?;
+    let configuration = load::configuration(&args.source)?;
+    let profiles = Profiles::build(&configuration, &Registry::default())?;
+    let listener = listen(args.port, "--port").await?;
+    let (board, _following) = match args.source.from.is_empty() {
+        true => {
+            let client = live::connect(&args.source).await?;
+            let name = client.host().to_owned();
+            let (board, following) = follow::follow(&client, profiles, &name).await?;
+            following.synced().await;
+            (board, Some(following))
+        }
+        false => {
+            let objects = load::load(&args.source).await?;
+            let name: Vec<String> = args.source.from.iter().map(|path| path.display().to_string()).collect();
+            let state = tokio::task::spawn_blocking(move || State::new(objects)).await?;
+            (Arc::new(Board::new(state, profiles, &name.join(", "), false, &address::random())), None)
+        }
+    };
+    let server = PageServer::start(listener, &address::random(), board)?;
+    let mut out = std::io::stdout();
+    writeln!(out, "The page is at {}", server.url())?;
+    writeln!(out, "\nIt only reads; the token in the URL lets in whoever has it. Ctrl-C stops it.")?;
+    out.flush()?;
+    signals.requested().await;
+    server.stop().await;
+    Ok(())
+}
+
+/// The page of a cluster in this process.
+pub(crate) struct OwnPage {
+    server: PageServer,
+    _following: Following,
+}
+
+impl OwnPage {
+    /// Serves the page of a cluster that decides by the default configuration.
+    pub(crate) async fn start(client: &bayplan_client::Client, listener: TcpListener, token: &str) -> Result<Self> {
+        let profiles = Profiles::build(&Configuration::default(), &Registry::default())?;
+        let (board, following) = follow::follow(client, profiles, "bayplan up").await?;
+        Ok(OwnPage { server: PageServer::start(listener, token, board)?, _following: following })
+    }
+
+    /// What to open in a browser.
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Stops it.
+    pub(crate) async fn stop(self) {
+        self.server.stop().await;
+    }
+}
+
+/// Opens a port on loopback; `flag` chooses another.
+pub(crate) async fn listen(port: u16, flag: &str) -> Result<TcpListener> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            anyhow!("port {port} is in use: choose another with {flag}, or let {flag} 0 find one")
+        }
+        _ => anyhow!("cannot listen on {address}: {error}"),
+    })
+}
+
+/// Opens the port that was asked for, or that of the last run if it is free, or any.
+pub(crate) async fn listen_again(asked: Option<u16>, last: Option<u16>) -> Result<TcpListener> {
+    if let Some(port) = asked {
+        return listen(port, "--page-port").await;
+    }
+    match listen(last.unwrap_or_default(), "--page-port").await {
+        Err(_) if last.is_some() => listen(0, "--page-port").await,
+        listener => listener.context("cannot serve the page; --no-page does without"),
+    }
+}
