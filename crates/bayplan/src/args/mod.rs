@@ -5,6 +5,7 @@ pub(crate) mod controllers;
 pub(crate) mod go;
 pub(crate) mod page;
 pub(crate) mod source;
+pub(crate) mod whatif;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     Scheduler(Box<Scheduler>),
     /// Run the controllers against any Kubernetes API server.
     ControllerManager(Box<ControllerManager>),
+    /// Ask what would happen if: workloads created or scaled, nodes added, drained or deleted, priorities changed.
+    Whatif(Box<whatif::Whatif>),
     /// Measure the scheduler with workloads named after scheduler_perf's.
     Bench(Bench),
     /// Show a cluster or a dump of one in a browser: pending pods, nodes, and what would let a pod in.
@@ -68,7 +71,7 @@ impl Command {
     /// The exit code of a command that fails: scripts tell a question that could not be answered from an answer.
     pub(crate) fn exit_code_of_failure(&self) -> ExitCode {
         match self {
-            Command::Page(_) => ExitCode::from(Outcome::Unknown),
+            Command::Page(_) | Command::Whatif(_) => ExitCode::from(Outcome::Unknown),
             Command::Up(_)
             | Command::Apiserver(_)
             | Command::Scheduler(_)

@@ -10,6 +10,7 @@ use bayplan_scheduler::Object;
 use super::Error;
 use super::answer::Stuck;
 use super::session::Session;
+use super::workloads::counted;
 
 /// The annotation of pods that a kubelet made from a file: nobody can evict them.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -52,7 +53,7 @@ impl Session<'_> {
             }
             waiting = refused.into_iter().map(|(pod, node, _)| (pod, node)).collect();
         }
-        Ok(format!("drain {}: {count} pods have to leave", names.join(", ")))
+        Ok(format!("drain {}: {} to evict", names.join(", "), counted(count, "pod")))
     }
 
     /// Evicts a pod as the API's eviction does, and decides its successor; or says what forbids it.

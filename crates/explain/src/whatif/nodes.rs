@@ -13,6 +13,7 @@ use super::answer::Deleted;
 use super::drain::stays_on_drain;
 use super::expansion::{Template, rename_node};
 use super::session::Session;
+use super::workloads::counted;
 use super::{Error, NODES_PER_ACTION_MAX, NodeTemplate};
 use crate::completion::{display_name, text};
 use crate::pools::{is_in_pool, pool_of};
@@ -52,7 +53,7 @@ impl Session<'_> {
             self.put_written(nodes, &copy)?;
             self.run_known_daemons(&name)?;
         }
-        Ok(format!("add {count} nodes like {base}"))
+        Ok(format!("add {} like {base}", counted(count, "node")))
     }
 
     /// The first of `base`, `base-1`, `base-2`, … that no node has.
@@ -115,7 +116,7 @@ impl Session<'_> {
             let name = self.free_node_name(&format!("{base}-new"), false);
             self.copy_node(&model, &name)?;
         }
-        Ok(format!("add {count} nodes like those of {pool}"))
+        Ok(format!("add {} like those of {pool}", counted(count, "node")))
     }
 
     /// Adds a new node like another one, with its agents, drivers and devices, but without its other pods.
@@ -210,7 +211,7 @@ impl Session<'_> {
                 self.deleted.push(Deleted { pod: pod.metadata.key(), node: name.to_owned() });
             }
         }
-        Ok(format!("delete node {name} with its {count} pods"))
+        Ok(format!("delete node {name} with its {}", counted(count, "pod")))
     }
 }
 

@@ -48,7 +48,7 @@ impl Session<'_> {
             self.template = Some(Template::of_pod(&pod, &self.completion, &options)?);
         }
         let made = self.placed.len() + self.pending.len() - placed - pending;
-        Ok(format!("create {count} objects of {from}: {made} pods"))
+        Ok(format!("create {} of {from}: {}", counted(count, "object"), counted(made, "pod")))
     }
 
     /// Gives an object the namespace and the name that it lacks.
@@ -289,7 +289,7 @@ impl Session<'_> {
         let workload = Workload::of(object, Some(replicas));
         let before = self.count_of(name);
         self.bring_about(workload)?;
-        Ok(format!("scale {} from {before} to {replicas} pods", name.display()))
+        Ok(format!("scale {} from {before} to {}", name.display(), counted(replicas, "pod")))
     }
 
     /// How many pods a workload has.
@@ -338,7 +338,7 @@ impl Session<'_> {
         Ok(match pods.len() {
             _ if name.kind == "Pod" => format!("delete {}", name.display()),
             0 => format!("delete {}", name.display()),
-            count => format!("delete {} and its {count} pods", name.display()),
+            count => format!("delete {} and its {}", name.display(), counted(count, "pod")),
         })
     }
 
@@ -378,6 +378,11 @@ impl Session<'_> {
         self.changed();
         self.priorities.push((of.clone(), value));
         self.retry_pending = true;
-        Ok(format!("set the priority of {} to {value}: {} pods", of.display(), pods.len()))
+        Ok(format!("set the priority of {} to {value}: {}", of.display(), counted(pods.len(), "pod")))
     }
+}
+
+/// A number of things, in words.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
