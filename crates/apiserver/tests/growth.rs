@@ -297,6 +297,82 @@ fn requests_with_four_times_the_data_cost_at_most_four_times_as_much_and_some() 
     report(&failures, places.len());
 }
 
+/// The sizes of the stored objects that are compared.
+const STORED_BYTES: [usize; 2] = [32 * 1024, 128 * 1024];
+
+/// Small changes of an object, which is as large as it is.
+fn changes(path: &str, object: &Value) -> Vec<Case> {
+    let label = json!({"metadata": {"labels": {"changed": "yes"}}});
+    let mut replaced = object.clone();
+    replaced["metadata"]["labels"] = json!({"changed": "yes"});
+    let added = json!([{"op": "add", "path": "/metadata/annotations", "value": {"changed": "yes"}}]);
+    let requests = [
+        ("update", "PUT", "application/json", replaced),
+        ("merge patch", "PATCH", "application/merge-patch+json", label.clone()),
+        ("strategic merge patch", "PATCH", "application/strategic-merge-patch+json", label),
+        ("JSON patch", "PATCH", "application/json-patch+json", added),
+    ];
+    let case = |(title, method, content_type, body): (&str, _, _, Value)| {
+        let (title, path, body) = (title.to_owned(), format!("{path}?dryRun=All"), body.to_string().into_bytes());
+        Case { title, method, path, content_type, body: Box::new(move |_| body.clone()) }
+    };
+    requests.into_iter().map(case).collect()
+}
+
+/// Every list and map that can be large in an object that is stored.
+#[test]
+fn a_change_of_a_stored_object_four_times_as_large_costs_at_most_four_times_as_much_and_some() {
+    let places = places(false, is_list_or_map);
+    let bench = Bench::new();
+    let (mut failures, mut tried) = (Vec::new(), 0);
+    for (number, place) in places.iter().enumerate() {
+        let stored = STORED_BYTES.map(|bytes| {
+            let name = format!("s{number}-{bytes}");
+            let object = place.object(&name, sized(place.ty, Form::Distinct, bytes));
+            let collection = objects::collection(place.kind);
+            let (code, object) = bench.runtime.block_on(bench.admin.json("POST", &collection, object));
+            (code == 201).then(|| changes(&format!("{collection}/{name}"), &object))
+        });
+        let [Some(few), Some(many)] = stored else { continue };
+        for (few, many) in few.iter().zip(&many) {
+            tried += 1;
+            let (small, large) = (bench.send(few, 0), bench.send(many, 0));
+            let grows = |of: fn(&Cost) -> u64| of(&large) as f64 / of(&small).max(1) as f64;
+            let grown = grows(|cost| cost.allocations).max(grows(|cost| cost.allocated_bytes));
+            let time = large.time.as_secs_f64() / small.time.max(TIME_MIN).as_secs_f64();
+            if small.code == large.code && (grown > ALLOCATIONS_GROW_MAX || time > TIME_GROWS_MAX) {
+                failures.push(format!("{} of {}: {small:?} {large:?}", few.title, place.name()));
+            }
+        }
+    }
+    report(&failures, tried);
+}
+
+#[test]
+fn a_service_costs_the_same_beside_many_others() {
+    let bench = Bench::new();
+    let services = "/api/v1/namespaces/default/services";
+    let create = |name: &str| {
+        let service = json!({"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
+        let body = service.to_string().into_bytes();
+        let case = Case {
+            title: "a service".into(),
+            method: "POST",
+            path: services.into(),
+            content_type: "application/json",
+            body: Box::new(move |_| body.clone()),
+        };
+        let cost = bench.send(&case, 0);
+        assert_eq!(cost.code, 201, "{name}");
+        cost.allocations
+    };
+    create("first");
+    let among_few = create("second");
+    (0..500).for_each(|number| drop(create(&format!("s{number}"))));
+    let among_many = create("last");
+    assert!(among_many < 2 * among_few, "{among_few} allocations among few, {among_many} among many");
+}
+
 #[test]
 #[ignore = "a quarter of an hour: cargo test --release -p bayplan-apiserver --test growth -- --ignored"]
 fn every_request_about_every_field_grows_in_a_line() {

@@ -257,6 +257,39 @@ async fn scale_changes_the_replicas_and_the_generation() {
     let (_, deployment) = admin.get(&format!("{deployments}/d")).await;
     assert_eq!((&deployment["spec"]["replicas"], &deployment["metadata"]["generation"]), (&json!(5), &json!(2)));
     assert_eq!(admin.patch(&path, "merge", json!({"spec": {"replicas": -1}})).await.0, 422);
+    let unnamed = "the name of the object (d based on URL) was undeterminable: name must be provided";
+    let other = "the name of the object (other) does not match the name on the URL (d)";
+    for (metadata, expected) in
+        [(json!({"name": "d"}), (200, "")), (json!({}), (400, unnamed)), (json!({"name": "other"}), (400, other))]
+    {
+        let (code, answer) = admin.json("PUT", &path, json!({"metadata": metadata, "spec": {"replicas": 6}})).await;
+        assert_eq!((code, answer["message"].as_str().unwrap_or_default()), expected, "{metadata}");
+    }
+    let (code, answer) = admin.patch(&path, "merge", json!({"metadata": {"name": null}})).await;
+    assert_eq!((code, &answer["message"]), (400, &json!(unnamed)));
+}
+
+#[tokio::test]
+async fn an_address_and_a_port_belong_to_one_service_until_it_gives_them_up() {
+    let cluster = cluster().await;
+    let admin = &cluster.admin;
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, address: &str, port: u16| {
+        let ports = json!([{"port": 80, "nodePort": port}]);
+        json!({"metadata": {"name": name}, "spec": {"type": "NodePort", "clusterIP": address, "ports": ports}})
+    };
+    admin.create(services, service("a", "10.96.0.50", 30_050)).await;
+    for taken in [service("b", "10.96.0.50", 30_051), service("b", "10.96.0.51", 30_050)] {
+        assert_eq!(admin.json("POST", services, taken).await.0, 422);
+    }
+    // An update keeps what the service has, or gives it up.
+    let (_, mut a) = admin.get(&format!("{services}/a")).await;
+    a["spec"]["ports"][0]["nodePort"] = json!(30_052);
+    assert_eq!(admin.json("PUT", &format!("{services}/a"), a).await.0, 200);
+    admin.create(services, service("b", "10.96.0.51", 30_050)).await;
+    assert_eq!(admin.json("DELETE", &format!("{services}/a"), json!({})).await.0, 200);
+    admin.create(services, service("c", "10.96.0.50", 30_052)).await;
+    assert_eq!(admin.json("POST", services, service("d", "10.96.0.50", 30_053)).await.0, 422);
 }
 
 #[tokio::test]

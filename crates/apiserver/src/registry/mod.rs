@@ -39,7 +39,7 @@ pub(crate) use objects::{Objects, SystemObjects, SystemWrite};
 pub(crate) use patch::PatchKind;
 use revision_waiters::RevisionWaiters;
 pub use service_addresses::{ServiceRange, ServiceRangeError};
-pub(crate) use update::UpdatedObject;
+pub(crate) use update::{UpdatedObject, check_identity};
 
 use crate::admission::{AdmissionContext, AdmissionPlugins, Operation};
 use crate::authz::Authorizer;
@@ -71,7 +71,7 @@ pub(crate) struct Registry {
     /// Where requests with large bodies are carried out.
     pub(crate) big_work: BigWork,
     /// Locked while a service gets its addresses and is stored.
-    services: tokio::sync::Mutex<()>,
+    services: tokio::sync::Mutex<service_addresses::Allocated>,
 }
 
 /// One call of a verb on an object or a collection.

@@ -189,7 +189,7 @@ impl Registry {
 }
 
 /// Refuses a body whose name or namespace is not that of the URL.
-fn check_identity(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
+pub(crate) fn check_identity(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
     check_namespace(call.resource, call.namespace, object)?;
     let name = metadata::text(object, "name");
     if name.is_empty() {

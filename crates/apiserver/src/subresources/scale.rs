@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::registry::decode::{self, Input};
 use crate::registry::patch::Patch;
-use crate::registry::{Answer, Body, Call, Objects, PatchKind, Registry, UpdatedObject, metadata};
+use crate::registry::{Answer, Body, Call, Objects, PatchKind, Registry, UpdatedObject, check_identity, metadata};
 use crate::request::{FieldValidation, Preconditions};
 use crate::status_errors::{self, FieldError};
 
@@ -54,7 +54,7 @@ fn selector(selector: &Value) -> String {
 /// Replaces the scale.
 pub(crate) async fn update(registry: &Registry, call: Call<'_>, scale: Value) -> Result<Answer, Status> {
     let mut scale = scale;
-    check_identity(call, &mut scale)?;
+    check_identity(&call, &mut scale)?;
     let uid = Some(metadata::text(&scale, "uid").to_owned()).filter(|uid| !uid.is_empty());
     let preconditions = Preconditions { uid, resource_version: None };
     write(registry, call, preconditions, &mut |_| Ok(scale.clone())).await
@@ -75,28 +75,11 @@ pub(crate) async fn patch(
         let decoded = decode::without_defaults(SCALE, Input::Patched(patched, &patch), field_validation)?;
         warnings = decoded.warnings;
         let mut scale = decoded.object;
-        check_identity(call, &mut scale)?;
+        check_identity(&call, &mut scale)?;
         Ok(scale)
     };
     let answer = write(registry, call, Preconditions::default(), &mut compute).await?;
     Ok(answer.with_warnings(warnings))
-}
-
-fn check_identity(call: Call<'_>, scale: &mut Value) -> Result<(), Status> {
-    let name = metadata::text(scale, "name");
-    if !name.is_empty() && name != call.name {
-        return Err(status_errors::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.name
-        )));
-    }
-    let namespace = metadata::text(scale, "namespace");
-    if !namespace.is_empty() && namespace != call.namespace {
-        return Err(status_errors::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    Ok(())
 }
 
 /// Writes the replicas of a computed scale into the workload, by an ordinary update.
