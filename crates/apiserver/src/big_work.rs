@@ -43,13 +43,15 @@ impl BigWork {
 
 /// Runs work on so many bytes apart if they are many, without a place.
 pub(crate) async fn apart<F: Future>(bytes: usize, work: F) -> F::Output {
-    let on_many_threads = || Handle::try_current().is_ok_and(|own| own.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if bytes < BIG_BYTES || !on_many_threads() {
-        return work.await;
-    }
     let mut work = pin!(work);
     // Each step on its own, so that a deadline can fall between two of them.
-    std::future::poll_fn(|context| tokio::task::block_in_place(|| work.as_mut().poll(context))).await
+    std::future::poll_fn(|context| apart_now(bytes, || work.as_mut().poll(context))).await
+}
+
+/// Computes something about so many bytes apart if they are many.
+pub(crate) fn apart_now<T>(bytes: usize, compute: impl FnOnce() -> T) -> T {
+    let on_many_threads = || Handle::try_current().is_ok_and(|own| own.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if bytes < BIG_BYTES || !on_many_threads() { compute() } else { tokio::task::block_in_place(compute) }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::request::{IncludeObject, Query};
 use crate::status_errors;
 
 pub(crate) use pieces::Content;
-pub(crate) use render::{TableMeta, render, status, table, weight};
+pub(crate) use render::{TableMeta, render, status, table, weight, work};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,9 @@ use crate::registry::VersionedObject;
 /// About how long a piece is: two TLS records.
 const PIECE: usize = 32 * 1024;
 
+/// The most bytes of objects that are read for a piece: the rows of a table are short, however large their objects are.
+const READ_MAX: usize = 256 * 1024;
+
 /// The content of a response.
 pub(crate) enum Content {
     /// All of it.
@@ -76,12 +79,14 @@ impl Iterator for ListPieces {
             return None;
         }
         let mut piece = std::mem::take(&mut self.head);
-        while piece.len() < PIECE {
+        let mut read = 0;
+        while piece.len() < PIECE && read < READ_MAX {
             let Some(item) = self.items.next() else {
                 piece.extend_from_slice(b"]}");
                 self.finished = true;
                 break;
             };
+            read += item.encoded.size();
             let before = piece.len();
             if self.started {
                 piece.push(b',');
@@ -93,5 +98,26 @@ impl Iterator for ListPieces {
             }
         }
         Some(Bytes::from(piece))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::encode::Encoded;
+
+    #[test]
+    fn a_piece_reads_a_bounded_amount_however_little_it_writes() {
+        let maps = bayplan_kinds::find("", "v1", "configmaps").unwrap();
+        let object = json!({"metadata": {"name": "large"}, "data": {"text": "x".repeat(100_000)}});
+        let item = VersionedObject { encoded: Encoded::new(maps, &object), revision: Some(1) };
+        let write = |_: &VersionedObject, out: &mut Vec<u8>| {
+            out.push(b'1');
+            true
+        };
+        let pieces: Vec<Bytes> = ListPieces::new(b"[".to_vec(), vec![item; 10], Box::new(write)).collect();
+        assert_eq!(pieces, ["[1,1,1", ",1,1,1", ",1,1,1", ",1]}"]);
     }
 }

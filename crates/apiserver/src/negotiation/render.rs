@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::pieces::{Content, ListPieces};
 use super::{Format, Media, Transform};
+use crate::big_work::apart_now;
 use crate::registry::{Answer, Body, List, VersionedObject};
 use crate::request::IncludeObject;
 use crate::status_errors;
@@ -107,11 +108,26 @@ fn reformat(json: &[u8], format: Format) -> Result<Bytes, Status> {
     Ok(Bytes::from(text))
 }
 
+/// How many bytes are read to render an answer. Plain objects and lists are sent as they are stored, and lists of plain
+/// JSON are written while the client reads them.
+pub(crate) fn work(answer: &Answer, format: Format) -> usize {
+    match (&answer.body, format.transform) {
+        (Body::Object(..), Transform::Object | Transform::Partial) | (Body::List(_), _) if plain(format) => 0,
+        (Body::Object(_, object), _) => object.encoded.size(),
+        (Body::List(list), _) => size_of_items(list),
+        (Body::Status(_) | Body::Value(_), _) => 0,
+    }
+}
+
+fn size_of_items(list: &List) -> usize {
+    list.items.iter().map(|item| item.encoded.size()).sum()
+}
+
 /// How much memory an answer takes until it is sent. Lists of plain JSON share the bytes of their objects.
 pub(crate) fn weight(answer: &Answer, format: Format) -> usize {
     match &answer.body {
         Body::List(list) if plain(format) => list.items.len() * size_of::<VersionedObject>(),
-        Body::List(list) => list.items.iter().map(|item| item.encoded.size()).sum(),
+        Body::List(list) => size_of_items(list),
         _ => 0,
     }
 }
@@ -237,7 +253,15 @@ fn row(
     include: IncludeObject,
     now: Timestamp,
 ) -> Result<Value, Status> {
-    let mut object = item.encoded.decode(item.revision)?;
+    apart_now(item.encoded.size(), || decoded_row(resource, item.encoded.decode(item.revision)?, include, now))
+}
+
+fn decoded_row(
+    resource: &'static Kind,
+    mut object: Value,
+    include: IncludeObject,
+    now: Timestamp,
+) -> Result<Value, Status> {
     let row = resource.row(&object, now);
     let mut value = json!({"cells": row.cells});
     if !row.conditions.is_null() {

@@ -40,13 +40,14 @@ pub(super) async fn serve(context: &RequestContext<'_>) -> Result<Response<Respo
     let format = Format::negotiate(context.headers, context.query)?;
     let request = ResourceRequest { context, call, format };
     let (bytes, big_work) = (context.body.len(), &context.shared.registry.big_work);
-    if !resource.stored() || matches!(call.subresource, "binding" | "eviction" | "token" | "scale") {
-        return big_work.run(bytes, request.unstored()).await;
-    }
-    if info.verb == Verb::Watch {
+    let answer = if !resource.stored() || matches!(call.subresource, "binding" | "eviction" | "token" | "scale") {
+        big_work.run(bytes, request.unstored()).await?
+    } else if info.verb == Verb::Watch {
         return request.watch().await;
-    }
-    big_work.run(bytes, request.stored()).await
+    } else {
+        big_work.run(bytes, request.stored()).await?
+    };
+    request.render(answer).await
 }
 
 /// 404 for a path that the resource does not have, 405 for a verb that the path does not have.
@@ -107,7 +108,7 @@ struct ResourceRequest<'a> {
 }
 
 impl ResourceRequest<'_> {
-    fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
+    async fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
         let RequestContext { shared, info, user, .. } = self.context;
         let weight = negotiation::weight(&answer, self.format);
         // What has been written must be answered.
@@ -117,7 +118,9 @@ impl ResourceRequest<'_> {
         } else {
             None
         };
-        let response = negotiation::render(answer, self.format, shared.registry.now())?.map(content);
+        let work = negotiation::work(&answer, self.format);
+        let render = async { negotiation::render(answer, self.format, shared.registry.now()) };
+        let response = shared.registry.big_work.run(work, render).await?.map(content);
         Ok(match held {
             Some(held) => response.map(|body| holding(body, held)),
             None => response,
@@ -129,7 +132,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Verbs on stored objects, except watch.
-    async fn stored(&self) -> Result<Response<ResponseBody>, Status> {
+    async fn stored(&self) -> Result<Answer, Status> {
         let RequestContext { shared, info, query, body, .. } = self.context;
         let (registry, call) = (&shared.registry, self.call);
         let answer = match info.verb {
@@ -168,7 +171,7 @@ impl ResourceRequest<'_> {
             _ => return Err(status_errors::method_not_allowed()),
         };
         self.wait_for_policy(&answer).await;
-        self.render(answer)
+        Ok(answer)
     }
 
     /// Waits until the authorizer has seen a write of a role or binding, so that the client's next request is decided
@@ -231,7 +234,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Resources that are never stored (reviews, bindings) and subresources with a kind of their own.
-    async fn unstored(&self) -> Result<Response<ResponseBody>, Status> {
+    async fn unstored(&self) -> Result<Answer, Status> {
         let RequestContext { shared, info, query, body, .. } = self.context;
         let registry = &*shared.registry;
         let options = match info.verb {
@@ -242,11 +245,10 @@ impl ResourceRequest<'_> {
         };
         let call = Call { dry_run: options.dry_run, ..self.call };
         match (call.subresource, &info.verb) {
-            ("scale", Verb::Get) => return self.render(subresources::get_scale(registry, call).await?),
+            ("scale", Verb::Get) => return subresources::get_scale(registry, call).await,
             ("scale", Verb::Patch) => {
                 let kind = PatchKind::parse(self.context.content_type())?;
-                let answer = subresources::patch_scale(registry, call, kind, body, options.field_validation).await?;
-                return self.render(answer);
+                return subresources::patch_scale(registry, call, kind, body, options.field_validation).await;
             }
             _ => {}
         }
@@ -275,7 +277,7 @@ impl ResourceRequest<'_> {
                 Answer::value(201, reviews.create(call.resource, call.namespace, call.user, object, now).await?)
             }
         };
-        self.render(answer.with_warnings(warnings))
+        Ok(answer.with_warnings(warnings))
     }
 
     fn decode_unstored(&self, field_validation: FieldValidation) -> Result<Decoded, Status> {

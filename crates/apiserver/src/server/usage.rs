@@ -1,8 +1,7 @@
 //! What each user holds of the server's memory outside of its seats: requests that wait, bodies, answers not yet read.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-
-use rustc_hash::FxHashMap;
 
 /// The most requests of one user that wait for the rest of their body or for a resource version. Each holds a stream
 /// and some KiB: 1,000 take about 16 MiB.
@@ -25,7 +24,7 @@ pub(crate) struct Usage {
 
 #[derive(Default)]
 struct Users {
-    by_name: FxHashMap<Box<str>, Holding>,
+    by_name: HashMap<Box<str>, Holding>,
     bodies: usize,
 }
 

@@ -14,14 +14,13 @@ mod event;
 mod object;
 mod value_watchers;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::{Change, Entry, ReadError, Revision, Store};
-use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 
 pub(crate) use event::{CacheEvent, EventType, watch_line};
@@ -52,7 +51,8 @@ pub(crate) struct WatchCache {
 
 #[derive(Default)]
 struct State {
-    objects: FxHashMap<Arc<str>, Arc<CachedObject>>,
+    /// Clients choose the names, so they are hashed with a key that clients do not know.
+    objects: HashMap<Arc<str>, Arc<CachedObject>>,
     log: VecDeque<Arc<CacheEvent>>,
     /// The log has every event after this revision.
     floor: Revision,

@@ -7,9 +7,9 @@
 //! Without it, five thousand kubelets would each look at every change of every pod. Upstream's cacher does the same
 //! with the value watchers of its trigger functions.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
 use super::CacheEvent;
@@ -49,7 +49,7 @@ impl Mailbox {
     }
 }
 
-type Mailboxes = FxHashMap<String, FxHashMap<String, Vec<Arc<Mailbox>>>>;
+type Mailboxes = HashMap<String, HashMap<String, Vec<Arc<Mailbox>>>>;
 
 /// The mailboxes of a cache by field and value.
 #[derive(Debug, Default)]
