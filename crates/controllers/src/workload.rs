@@ -164,6 +164,11 @@ impl Selector {
         self.compiled.as_ref().err()
     }
 
+    /// The compiled form; none of an invalid one, which matches nothing.
+    pub fn compiled(&self) -> Option<&label_selector::Selector> {
+        self.compiled.as_ref().ok()
+    }
+
     /// Selects everything.
     pub fn is_everything(&self) -> bool {
         self.compiled.as_ref().is_ok_and(label_selector::Selector::is_everything)

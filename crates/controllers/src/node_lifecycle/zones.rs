@@ -1,7 +1,7 @@
 //! How fast nodes of a zone may be tainted. The more of them are unreachable, the more likely it is that this process
 //! is cut off, and the slower they are tainted.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bayplan_model::token_bucket::TokenBucket;
@@ -29,15 +29,17 @@ struct Zone {
     rate: f64,
     /// Absent when nothing may be tainted.
     bucket: Option<TokenBucket>,
-    waiting: VecDeque<String>,
-    /// Nodes that wait, or were tainted since they were last ready.
-    known: rustc_hash::FxHashSet<String>,
+    /// By the turn of each.
+    waiting: BTreeMap<u64, String>,
+    /// Nodes that wait, or were tainted since they were last ready, and the turn that each was given.
+    known: BTreeMap<String, u64>,
+    next_turn: u64,
 }
 
 impl Zone {
     fn new(rate: f64) -> Self {
         let (waiting, known) = Default::default();
-        Zone { state: ZoneState::Initial, rate, bucket: bucket(rate), waiting, known }
+        Zone { state: ZoneState::Initial, rate, bucket: bucket(rate), waiting, known, next_turn: 0 }
     }
 
     /// An exhausted limiter is replaced by an exhausted one; otherwise each change of the rate would let one more node
@@ -55,8 +57,17 @@ impl Zone {
     }
 
     fn forget(&mut self, node: &str) {
-        if self.known.remove(node) {
-            self.waiting.retain(|waiting| waiting != node);
+        if let Some(turn) = self.known.remove(node) {
+            self.waiting.remove(&turn);
+        }
+    }
+
+    /// Gives a node the last turn, unless it had one.
+    fn enqueue(&mut self, node: &str) {
+        if !self.known.contains_key(node) {
+            self.known.insert(node.into(), self.next_turn);
+            self.waiting.insert(self.next_turn, node.into());
+            self.next_turn += 1;
         }
     }
 }
@@ -101,9 +112,7 @@ impl Zones {
         if !tainted {
             zone.forget(node);
         }
-        if zone.known.insert(node.into()) {
-            zone.waiting.push_back(node.into());
-        }
+        zone.enqueue(node);
     }
 
     /// A node is ready again.
@@ -119,7 +128,7 @@ impl Zones {
         let mut due = Vec::new();
         for zone in self.zones.values_mut() {
             while !zone.waiting.is_empty() && zone.bucket.as_mut().is_some_and(|bucket| bucket.try_take(now)) {
-                due.extend(zone.waiting.pop_front());
+                due.extend(zone.waiting.pop_first().map(|(_, node)| node));
             }
         }
         due

@@ -6,6 +6,7 @@ use futures::future::join_all;
 
 use super::ReplicaSetController;
 use super::ranking::first_to_delete;
+use super::selectors::Selectors;
 use super::slow_start::slow_start;
 use crate::cache::ControllerKey;
 use crate::controller::{Context, lock};
@@ -91,7 +92,8 @@ impl ReplicaSetController {
         let above = ControllerKey::named_in(&rs.metadata.namespace, owner);
         let siblings = self.owner.controlled_by(&self.cache, &above);
         let pods = self.cache.pods();
-        let selected = |pod: &&Arc<Pod>| siblings.iter().any(|rs| rs.spec.selector.matches(&pod.metadata.labels));
+        let selectors = Selectors::new(siblings.iter().filter_map(|sibling| sibling.spec.selector.compiled()));
+        let selected = |pod: &&Arc<Pod>| selectors.select(&pod.metadata.labels);
         let own = siblings.iter().flat_map(|sibling| pods.controlled_by(&self.owner.key(sibling)));
         own.chain(pods.orphans(&rs.metadata.namespace)).filter(selected).cloned().collect()
     }

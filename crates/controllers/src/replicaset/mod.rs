@@ -4,6 +4,7 @@ mod manage;
 mod observe;
 mod owner;
 pub mod ranking;
+mod selectors;
 pub mod slow_start;
 pub mod status;
 #[cfg(test)]
