@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bayplan_model::pod::Volume;
 use bayplan_scheduler::PodInfo;
 use serde::Serialize;
 
@@ -91,7 +92,7 @@ pub(super) fn alike(pods: impl IntoIterator<Item = Arc<PodInfo>>) -> Vec<Vec<Arc
             // A bound pod's answer depends on what it leaves behind on its node.
             !pod.is_assigned()
                 && first.status.nominated_node_name == pod.status.nominated_node_name
-                && first.same_signature(&pod)
+                && is_alike(first, &pod)
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.push(pod),
@@ -99,6 +100,22 @@ pub(super) fn alike(pods: impl IntoIterator<Item = Arc<PodInfo>>) -> Vec<Vec<Arc
         }
     }
     groups
+}
+
+/// True when no plugin can tell two pods apart. Every pod has a volume with a token, under a name of its own: volumes of
+/// kinds that no plugin reads do not count.
+fn is_alike(one: &PodInfo, other: &PodInfo) -> bool {
+    let is_read = |volume: &&Volume| **volume != Volume { name: volume.name.clone(), ..Volume::default() };
+    let read = |pod: &PodInfo| pod.spec.volumes.iter().filter(is_read).cloned().collect::<Vec<_>>();
+    let has_own_claims = |pod: &PodInfo| {
+        let ephemeral = pod.spec.volumes.iter().any(|volume| volume.ephemeral.is_some());
+        ephemeral || !pod.spec.resource_claims.is_empty() || pod.status.extended_resource_claim_status.is_some()
+    };
+    one.same_signature(other)
+        || (one.same_base_signature(other)
+            && !has_own_claims(one)
+            && !has_own_claims(other)
+            && read(one) == read(other))
 }
 
 /// The answer in a few words: what refused the most nodes.
@@ -127,5 +144,32 @@ pub fn cause(explanation: &Explanation) -> String {
             };
             format!("{by}: {}{more}", first.reason)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bayplan_model::pod::Pod;
+    use bayplan_testkit::pod;
+    use serde_json::json;
+
+    use super::*;
+
+    fn with_volume(name: &str, volume: serde_json::Value) -> Arc<PodInfo> {
+        let mut json = pod(name).request("cpu", "1").json();
+        json["spec"]["volumes"] = json!([volume]);
+        Arc::new(PodInfo::new(Arc::new(serde_json::from_value::<Pod>(json).unwrap())))
+    }
+
+    #[test]
+    fn pods_are_alike_unless_a_volume_that_plugins_read_tells_them_apart() {
+        let token = |name: &str, volume: &str| with_volume(name, json!({"name": volume, "projected": {"sources": []}}));
+        assert_eq!(alike([token("a", "kube-api-access-x"), token("b", "kube-api-access-y")]).len(), 1);
+        let claim = |name: &str, claim: &str| {
+            with_volume(name, json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}}))
+        };
+        assert_eq!(alike([claim("a", "one"), claim("b", "one"), claim("c", "two")]).len(), 2);
+        let own = |name: &str| with_volume(name, json!({"name": "scratch", "ephemeral": {}}));
+        assert_eq!(alike([own("a"), own("b")]).len(), 2);
     }
 }
