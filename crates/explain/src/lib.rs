@@ -11,6 +11,7 @@
 //! nothing is printed that was not decided.
 
 pub mod capacity;
+mod changes;
 mod completion;
 pub mod decision_log;
 mod pools;
@@ -20,6 +21,7 @@ pub mod text;
 pub mod whatif;
 pub mod why;
 
+pub use changes::{CHANGES_MAX, Change, ChangeKind, ChangeOptions, Complete, ObjectPatch, Subject, Target, changes};
 pub use completion::{Completion, DEFAULT_NAMESPACE, Refused};
 pub use pools::pool_of;
 pub use profiles::{Profiles, ProfilesError};

@@ -187,7 +187,7 @@ fn decode(resource: &Resource, json: &RawValue) -> Result<Option<Object>, serde_
 }
 
 /// Pods are known by UID; one that was written by hand has none and is known by its name.
-fn with_uid(mut pod: Arc<Pod>) -> Arc<Pod> {
+pub(crate) fn with_uid(mut pod: Arc<Pod>) -> Arc<Pod> {
     if pod.metadata.uid.is_empty() {
         let metadata = &mut Arc::make_mut(&mut pod).metadata;
         metadata.uid = format!("{}/{}", metadata.namespace, metadata.name);
