@@ -142,8 +142,8 @@ async fn lists_that_nobody_reads_take_less_than_64_megabytes() {
     assert!(answers.failures.is_empty(), "{answers:?}");
 }
 
-/// Holds so many connections that say nothing, opens others in place of those that are closed, and counts how many there
-/// are.
+/// Holds so many connections that say nothing, opens others in place of those that are closed, and counts those that
+/// are open.
 fn hold(
     address: (&'static str, u16),
     count: usize,

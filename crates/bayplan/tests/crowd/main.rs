@@ -59,6 +59,9 @@ async fn those_who_work_are_answered(size: Size, crowd: &[hostile::Hostile]) {
     }
     let names: Vec<&str> = crowd.iter().map(|hostile| hostile.name).collect();
     assert!(slow.is_empty(), "beside {}:\n{}", names.join(", "), slow.join("\n"));
+    while let Some(ended) = attackers.try_join_next() {
+        ended.expect("an attacker that gives up has found something to complain about");
+    }
     attackers.shutdown().await;
     // Nobody is left behind: the server still knows everybody, and its nodes are all there.
     assert_eq!(cluster.ready_nodes().await, cluster::NODES);

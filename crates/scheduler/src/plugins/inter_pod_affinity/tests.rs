@@ -125,6 +125,25 @@ fn terms_that_cannot_be_read_reject_the_pod() {
 }
 
 #[test]
+fn more_terms_than_can_be_compared_reject_the_pod() {
+    let term = "{topologyKey: zone, labelSelector: {matchLabels: {app: web}}}";
+    let pod = |count: usize| {
+        let terms = vec![term; count].join(", ");
+        format!("{{affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{terms}]}}}}}}")
+    };
+    plugin("InterPodAffinity").given("Node a").filters(&[
+        ("as many as are compared", &pod(2_000), "", &["a: Success"]),
+        (
+            "one more",
+            &pod(2_001),
+            "",
+            &["pod: UnschedulableAndUnresolvable: parsing pod: requiredAntiAffinityTerms: \
+               4002 terms, labels, expressions and values, at most 4000 are compared"],
+        ),
+    ]);
+}
+
+#[test]
 fn preferences_of_both_sides_add_up_by_domain() {
     let likes = format!("{{{}}}", preferred("podAffinity", "db", "zone", 40));
     let dislikes = format!("{{{}}}", preferred("podAntiAffinity", "db", "host", 40));
