@@ -7,7 +7,7 @@ use bayplan_explain::{Profiles, State};
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::{PodInfo, Registry};
-use bayplan_sources::{ClusterObjects, SourceObject, resource_of};
+use bayplan_sources::{Given, SourceReader};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -43,7 +43,9 @@ fn ask(case: &Value, no_preemption: bool) -> Result<Value, Mismatch> {
         config => Configuration::from_value(config.clone()).map_err(|e| e.to_string()).and_then(|c| build(&c)),
     };
     let dump = json!({"apiVersion": "v1", "kind": "List", "items": case["objects"]}).to_string();
-    let mut state = State::new(read(&dump)?);
+    let mut reader = SourceReader::default();
+    reader.read("dump.json", &mut dump.as_bytes(), Given::Directly);
+    let mut state = State::new(reader.finish());
     if let Some(note) = state.notes().first() {
         return Err(Mismatch::Unreadable(note.clone()));
     }
@@ -63,23 +65,6 @@ fn every_node_has_an_entry(case: &Value, explanation: &Value) -> Outcome {
         sorted(objects.filter(|object| object["kind"] == "Node").filter_map(|n| n["metadata"]["name"].as_str()));
     let entries = explanation["perNode"].as_array().into_iter().flatten();
     Ok(compare(&json!({"perNode": nodes}), &json!({"perNode": sorted(entries.filter_map(|e| e["node"].as_str()))}))?)
-}
-
-/// The objects of a dump.
-fn read(dump: &str) -> Result<ClusterObjects, Mismatch> {
-    let list: Value = serde_json::from_str(dump)?;
-    let mut objects = ClusterObjects::default();
-    for item in list["items"].as_array().into_iter().flatten() {
-        let text = |pointer: &str| item.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let Some(resource) = resource_of(text("/apiVersion"), text("/kind")) else { continue };
-        objects.objects.push(SourceObject {
-            resource,
-            namespace: text("/metadata/namespace").into(),
-            name: text("/metadata/name").into(),
-            json: serde_json::value::to_raw_value(item)?,
-        });
-    }
-    Ok(objects)
 }
 
 /// The recorded fields that the JSON of `why` has an equal of.

@@ -12,6 +12,7 @@ mod feature_gates;
 mod greeting;
 mod logging;
 mod manual;
+mod plugin;
 mod progress;
 mod scheduler;
 mod shutdown;
@@ -30,7 +31,7 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(args::go::normalized(std::env::args()));
+    let cli = Cli::parse_from(plugin::with_verb(args::go::normalized(std::env::args())));
     let failed = cli.command.exit_code_of_failure();
     match logging::start(&cli).and_then(|()| run(cli.command)) {
         Ok(code) => code,
@@ -63,6 +64,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Whatif(args) => return block_on(ask::whatif::run(*args)),
         Command::Bench(args) => block_on(bench::run(args)),
         Command::Page(args) => block_on(ask::page::run(args)),
+        Command::Plugin(args) => plugin::run(&args, &mut std::io::stdout().lock()),
+        Command::Why(args) => return block_on(ask::why::run(*args)),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -33,6 +33,13 @@ pub struct Refused {
     why: String,
 }
 
+impl Refused {
+    /// Why, without the object's name.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+}
+
 /// What completes new objects: the classes and limits that are there.
 #[derive(Clone, Debug, Default)]
 pub struct Completion {

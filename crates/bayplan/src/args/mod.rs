@@ -6,6 +6,7 @@ pub(crate) mod go;
 pub(crate) mod page;
 pub(crate) mod source;
 pub(crate) mod whatif;
+pub(crate) mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,10 +56,14 @@ pub(crate) enum Command {
     ControllerManager(Box<ControllerManager>),
     /// Ask what would happen if: workloads created or scaled, nodes added, drained or deleted, priorities changed.
     Whatif(Box<whatif::Whatif>),
+    /// Ask why a pod is pending, or why it is where it is.
+    Why(Box<why::Why>),
     /// Measure the scheduler with workloads named after scheduler_perf's.
     Bench(Bench),
     /// Show a cluster or a dump of one in a browser: pending pods, nodes, and what would let a pod in.
     Page(page::Page),
+    /// Install `kubectl why` and `kubectl whatif`.
+    Plugin(Plugin),
     /// Print the version of Bayplan and of the Kubernetes it mirrors.
     Version(Version),
     /// Print a completion script for a shell.
@@ -77,9 +82,11 @@ impl Command {
             | Command::Scheduler(_)
             | Command::ControllerManager(_)
             | Command::Bench(_)
+            | Command::Plugin(_)
             | Command::Version(_)
             | Command::Completions(_)
             | Command::Man(_) => ExitCode::FAILURE,
+            Command::Why(_) => Outcome::Unknown.into(),
         }
     }
 }
@@ -316,6 +323,22 @@ impl BenchMode {
 pub(crate) enum BenchOutput {
     Table,
     Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Plugin {
+    #[command(subcommand)]
+    pub(crate) action: PluginAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginAction {
+    /// Make links to this binary under the names by which kubectl finds its plugins.
+    Install {
+        /// The folder of the links, which has to be in PATH [default: that of this binary].
+        #[arg(long, value_name = "FOLDER")]
+        dir: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ pub(crate) mod live;
 pub(crate) mod load;
 pub(crate) mod page;
 pub(crate) mod whatif;
+pub(crate) mod why;
 
 use std::process::ExitCode;
 

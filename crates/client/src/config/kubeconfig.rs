@@ -46,6 +46,8 @@ struct Context {
     cluster: String,
     #[serde(deserialize_with = "or_default")]
     user: String,
+    #[serde(deserialize_with = "or_default")]
+    namespace: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -251,7 +253,7 @@ impl Kubeconfig {
         }
         let absent = |kind: &str, name: &str| wrong(format!("there is no {kind} {name:?} in it"));
         let context = self.contexts.iter().find(|each| each.name == name);
-        let Context { cluster: at, user } = &context.ok_or_else(|| absent("context", name))?.context;
+        let Context { cluster: at, user, namespace } = &context.ok_or_else(|| absent("context", name))?.context;
         let cluster = self.clusters.iter().find(|each| each.name == *at);
         let cluster = &cluster.ok_or_else(|| absent("cluster", at))?.cluster;
         let no_user = User::default();
@@ -263,6 +265,7 @@ impl Kubeconfig {
         config.tls.identity = user.identity()?;
         config.credentials = user.credentials(cluster, &wrong)?;
         config.impersonate = user.impersonate();
+        config.namespace = namespace.clone();
         Ok(config)
     }
 }

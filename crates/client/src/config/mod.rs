@@ -97,6 +97,8 @@ pub struct Config {
     pub impersonate: Impersonate,
     /// How long a connection may take to open; for ever when absent.
     pub connect_timeout: Option<Duration>,
+    /// The namespace that the kubeconfig's context names; empty when it names none.
+    pub namespace: String,
 }
 
 /// The user to act as: `as`, `as-uid`, `as-groups` and `as-user-extra` of a kubeconfig's user.
@@ -121,6 +123,7 @@ impl Config {
             credentials: Credentials::None,
             impersonate: Impersonate::default(),
             connect_timeout: Some(CONNECT_TIMEOUT),
+            namespace: String::new(),
         }
     }
 

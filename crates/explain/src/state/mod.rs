@@ -141,9 +141,11 @@ impl State {
 
     /// Asks `question` of the state in which a pod is not on its node. Afterwards it is there again.
     pub(crate) fn without_placed<T>(&mut self, pod: &Arc<PodInfo>, question: impl FnOnce(&State) -> T) -> T {
-        self.cluster.remove_pod(pod.uid());
+        let taken = self.cluster.take_pod(pod.uid());
         let answer = question(self);
-        self.cluster.set_pod(pod.clone());
+        if let Some(taken) = taken {
+            self.cluster.put_back(taken);
+        }
         answer
     }
 

@@ -55,6 +55,7 @@ fn body(answer: &Explanation, style: Style) -> Vec<String> {
     if let Some(error) = &answer.error {
         lines.push(format!("  error: {error}"));
     }
+    paragraph(&mut lines, elsewhere_today(answer));
     paragraph(&mut lines, scores(answer, style));
     if answer.pre_filter.is_none() {
         paragraph(&mut lines, rejections(answer, style));
@@ -75,7 +76,7 @@ fn rejections(answer: &Explanation, style: Style) -> Vec<String> {
     if answer.rejections.is_empty() {
         return Vec::new();
     }
-    let mut table = Table::new(["refused by", "nodes#", "reason", "for example"]);
+    let mut table = Table::new(["REFUSED BY", "NODES#", "REASON", "FOR EXAMPLE"]);
     for refused in &answer.refused_by {
         let of_plugin = answer.rejections.iter().filter(|rejection| rejection.plugin == refused.plugin);
         let shown = if refused.plugin.is_empty() { "PreFilter" } else { refused.plugin };
@@ -105,7 +106,7 @@ fn nearest(rejections: &[Rejection]) -> Vec<String> {
 fn on_node(answer: &Explanation) -> Vec<String> {
     let Some(on) = &answer.on_node else { return Vec::new() };
     let fits = if on.fits { "every filter lets it in" } else { "it does not fit" };
-    let mut table = Table::new(["filter", "answer", "reasons"]);
+    let mut table = Table::new(["FILTER", "ANSWER", "REASONS"]);
     for filter in &on.filters {
         let said = match filter.code {
             "Success" => "ok",
@@ -123,7 +124,7 @@ fn every_node(nodes: &[NodeAnswer]) -> Vec<String> {
     if nodes.is_empty() {
         return Vec::new();
     }
-    let mut table = Table::new(["node", "answer", "total#", "plugin", "reasons"]);
+    let mut table = Table::new(["NODE", "ANSWER", "TOTAL#", "PLUGIN", "REASONS"]);
     for node in nodes {
         let total = node.total.map(|total| total.to_string()).unwrap_or_default();
         let code = node.code.unwrap_or("fits").to_owned();
@@ -137,7 +138,7 @@ fn scores(answer: &Explanation, style: Style) -> Vec<String> {
     let Some(first) = answer.ranking.first() else { return Vec::new() };
     let differs = |at: usize| answer.ranking.iter().any(|node| node.scores[at] != first.scores[at]);
     let (shown, equal): (Vec<usize>, Vec<usize>) = (0..first.scores.len()).partition(|at| style.wide || differs(*at));
-    let headings = ["node", "total#"].into_iter().chain(shown.iter().map(|at| first.scores[*at].plugin));
+    let headings = ["NODE", "TOTAL#"].into_iter().chain(shown.iter().map(|at| first.scores[*at].plugin));
     let mut table = Table::new(headings);
     for node in &answer.ranking {
         let cells = shown.iter().map(|at| score(&node.scores[*at]));
@@ -153,14 +154,21 @@ fn scores(answer: &Explanation, style: Style) -> Vec<String> {
     if let Some(plugin) = answer.decided_by {
         lines.push(format!("  decided by {plugin}"));
     }
-    let is_best = answer.node.as_ref().is_some_and(|node| answer.best.contains(node));
-    if !is_best && answer.verdict == Verdict::Placed {
-        lines.push(format!("  today it would go to {}", some(&answer.best, NAMES_MAX)));
-    } else if answer.best.len() > 1 {
+    if answer.best.len() > 1 {
         let ties = count(answer.best.len(), "node");
         lines.push(format!("  {ties} tied for the first place: {}", some(&answer.best, NAMES_MAX)));
     }
     lines
+}
+
+/// Where a bound pod would go today, if that is not where it is.
+fn elsewhere_today(answer: &Explanation) -> Vec<String> {
+    let is_best = answer.node.as_ref().is_some_and(|node| answer.best.contains(node));
+    match answer.verdict {
+        Verdict::Placed if answer.best.is_empty() => vec!["  today it would fit nowhere".to_owned()],
+        Verdict::Placed if !is_best => vec![format!("  today it would go to {}", some(&answer.best, NAMES_MAX))],
+        _ => Vec::new(),
+    }
 }
 
 /// `raw → normalised × weight`, as far as it says something.
@@ -177,7 +185,7 @@ fn footer(answer: &Explanation, style: Style) -> Vec<String> {
     if !answer.must_change.is_empty() {
         lines.push(format!("  has to change: {}", answer.must_change.join("; ")));
     }
-    lines.extend(answer.preemption.as_ref().map(preemption));
+    lines.extend(answer.preemption.as_ref().and_then(preemption));
     if !answer.wakes_on.is_empty() {
         lines.push(format!("  waits for: {}", events(&answer.wakes_on).join("; ")));
     }
@@ -192,7 +200,7 @@ fn footer(answer: &Explanation, style: Style) -> Vec<String> {
     {
         lines.push(format!("  unscheduled since {since} ({})", last.reason));
     }
-    lines.extend(missing(&answer.source.missing).map(|line| style.dim(&line)));
+    lines.extend(missing(&answer.missing_here).map(|line| style.dim(&line)));
     lines.extend(answer.notes.iter().map(|note| style.dim(&format!("  note: {note}"))));
     lines
 }
@@ -203,19 +211,18 @@ pub(super) fn missing(resources: &[&str]) -> Option<String> {
     (!resources.is_empty()).then(line)
 }
 
-fn preemption(answer: &PreemptionAnswer) -> String {
+/// What preemption could do; none when no node was refused for a reason that it could resolve.
+fn preemption(answer: &PreemptionAnswer) -> Option<String> {
     if let Some(reason) = &answer.reason {
-        return format!("  preemption: {reason}");
+        return Some(format!("  preemption: {reason}"));
     }
     let taken = answer.acceptable.first().and_then(|node| answer.candidates.iter().find(|at| at.node == *node));
-    match (taken, &answer.message) {
-        (Some(candidate), _) => format!("  preemption: {}", would_evict(candidate, answer.acceptable.len() - 1)),
-        (None, Some(message)) => {
-            let message = message.trim_start_matches("preemption: ");
-            format!("  preemption does not help: {message}")
-        }
-        (None, None) => "  preemption does not help".to_owned(),
+    if let Some(candidate) = taken {
+        return Some(format!("  preemption: {}", would_evict(candidate, answer.acceptable.len() - 1)));
     }
+    // Other plugins may have said something before.
+    let (_, why) = answer.message.as_ref()?.split_once("preemption: ")?;
+    Some(format!("  preemption does not help: {why}"))
 }
 
 fn would_evict(candidate: &PreemptionCandidate, others: usize) -> String {
@@ -224,6 +231,5 @@ fn would_evict(candidate: &PreemptionCandidate, others: usize) -> String {
         protected => format!(", {protected} of them protected by a PodDisruptionBudget"),
     };
     let elsewhere = if others > 0 { format!(" (or {} as good)", count(others, "other node")) } else { String::new() };
-    let victims = some(&candidate.victims, NAMES_MAX);
-    format!("it gets {} when {victims} leave{budgets}{elsewhere}", candidate.node)
+    format!("it gets {} by evicting {}{budgets}{elsewhere}", candidate.node, some(&candidate.victims, NAMES_MAX))
 }

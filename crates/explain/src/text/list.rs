@@ -14,7 +14,10 @@ pub fn list(answer: &ExplanationList, style: Style) -> String {
     for group in &answer.groups {
         paragraph(&mut lines, describe(group, style));
     }
-    let mut notes: Vec<String> = missing(&answer.source.missing).into_iter().collect();
+    let mut here: Vec<&str> = answer.groups.iter().flat_map(|group| &group.explanation.missing_here).copied().collect();
+    here.sort_unstable();
+    here.dedup();
+    let mut notes: Vec<String> = missing(&here).into_iter().collect();
     let all = answer.groups.iter().flat_map(|group| &group.explanation.notes);
     for note in all.map(|note| format!("  note: {note}")) {
         if !notes.contains(&note) {

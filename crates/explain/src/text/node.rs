@@ -25,7 +25,7 @@ pub fn node(answer: &NodeExplanation, style: Style) -> String {
         lines.push("  no pod is pending".to_owned());
     }
     if !answer.refuses.is_empty() {
-        let mut table = Table::new(["refuses", "pods#", "reason", "for example"]);
+        let mut table = Table::new(["REFUSES", "PODS#", "REASON", "FOR EXAMPLE"]);
         for refused in &answer.refuses {
             let plugin = if refused.plugin.is_empty() { "PreFilter" } else { refused.plugin };
             let pods = number(refused.pods.len());
@@ -36,7 +36,7 @@ pub fn node(answer: &NodeExplanation, style: Style) -> String {
         paragraph(&mut lines, table);
     }
     let notes = answer.notes.iter().map(|note| format!("  note: {note}"));
-    let notes: Vec<String> = missing(&answer.source.missing).into_iter().chain(notes).collect();
+    let notes: Vec<String> = missing(&answer.missing_here).into_iter().chain(notes).collect();
     paragraph(&mut lines, notes.iter().map(|note| style.dim(note)).collect());
     lines.push(String::new());
     lines.join("\n")

@@ -18,7 +18,7 @@ impl Table {
     pub(super) fn new<T: AsRef<str>>(headings: impl IntoIterator<Item = T>) -> Self {
         let headings: Vec<String> = headings.into_iter().map(|heading| heading.as_ref().to_owned()).collect();
         let right = headings.iter().map(|heading| heading.ends_with('#')).collect();
-        let first = headings.iter().map(|heading| heading.trim_end_matches('#').to_uppercase()).collect();
+        let first = headings.iter().map(|heading| heading.trim_end_matches('#').to_owned()).collect();
         Table { right, rows: vec![first] }
     }
 
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_cells_and_numbers_stand_to_the_right() {
-        let mut table = Table::new(["node", "total#", "why"]);
+        let mut table = Table::new(["NODE", "TOTAL#", "WHY"]);
         table.row(["a-long-name".into(), "7".into(), "x".into()]);
         table.row(["b".into(), "1234567".into()]);
         assert_eq!(

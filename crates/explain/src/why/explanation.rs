@@ -81,6 +81,9 @@ pub struct Explanation {
     /// One line for each thing that the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Those of the missing resources that could matter for this pod; text is spared the others.
+    #[serde(skip)]
+    pub missing_here: Vec<&'static str>,
 }
 
 /// The answer in one word.

@@ -7,7 +7,10 @@
 
 mod explanation;
 mod list;
+mod manifests;
+mod missing;
 mod node;
+mod owned;
 mod preemption;
 mod ranking;
 pub(crate) mod rejections;
@@ -26,7 +29,9 @@ pub use explanation::{
     PreemptionAnswer, PreemptionCandidate, RefusedBy, Rejection, SourceOfState, Verdict, WakesOn,
 };
 pub use list::{Counts, ExplanationList, Group, cause, explain_all};
+pub use manifests::{NotPods, pods_of_manifests};
 pub use node::{NodeExplanation, RefusesPods, explain_node};
+pub use owned::{Owner, pods_of_owner};
 
 /// How a question is asked.
 #[derive(Clone, Debug)]
@@ -77,6 +82,10 @@ pub fn explain_unplaced(state: &State, profiles: &Profiles, pod: &PodInfo, optio
     explanation.scheduler_name = profile.name.clone();
     let decision = Decision { state, profile, preempting: profiles.preempting(&profile.name), pod, options };
     decision.explain(&mut explanation);
+    if explanation.nodes.feasible > 0 {
+        // Nobody is preempted for a pod that fits.
+        explanation.missing_here.retain(|resource| *resource != missing::BUDGETS);
+    }
     explanation
 }
 
@@ -137,6 +146,7 @@ pub(crate) fn blank(state: &State, pod: &PodInfo) -> Explanation {
         retry_at: None,
         last_attempt: waits::last_attempt(pod),
         notes: Vec::new(),
+        missing_here: missing::for_pod(state, pod),
     }
 }
 

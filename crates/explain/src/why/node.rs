@@ -8,7 +8,7 @@ use bayplan_scheduler::{NodeInfo, PluginName, Status};
 use serde::Serialize;
 
 use super::rejections::quantity;
-use super::{API_VERSION, Options, SourceOfState, list, profile_of, source_of};
+use super::{API_VERSION, Options, SourceOfState, list, missing, profile_of, source_of};
 use crate::{Profiles, State};
 
 /// The answer of `why node/NAME`.
@@ -34,6 +34,9 @@ pub struct NodeExplanation {
     /// One line for each thing that the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Those of the missing resources that could matter for the pending pods; text is spared the others.
+    #[serde(skip)]
+    pub missing_here: Vec<&'static str>,
 }
 
 /// Pending pods that a node refuses for one reason.
@@ -53,9 +56,11 @@ pub fn explain_node(state: &State, profiles: &Profiles, node: &str, options: &Op
     let mut refuses: BTreeMap<(PluginName, String), Vec<String>> = BTreeMap::new();
     let mut would_take = Vec::new();
     let mut notes = Vec::new();
+    let mut missing_here = Vec::new();
     for pods in list::alike(state.pending().cloned()) {
         let Some(profile) = profile_of(profiles, &pods[0], &mut notes) else { continue };
         let mut attempt = Attempt::new(profile, state.cluster(), state.nominator(), &pods[0], options.now);
+        missing_here.extend(missing::for_pod(state, &pods[0]));
         let names = || pods.iter().map(|pod| pod.key());
         let gate = attempt.pre_enqueue();
         let status = if gate.is_success() { attempt.check_node(info) } else { gate };
@@ -68,6 +73,8 @@ pub fn explain_node(state: &State, profiles: &Profiles, node: &str, options: &Op
     }
     notes.sort();
     notes.dedup();
+    missing_here.sort_unstable();
+    missing_here.dedup();
     let mut refuses: Vec<RefusesPods> =
         refuses.into_iter().map(|((plugin, reason), pods)| RefusesPods { plugin, reason, pods }).collect();
     refuses.sort_by_key(|refused| std::cmp::Reverse(refused.pods.len()));
@@ -81,6 +88,7 @@ pub fn explain_node(state: &State, profiles: &Profiles, node: &str, options: &Op
         free: free(info),
         pods: info.pods().len(),
         notes,
+        missing_here,
     })
 }
 

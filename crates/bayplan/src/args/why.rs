@@ -1,0 +1,82 @@
+//! The arguments of `why`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::source::Source;
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// What to ask about: `pod/NAME` or `NAME`, `deployment/NAME` (also replicaset, statefulset, daemonset, job and
+    /// replicationcontroller) for its pending pods, or `node/NAME` [default: the pending pods of the namespace].
+    #[arg(value_name = "WHAT", num_args = 0..=2, conflicts_with_all = ["filename", "all_namespaces"])]
+    pub(crate) what: Vec<String>,
+    /// The namespace of the pod or workload [default: that of the kubeconfig's context, or else `default`].
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// Ask about all pending pods, grouped by template and cause.
+    #[arg(short = 'A', long, conflicts_with_all = ["filename", "namespace"])]
+    pub(crate) all_namespaces: bool,
+    /// Ask about pods that do not exist yet: a YAML or JSON file of pods and workloads; `-` is standard input. Other
+    /// objects in it count as if they existed. Repeatable.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// Take the objects of --filename exactly as they are instead of completing them as an API server would.
+    #[arg(long, requires = "filename")]
+    pub(crate) as_written: bool,
+    /// Ask every filter about this node, not only until the first refuses it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// Do not ask what preemption could do.
+    #[arg(long)]
+    pub(crate) no_preemption: bool,
+    #[command(flatten)]
+    pub(crate) ties: TieFlags,
+    #[command(flatten)]
+    pub(crate) source: Source,
+    /// Print text, text with every node and score, JSON, YAML, or one HTML file.
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t = WhyOutput::Text,
+        help_heading = "Output"
+    )]
+    pub(crate) output: WhyOutput,
+    /// Add an entry for every node to JSON and YAML, and all candidates of preemption.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) per_node: bool,
+    /// Print nothing but kube-scheduler's FailedScheduling message, whole.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) message: bool,
+}
+
+/// Which of several equally good nodes is chosen.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct TieFlags {
+    /// Which of several equally good nodes is chosen.
+    #[arg(long, value_enum, value_name = "RULE", default_value_t = Ties::Random)]
+    pub(crate) ties: Ties,
+    /// Makes the choices of `--ties random` repeatable.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Ties {
+    /// One of them at random.
+    Random,
+    /// The one whose name is smallest.
+    Name,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhyOutput {
+    Text,
+    Wide,
+    Json,
+    Yaml,
+    Html,
+}
