@@ -76,7 +76,7 @@ impl Command {
     /// The exit code of a command that fails: scripts tell a question that could not be answered from an answer.
     pub(crate) fn exit_code_of_failure(&self) -> ExitCode {
         match self {
-            Command::Page(_) | Command::Whatif(_) => ExitCode::from(Outcome::Unknown),
+            Command::Page(_) | Command::Whatif(_) | Command::Why(_) => ExitCode::from(Outcome::Unknown),
             Command::Up(_)
             | Command::Apiserver(_)
             | Command::Scheduler(_)
@@ -86,7 +86,6 @@ impl Command {
             | Command::Version(_)
             | Command::Completions(_)
             | Command::Man(_) => ExitCode::FAILURE,
-            Command::Why(_) => Outcome::Unknown.into(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::source::Source;
+use super::whatif::Decisions;
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
@@ -28,11 +29,8 @@ pub(crate) struct Why {
     /// Ask every filter about this node, not only until the first refuses it.
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// Do not ask what preemption could do.
-    #[arg(long)]
-    pub(crate) no_preemption: bool,
     #[command(flatten)]
-    pub(crate) ties: TieFlags,
+    pub(crate) decisions: Decisions,
     #[command(flatten)]
     pub(crate) source: Source,
     /// Print text, text with every node and score, JSON, YAML, or one HTML file.
@@ -51,25 +49,6 @@ pub(crate) struct Why {
     /// Print nothing but kube-scheduler's FailedScheduling message, whole.
     #[arg(long, help_heading = "Output")]
     pub(crate) message: bool,
-}
-
-/// Which of several equally good nodes is chosen.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct TieFlags {
-    /// Which of several equally good nodes is chosen.
-    #[arg(long, value_enum, value_name = "RULE", default_value_t = Ties::Random)]
-    pub(crate) ties: Ties,
-    /// Makes the choices of `--ties random` repeatable.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub(crate) seed: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Ties {
-    /// One of them at random.
-    Random,
-    /// The one whose name is smallest.
-    Name,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

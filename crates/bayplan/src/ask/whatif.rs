@@ -9,13 +9,14 @@ use bayplan_explain::whatif::{
     Action, Detail, MORE_COPIES_MAX, NodeTemplate, ObjectName, Options, Priority, WhatIf, render, whatif,
 };
 use bayplan_explain::why::Verdict;
-use bayplan_explain::{DEFAULT_NAMESPACE, Profiles, State};
+use bayplan_explain::{Profiles, State};
 use bayplan_scheduler::{Registry, Rng, TieBreak};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Outcome;
 use super::load::{configuration, load, read_manifests};
+use super::why::namespace_of;
 use crate::args::whatif::{Decisions, Given, TieRule, Whatif, WhatifOutput};
 
 impl Decisions {
@@ -30,7 +31,7 @@ impl Decisions {
 
 /// Carries out the actions and prints what comes of them.
 pub(crate) async fn run(args: Whatif) -> Result<ExitCode> {
-    let namespace = args.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let namespace = namespace_of(&args.source, args.namespace.as_deref());
     let actions = actions(&args.actions.0, &namespace)?;
     let configuration = configuration(&args.source)?;
     let profiles = Profiles::build(&configuration, &Registry::default())?;

@@ -12,7 +12,7 @@ use bayplan_explain::why::{
     pods_of_manifests, pods_of_owner,
 };
 use bayplan_explain::{Completion, DEFAULT_NAMESPACE, Profiles, State};
-use bayplan_scheduler::{PodInfo, Registry, Rng, TieBreak};
+use bayplan_scheduler::{PodInfo, Registry};
 use bayplan_sources::resource_of;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -23,7 +23,7 @@ use super::Outcome;
 use super::load::{configuration, load, read_manifests};
 use crate::args::Cli;
 use crate::args::source::Source;
-use crate::args::why::{TieFlags, Ties, Why, WhyOutput};
+use crate::args::why::{Why, WhyOutput};
 
 /// What is asked about.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,11 +52,11 @@ pub(crate) async fn run(args: Why) -> Result<ExitCode> {
     let namespace = namespace_of(&args.source, args.namespace.as_deref());
     let profiles = Profiles::build(&configuration(&args.source)?, &Registry::default())?;
     let mut state = State::new(load(&args.source).await?);
-    let now = Timestamp::now();
+    let now = state.origin().time.unwrap_or_else(Timestamp::now);
     let options = Options {
         per_node: args.per_node || args.output == WhyOutput::Wide,
-        no_preemption: args.no_preemption,
-        ties: args.ties.rule(),
+        no_preemption: args.decisions.no_preemption,
+        ties: args.decisions.rule(),
         node: args.node.clone(),
         now,
     };
@@ -83,16 +83,6 @@ fn misused(error: &anyhow::Error) -> ! {
 #[allow(clippy::print_stderr)]
 fn warn(note: &str) {
     eprintln!("bayplan: {note}");
-}
-
-impl TieFlags {
-    /// How ties are broken.
-    pub(crate) fn rule(self) -> TieBreak {
-        match self.ties {
-            Ties::Name => TieBreak::SmallestName,
-            Ties::Random => TieBreak::Random(Rng::new(self.seed)),
-        }
-    }
 }
 
 impl Question {

@@ -157,7 +157,7 @@ impl Session {
         let deadline = Instant::now() + EVENTUALLY;
         let success = loop {
             match process.try_wait().unwrap() {
-                Some(status) => break status.success(),
+                Some(status) => break status.success() || is_question(text) && is_answer(status.code()),
                 None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
                 None => {
                     process.kill().unwrap();
@@ -225,5 +225,16 @@ fn serves(text: &str) -> bool {
 
 /// Whether a command only looks, so that it may be tried again until the cluster has come so far.
 fn is_reading(text: &str) -> bool {
-    text.starts_with("kubectl ") && [" get ", " describe ", " events "].iter().any(|verb| text.contains(verb))
+    let looks = [" get ", " describe ", " events "].iter().any(|verb| text.contains(verb));
+    text.starts_with("kubectl ") && looks || is_question(text)
+}
+
+/// Whether a command asks why, so that its exit code is a part of the answer.
+fn is_question(text: &str) -> bool {
+    text.contains("bayplan why ") || text.contains("kubectl why ")
+}
+
+/// Not yet, or never as specified.
+fn is_answer(code: Option<i32>) -> bool {
+    matches!(code, Some(10 | 11))
 }

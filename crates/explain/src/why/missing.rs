@@ -1,5 +1,6 @@
 //! Which of the resources that a source lacks could matter for a pod.
 
+use bayplan_model::pod::Volume;
 use bayplan_scheduler::PodInfo;
 
 use crate::State;
@@ -29,7 +30,9 @@ fn matters(state: &State, pod: &PodInfo, resource: &str) -> bool {
             !spec.resource_claims.is_empty() || !pod.usage.requested.scalars.is_empty()
         }
         _ if resource.ends_with(".storage.k8s.io") || resource.starts_with("persistentvolume") => {
-            !spec.volumes.is_empty()
+            // Every pod has a volume with a token; only those that plugins read count.
+            let is_read = |volume: &Volume| *volume != Volume { name: volume.name.clone(), ..Volume::default() };
+            spec.volumes.iter().any(is_read)
         }
         _ => true,
     }
