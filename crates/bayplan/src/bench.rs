@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail};
 use bayplan_bench::e2e::{self, Deployments, Embedded};
 use bayplan_bench::report::{Run, grouped, table};
-use bayplan_bench::trace::Trace;
+use bayplan_bench::trace;
 use bayplan_bench::workload::{self, Workload};
 use bayplan_bench::{engine, plot};
 use bayplan_client::Client;
@@ -204,7 +204,7 @@ impl Job {
         let mut report = |what: &str, done: usize, of: usize| self.report(&mut progress, what, done, of);
         let run = match (self.benchmark, args.trace.as_slice()) {
             (Benchmark::Workload(workload), _) => engine::run(workload, &options, &mut report),
-            (_, [nodes, pods]) => engine::run_trace(&Trace::read(nodes, pods)?, &options, &mut report),
+            (_, [nodes, pods]) => engine::run_trace(&trace::read(nodes, pods)?, &options, &mut report),
             _ => bail!("--trace takes two files: nodes and pods"),
         };
         progress.clear();

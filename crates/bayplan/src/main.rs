@@ -61,6 +61,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Apiserver(args) => block_on(up::run_apiserver(args)),
         Command::Scheduler(args) => block_on(scheduler::run(*args)),
         Command::ControllerManager(args) => block_on(controller_manager::run(*args)),
+        Command::Simulate(args) => return block_on(ask::simulate::run(*args)),
         Command::Whatif(args) => return block_on(ask::whatif::run(*args)),
         Command::Bench(args) => block_on(bench::run(args)),
         Command::Page(args) => block_on(ask::page::run(args)),

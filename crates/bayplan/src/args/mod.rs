@@ -4,6 +4,7 @@ pub(crate) mod component;
 pub(crate) mod controllers;
 pub(crate) mod go;
 pub(crate) mod page;
+pub(crate) mod simulate;
 pub(crate) mod source;
 pub(crate) mod whatif;
 pub(crate) mod why;
@@ -54,10 +55,12 @@ pub(crate) enum Command {
     Scheduler(Box<Scheduler>),
     /// Run the controllers against any Kubernetes API server.
     ControllerManager(Box<ControllerManager>),
-    /// Ask what would happen if: workloads created or scaled, nodes added, drained or deleted, priorities changed.
-    Whatif(Box<whatif::Whatif>),
     /// Ask why a pod is pending, or why it is where it is.
     Why(Box<why::Why>),
+    /// Ask what would happen if: workloads created or scaled, nodes added, drained or deleted, priorities changed.
+    Whatif(Box<whatif::Whatif>),
+    /// Run a history under one or several configurations and compare what comes of it.
+    Simulate(Box<simulate::Simulate>),
     /// Measure the scheduler with workloads named after scheduler_perf's.
     Bench(Bench),
     /// Show a cluster or a dump of one in a browser: pending pods, nodes, and what would let a pod in.
@@ -76,7 +79,9 @@ impl Command {
     /// The exit code of a command that fails: scripts tell a question that could not be answered from an answer.
     pub(crate) fn exit_code_of_failure(&self) -> ExitCode {
         match self {
-            Command::Page(_) | Command::Whatif(_) | Command::Why(_) => ExitCode::from(Outcome::Unknown),
+            Command::Page(_) | Command::Simulate(_) | Command::Whatif(_) | Command::Why(_) => {
+                ExitCode::from(Outcome::Unknown)
+            }
             Command::Up(_)
             | Command::Apiserver(_)
             | Command::Scheduler(_)

@@ -171,7 +171,8 @@ fn number(text: &str) -> Result<usize, String> {
 }
 
 fn names(text: &str) -> Result<Vec<String>, String> {
-    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
+    let names: Vec<String> =
+        text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
     if names.is_empty() { Err("it names no node".into()) } else { Ok(names) }
 }
 

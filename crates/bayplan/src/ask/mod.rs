@@ -7,6 +7,7 @@ pub(crate) mod live;
 #[allow(dead_code, reason = "the verbs that use it come one by one")]
 pub(crate) mod load;
 pub(crate) mod page;
+pub(crate) mod simulate;
 pub(crate) mod whatif;
 pub(crate) mod why;
 

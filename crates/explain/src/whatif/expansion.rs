@@ -6,6 +6,8 @@ use bayplan_controllers::deployment::template;
 use bayplan_model::meta::OwnerReference;
 use bayplan_model::node::LABEL_HOSTNAME;
 use bayplan_model::pod::Pod;
+use bayplan_scheduler::{Object, TieBreak};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -55,7 +57,7 @@ pub(super) struct Workload {
 }
 
 /// Whether a kind makes pods.
-pub(super) fn is_workload(object: &Value) -> bool {
+pub(crate) fn is_workload(object: &Value) -> bool {
     let kinds = ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicationController"];
     kinds.contains(&text(object, "/kind"))
 }
@@ -329,5 +331,64 @@ pub(super) fn rename_node(node: &mut Value, name: &str) {
                 *value = name.into();
             }
         }
+    }
+}
+
+/// The pods of a workload in a history, by number.
+pub(crate) struct WorkloadPods {
+    template: Template,
+    written: Value,
+    count: usize,
+    start: usize,
+    owners: Vec<Object>,
+}
+
+impl WorkloadPods {
+    /// Expands a workload. DaemonSets have no number of pods, and none here.
+    pub(crate) fn new(
+        object: &Value,
+        completion: &Completion,
+        as_written: bool,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let options = Options {
+            ties: TieBreak::SmallestName,
+            preempt: false,
+            as_written,
+            percentage: None,
+            namespace: String::new(),
+            more_copies_max: 0,
+            now,
+        };
+        let workload = Workload::of(object.clone(), None);
+        let owner = if workload.kind == "Deployment" { workload.replica_set() } else { workload.object.clone() };
+        let owners = Object::decode(&owner).and_then(Result::ok).into_iter().collect();
+        Ok(WorkloadPods {
+            template: Template::new(&owner, completion, &options)?,
+            written: workload.template().clone(),
+            count: workload.replicas.unwrap_or(0).min(super::PODS_PER_ACTION_MAX),
+            start: workload.start,
+            owners,
+        })
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The pod with this number, from 0.
+    pub(crate) fn pod(&self, number: usize) -> Pod {
+        self.template.pod(self.start + number)
+    }
+
+    /// Whether both make the same pods.
+    pub(crate) fn same_template(&self, other: &WorkloadPods) -> bool {
+        self.written == other.written
+    }
+
+    /// The controllers that the scheduler reads for spreading.
+    pub(crate) fn take_owners(&mut self) -> Vec<Object> {
+        std::mem::take(&mut self.owners)
     }
 }

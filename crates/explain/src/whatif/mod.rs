@@ -28,6 +28,7 @@ use jiff::Timestamp;
 pub use action::{Action, NodeTemplate, ObjectName, Priority};
 pub use answer::{Deleted, Moved, Placed, PlacedBy, Preempted, Stuck, WhatIf};
 pub use condition::{Condition, ConditionError};
+pub(crate) use expansion::{WorkloadPods, is_workload};
 use session::{Outcome, Session};
 pub use text::{Detail, render};
 
