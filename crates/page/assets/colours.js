@@ -22,9 +22,10 @@ const LIGHT = {
   others: ['#5a8f9e', '#b08ad6', '#cf9a3a', '#7a5a48', '#538a5f'],
   low: [226, 240, 233],
   high: [16, 94, 62],
-  cool: [219, 230, 245],
-  warm: [200, 62, 44],
-  middle: [243, 188, 84],
+  cool: [221, 230, 240],
+  middle: [58, 125, 200],
+  full: [226, 146, 40],
+  over: [190, 44, 38],
 };
 
 const DARK = {
@@ -49,9 +50,10 @@ const DARK = {
   others: ['#7fb5c4', '#c9a8ea', '#e3b45c', '#a58470', '#78b385'],
   low: [33, 52, 45],
   high: [86, 224, 152],
-  cool: [38, 52, 72],
-  warm: [238, 92, 70],
-  middle: [224, 172, 72],
+  cool: [37, 48, 61],
+  middle: [72, 143, 222],
+  full: [240, 171, 70],
+  over: [240, 92, 80],
 };
 
 export function isDark() {
@@ -83,8 +85,10 @@ export function scoreColour(share) {
   return mixed(low, high, Math.max(0, Math.min(1, share)));
 }
 
+// Pale when idle, blue in use, and warm only where little is left.
 export function useColour(share) {
-  const { cool, middle, warm } = palette();
+  const { cool, middle, full, over } = palette();
   const bounded = Math.max(0, Math.min(1, share));
-  return bounded < 0.6 ? mixed(cool, middle, bounded / 0.6) : mixed(middle, warm, (bounded - 0.6) / 0.4);
+  if (bounded < 0.75) return mixed(cool, middle, bounded / 0.75);
+  return bounded < 0.92 ? mixed(middle, full, (bounded - 0.75) / 0.17) : mixed(full, over, (bounded - 0.92) / 0.08);
 }

@@ -52,7 +52,7 @@ function typed(nodes) {
 function takeSummary(summary) {
   page.summary = summary;
   const facts = [['nodes', summary.nodes], ['pods', summary.pods], ['pending', summary.pending]];
-  show(byId('counts'), facts.map(([name, number]) => element('div', { class: name },
+  show(byId('counts'), facts.map(([name, number]) => element('div', { class: `fact-${name}` },
     element('dt', {}, name), element('dd', {}, count(number)))));
   const { kind, time } = summary.source ?? {};
   const said = summary.live ? 'live' : `${kind ?? 'saved'}${time ? ` of ${dayAndClock(Date.parse(time))}` : ''}`;
@@ -103,6 +103,7 @@ async function selectPod(pod) {
   globalThis.history.replaceState(null, '', `#pod=${encodeURIComponent(pod)}`);
   const began = performance.now();
   await explain(pod, false);
+  await new Promise((drawn) => { requestAnimationFrame(() => requestAnimationFrame(drawn)); });
   document.documentElement.dataset.answered = String(Math.round(performance.now() - began));
 }
 
@@ -112,7 +113,7 @@ async function explain(pod, again) {
   if (!again) byId('detail').setAttribute('aria-busy', 'true');
   let answer;
   try {
-    answer = saved ? saved.why[pod] ?? saved.why[Object.keys(saved.why)[0]] : await ask('why', { pod });
+    answer = saved ? savedAnswer(pod) : await ask('why', { pod });
   } catch (error) {
     if (mine !== page.asked) return;
     page.answer = null;
@@ -133,6 +134,14 @@ async function explain(pod, again) {
   if (!page.trial) mark('chosen', answer.explanation.node);
   drawDetail();
   paint();
+}
+
+// A file explains the first pod of each group; the others have the same answer.
+function savedAnswer(pod) {
+  const group = saved.pending.groups.find((each) => each.pods.includes(pod));
+  const answer = saved.why[pod] ?? saved.why[group?.pods[0]];
+  if (!answer) throw new Error('This file does not explain the pod; a larger group took its place.');
+  return answer;
 }
 
 function drawDetail() {
@@ -445,7 +454,8 @@ async function start() {
     takeSummary(saved.summary);
     takeNodes(saved.nodes);
     pending.set(saved.pending);
-    await selectPod(linked && saved.why[decodeURIComponent(linked)] ? decodeURIComponent(linked) : Object.keys(saved.why)[0]);
+    const first = pending.first();
+    if (first) await selectPod(linked ? decodeURIComponent(linked) : first);
     document.documentElement.dataset.ready = 'true';
     return;
   }

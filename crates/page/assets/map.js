@@ -148,10 +148,11 @@ export function createMap(canvas, on) {
       to.globalAlpha = isDimmed(node) ? DIMMED : 1;
       if (flags[node] & 1) {
         to.strokeStyle = style.getPropertyValue('--ground');
-        to.lineWidth = Math.max(1, size / 14);
+        to.lineWidth = Math.max(1, Math.min(2.5, size / 12));
+        const inset = Math.max(2, size * 0.3);
         to.beginPath();
-        to.moveTo(x + size * 0.2, y + size * 0.8);
-        to.lineTo(x + size * 0.8, y + size * 0.2);
+        to.moveTo(x + inset, y + size - inset);
+        to.lineTo(x + size - inset, y + inset);
         to.stroke();
       }
       if (size + 6 < NAMED_TILE) continue;

@@ -91,7 +91,9 @@ mod tests {
     #[test]
     fn no_file_asks_anything_of_another_host_or_needs_what_the_policy_forbids() {
         for asset in [&INDEX, &STYLE].into_iter().chain(SCRIPTS) {
-            for forbidden in ["http://", "https://", "//cdn", "innerHTML", "eval(", "new Function", " style=\"", "@import"] {
+            for forbidden in
+                ["http://", "https://", "//cdn", "innerHTML", "eval(", "new Function", " style=\"", "@import"]
+            {
                 let stripped = asset.text.replace("http://www.w3.org/2000/svg", "");
                 assert!(!stripped.contains(forbidden), "{} has {forbidden}", asset.path);
             }

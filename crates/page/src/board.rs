@@ -113,9 +113,8 @@ impl Board {
 
 impl Shown {
     fn apply(&mut self, change: Change, now: Timestamp) -> Result<(), String> {
-        let known = |state: &State, namespace: &str, name: &str| {
-            state.cluster().objects.pods.get(namespace, name).cloned()
-        };
+        let known =
+            |state: &State, namespace: &str, name: &str| state.cluster().objects.pods.get(namespace, name).cloned();
         match change {
             Change::Written(resource, json) => {
                 let text = |field: &str| json["metadata"][field].as_str().unwrap_or_default();

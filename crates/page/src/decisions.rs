@@ -197,8 +197,7 @@ mod tests {
     #[test]
     fn what_a_dump_holds_is_told_in_the_order_of_its_conditions() {
         let mut early = pod("a").on_node("n").json();
-        early["status"] =
-            json!({"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:00:01Z"}]});
+        early["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:00:01Z"}]});
         let pods = [refused("0/1 nodes"), decoded(early)];
         let decisions = Decisions::of(pods.iter());
         let times: Vec<i64> = decisions.since(0).decisions.iter().map(|decision| decision.at).collect();

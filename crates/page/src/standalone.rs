@@ -1,45 +1,75 @@
 //! One file with the page and its data in it, which opens without a server and without a network.
 
-use serde_json::Value;
+use bayplan_explain::why::{self, ExplanationList, Options};
+use bayplan_explain::{Profiles, State};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 
+use crate::answers::{NodeColumns, explain, summary_of};
 use crate::assets::{ICON, INDEX, SCRIPTS, STYLE, hash};
 
+/// Pods that a file explains in full, the first of each group; with what 20,000 nodes answer, one takes some 200 KB.
+const PODS_MAX: usize = 50;
+
 /// What a file shows.
-#[derive(Clone, Copy, Debug)]
 pub struct Standalone<'a> {
-    /// The answer of `/api/summary`.
-    pub summary: &'a Value,
-    /// The answer of `/api/nodes`.
-    pub nodes: &'a Value,
-    /// The ExplanationList of the pods.
-    pub pending: &'a Value,
-    /// For each pod the answer of `/api/why`, by `namespace/name`; the first is shown first.
-    pub why: &'a Value,
+    /// What is asked.
+    pub state: &'a mut State,
+    /// Who answers.
+    pub profiles: &'a Profiles,
+    /// What the cluster is called.
+    pub name: &'a str,
+    /// The pods that are explained, as `namespace/name`; the first is shown first.
+    pub pods: &'a [String],
+    /// The time of the decisions.
+    pub now: Timestamp,
 }
 
-/// Writes the file. Its policy allows its own script and style by their hashes, and no request at all.
-pub fn standalone(data: &Standalone<'_>) -> String {
+/// Writes the page and its answers into one file, which opens without a server and asks for nothing.
+pub fn standalone(shown: Standalone<'_>) -> String {
+    let Standalone { state, profiles, name, pods, now } = shown;
+    let named = |pod: &String| pod.split_once('/').and_then(|(namespace, name)| state.pod(namespace, name).cloned());
+    let infos: Vec<_> = pods.iter().filter_map(named).collect();
+    let options = Options { no_preemption: true, ..Options::at(now) };
+    let list: ExplanationList = why::explain_all(state, profiles, infos, &options);
+    let mut answers = Map::new();
+    for pod in list.groups.iter().filter_map(|group| group.pods.first()).take(PODS_MAX) {
+        if let Ok(answer) = explain(state, profiles, pod, now) {
+            answers.insert(pod.clone(), json!(answer));
+        }
+    }
+    file(&json!({
+        "summary": summary_of(state, name, false),
+        "nodes": NodeColumns::of(state.cluster()),
+        "pending": list,
+        "why": answers,
+    }))
+}
+
+/// The page with data in it. Its policy allows its own script and style by their hashes, and no request at all.
+fn file(data: &Value) -> String {
     let script = bundle();
     let policy = format!(
-        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; \
+         form-action 'none'",
         hash(&script),
         hash(STYLE.text)
     );
-    let Standalone { summary, nodes, pending, why } = data;
-    let data = serde_json::json!({ "summary": summary, "nodes": nodes, "pending": pending, "why": why });
+    let policy = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">");
     // Inside of a script element, nothing but its end tag and a comment can end it.
     let data = data.to_string().replace('<', "\\u003c");
     let icon = format!("data:image/svg+xml;base64,{}", base64_of(ICON.text));
+    let scripts = format!(
+        "<script type=\"application/json\" id=\"bayplan-data\">{data}</script>\n\
+         <script type=\"module\">{script}</script>\n</body>"
+    );
     INDEX
         .text
-        .replace("<meta charset=\"utf-8\">", &format!("<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">"))
+        .replace("<meta charset=\"utf-8\">", &format!("<meta charset=\"utf-8\">\n{policy}"))
         .replace("href=\"/icon.svg\"", &format!("href=\"{icon}\""))
         .replace("<link rel=\"stylesheet\" href=\"/style.css\">", &format!("<style>{}</style>", STYLE.text))
         .replace("<script type=\"module\" src=\"/main.js\"></script>", "")
-        .replace(
-            "</body>",
-            &format!("<script type=\"application/json\" id=\"bayplan-data\">{data}</script>\n<script type=\"module\">{script}</script>\n</body>"),
-        )
+        .replace("</body>", &scripts)
 }
 
 fn base64_of(text: &str) -> String {
@@ -70,15 +100,13 @@ mod tests {
 
     use super::*;
 
-    fn file(pod: &str) -> String {
-        let why = json!({ pod: {} });
-        let empty = json!({});
-        standalone(&Standalone { summary: &empty, nodes: &empty, pending: &empty, why: &why })
+    fn file_of(pod: &str) -> String {
+        file(&json!({ "why": { pod: {} } }))
     }
 
     #[test]
     fn a_file_holds_everything_and_names_no_other() {
-        let file = file("default/web");
+        let file = file_of("default/web");
         assert!(file.contains("\"default/web\""));
         for absent in ["src=", "href=\"/", "import ", "export "] {
             let found = file.lines().find(|line| line.trim_start().starts_with(absent) || line.contains(" src=\"/"));
@@ -92,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_a_cluster_says_cannot_end_the_data() {
-        let file = file("default/</script><script>alert(1)</script><!--");
+        let file = file_of("default/</script><script>alert(1)</script><!--");
         assert_eq!(file.matches("</script>").count(), 2);
         assert!(!file.contains("<!--"));
     }
@@ -103,14 +131,21 @@ mod tests {
         for script in SCRIPTS {
             for line in script.text.lines() {
                 let line = line.strip_prefix("export ").unwrap_or(line);
-                let Some(declared) =
-                    ["async function ", "function ", "const ", "let ", "class "].iter().find_map(|word| line.strip_prefix(word))
+                let Some(declared) = ["async function ", "function ", "const ", "let ", "class "]
+                    .iter()
+                    .find_map(|word| line.strip_prefix(word))
                 else {
                     continue;
                 };
                 let end = declared.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(declared.len());
                 let other = known.insert(declared[..end].to_owned(), script.path);
-                assert!(other.is_none() || end == 0, "{} is in {} and {}", &declared[..end], other.unwrap_or_default(), script.path);
+                assert!(
+                    other.is_none() || end == 0,
+                    "{} is in {} and {}",
+                    &declared[..end],
+                    other.unwrap_or_default(),
+                    script.path
+                );
             }
         }
     }

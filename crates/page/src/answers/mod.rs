@@ -4,16 +4,18 @@ mod node;
 mod tiles;
 mod trial;
 
+use bayplan_explain::State;
 use bayplan_explain::why::{self, Explanation, Options};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::board::Board;
 use crate::request::Trial;
 
 pub(crate) use tiles::{NodeColumns, Tiles};
+pub(crate) use trial::explain;
 
 /// Pods that a search by name shows.
 const FOUND_MAX: usize = 50;
@@ -36,11 +38,14 @@ fn bytes(answer: &impl Serialize) -> Bytes {
 
 /// How many nodes and pods there are, and where the state comes from.
 pub(crate) fn summary(board: &Board) -> Bytes {
-    let shown = board.lock();
-    let (state, origin) = (&shown.state, shown.state.origin());
-    bytes(&json!({
-        "name": board.about.name,
-        "live": board.about.is_live,
+    bytes(&summary_of(&board.lock().state, &board.about.name, board.about.is_live))
+}
+
+pub(crate) fn summary_of(state: &State, name: &str, is_live: bool) -> Value {
+    let origin = state.origin();
+    json!({
+        "name": name,
+        "live": is_live,
         "nodes": state.cluster().node_count(),
         "pods": state.cluster().placed_count() + state.pending().count(),
         "pending": state.pending().count(),
@@ -51,7 +56,7 @@ pub(crate) fn summary(board: &Board) -> Bytes {
             "missing": state.missing(),
         },
         "notes": state.notes(),
-    }))
+    })
 }
 
 /// All nodes, in columns.

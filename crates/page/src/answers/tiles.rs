@@ -114,7 +114,10 @@ impl Tiles {
                 Some(_) => {
                     let plugin = if answer.plugin.is_empty() { "PreFilter" } else { answer.plugin };
                     let reason = answer.reasons.join(", ");
-                    (interned(&mut filters, &mut tiles.filters, plugin), interned(&mut reasons, &mut tiles.reasons, &reason))
+                    (
+                        interned(&mut filters, &mut tiles.filters, plugin),
+                        interned(&mut reasons, &mut tiles.reasons, &reason),
+                    )
                 }
             };
             tiles.filter.push(filter);
@@ -150,7 +153,8 @@ mod tests {
         let mut cluster = Cluster::new();
         for (name, zone) in [("b", "west"), ("a", "east"), ("c", "west")] {
             let mut json = node(name).json();
-            json["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": zone, "karpenter.sh/nodepool": "general"});
+            json["metadata"]["labels"] =
+                json!({"topology.kubernetes.io/zone": zone, "karpenter.sh/nodepool": "general"});
             json["status"]["allocatable"] = json!({"cpu": "4", "memory": "1Ki", "pods": "7"});
             json["spec"]["unschedulable"] = (name == "c").into();
             cluster.set_node(Arc::new(serde_json::from_value(json).unwrap()));

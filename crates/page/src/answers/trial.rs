@@ -20,7 +20,7 @@ pub(super) fn pod_named(state: &State, pod: &str) -> Result<Arc<PodInfo>, Unansw
 }
 
 /// Explains a pod on the state as it is.
-pub(super) fn explain(state: &mut State, profiles: &Profiles, pod: &str, now: Timestamp) -> Result<Why, Unanswered> {
+pub(crate) fn explain(state: &mut State, profiles: &Profiles, pod: &str, now: Timestamp) -> Result<Why, Unanswered> {
     let pod = pod_named(state, pod)?;
     let explanation = why::explain(state, profiles, &pod, &Options::at(now));
     Ok(Why { explanation, tiles: tiles(state, profiles, &pod, now) })
@@ -58,7 +58,8 @@ fn apply(state: &mut State, trial: &Trial, done: &mut Vec<Undo>) -> Result<(), U
     }
     for pod in &trial.deletes {
         let pods = RESOURCES.iter().find(|resource| resource.kind == "Pod");
-        let gone = pods.zip(pod.split_once('/')).and_then(|(pods, (namespace, name))| state.remove(pods, namespace, name));
+        let gone =
+            pods.zip(pod.split_once('/')).and_then(|(pods, (namespace, name))| state.remove(pods, namespace, name));
         done.push(gone.ok_or_else(|| Unanswered::NotFound(format!("there is no pod {pod} to delete")))?);
     }
     for object in &trial.adds {
@@ -146,7 +147,10 @@ mod tests {
     #[test]
     fn a_change_that_cannot_be_made_is_refused_and_what_was_made_of_it_is_undone() {
         for (trial, expected) in [
-            (json!({"pod": "default/big", "deletes": ["default/a", "default/x"]}), "there is no pod default/x to delete"),
+            (
+                json!({"pod": "default/big", "deletes": ["default/a", "default/x"]}),
+                "there is no pod default/x to delete",
+            ),
             (json!({"pod": "default/x"}), "there is no pod default/x, or it has ended"),
             (json!({"pod": "default/big", "adds": [{"kind": "Secret", "apiVersion": "v1"}]}), "v1 Secret is no kind"),
             (

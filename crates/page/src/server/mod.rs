@@ -1,6 +1,8 @@
 //! Serves the page on loopback.
 
 mod respond;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -96,7 +98,9 @@ async fn answer(shared: &Arc<Shared>, request: Request<RequestBody>) -> Response
         Ok(asked) => asked,
         Err(NoQuestion::NotFound) => return problem(404, "there is nothing at this path"),
         Err(NoQuestion::Method) => return problem(405, "this path takes another method"),
-        Err(NoQuestion::Parameter(name)) => return problem(400, &format!("the parameter {name} is missing or too long")),
+        Err(NoQuestion::Parameter(name)) => {
+            return problem(400, &format!("the parameter {name} is missing or too long"));
+        }
     };
     match asked {
         Question::Asset(path) => match assets::find(&path) {
@@ -155,7 +159,9 @@ async fn read(body: RequestBody) -> Result<Trial, String> {
     match tokio::time::timeout(BODY_TIMEOUT, limited).await {
         Err(_) => Err("the change took too long to arrive".into()),
         Ok(Err(_)) => Err("the change is cut, or longer than 1 MiB".into()),
-        Ok(Ok(body)) => serde_json::from_slice(&body.to_bytes()).map_err(|error| format!("the change cannot be read: {error}")),
+        Ok(Ok(body)) => {
+            serde_json::from_slice(&body.to_bytes()).map_err(|error| format!("the change cannot be read: {error}"))
+        }
     }
 }
 

@@ -131,11 +131,7 @@ fn change(resource: &'static Resource, delta: &Delta<Arc<Whole>>) -> Change {
             json.insert("kind".into(), resource.kind.into());
             Change::Written(resource, Value::Object(json))
         }
-        None => Change::Gone {
-            resource,
-            namespace: object.meta.namespace.clone(),
-            name: object.meta.name.clone(),
-        },
+        None => Change::Gone { resource, namespace: object.meta.namespace.clone(), name: object.meta.name.clone() },
     }
 }
 
