@@ -63,6 +63,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::ControllerManager(args) => block_on(controller_manager::run(*args)),
         Command::Simulate(args) => return block_on(ask::simulate::run(*args)),
         Command::Whatif(args) => return block_on(ask::whatif::run(*args)),
+        Command::Snapshot(args) => return block_on(ask::snapshot::run(args)),
         Command::Bench(args) => block_on(bench::run(args)),
         Command::Page(args) => block_on(ask::page::run(args)),
         Command::Plugin(args) => plugin::run(&args, &mut std::io::stdout().lock()),

@@ -21,7 +21,7 @@ pub struct SourceObject {
 }
 
 /// What kind of source objects came from; `source.kind` of an explanation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OriginKind {
     /// An API server.

@@ -1,6 +1,8 @@
 //! Tells what a file is by its first bytes.
 
+use crate::archive::tar;
 use crate::reader::Given;
+use crate::{etcd, snapshot};
 
 /// How much of a file is looked at. Comments may stand before a YAML document.
 pub(crate) const HEAD_BYTES: u64 = 8 << 10;
@@ -14,12 +16,37 @@ pub(crate) enum Form {
     Json,
     /// One or several YAML documents.
     Yaml,
+    /// A gzip stream, of whatever form.
+    Gzip,
+    /// A tar archive.
+    Tar,
+    /// A ZIP archive.
+    Zip,
+    /// What `bayplan snapshot` wrote, decompressed.
+    Snapshot,
+    /// A database of etcd's.
+    Etcd,
     /// None of these.
     Unknown,
 }
 
 /// The form of a file that begins like this.
 pub(crate) fn form_of(head: &[u8], given: Given) -> Form {
+    if head.starts_with(&[0x1f, 0x8b]) {
+        return Form::Gzip;
+    }
+    if head.starts_with(b"PK\x03\x04") {
+        return Form::Zip;
+    }
+    if etcd::is_database(head) {
+        return Form::Etcd;
+    }
+    if tar::is_header(head) {
+        return Form::Tar;
+    }
+    if snapshot::is_snapshot(head) {
+        return Form::Snapshot;
+    }
     let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(head);
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => Form::Empty,

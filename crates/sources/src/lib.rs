@@ -7,17 +7,20 @@
 //! Invariant: nothing here opens a file, reads a clock or knows HTTP. The caller lends a reader; every limit on what it
 //! may hold has a name.
 
+mod archive;
 mod cluster_objects;
 mod collector;
 pub mod decision_log;
 mod detect;
 mod document;
+mod etcd;
 mod json;
 mod limits;
 mod manifests;
 mod notes;
 mod reader;
 mod resources;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -26,3 +29,4 @@ pub use cluster_objects::{ClusterObjects, Origin, OriginKind, SourceObject};
 pub use manifests::{ManifestError, manifests};
 pub use reader::{Given, SourceReader};
 pub use resources::{RESOURCES, Resource, resource_of};
+pub use snapshot::{Redaction, prune, write_snapshot};

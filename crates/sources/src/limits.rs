@@ -9,3 +9,23 @@ pub(crate) const KEPT_BYTES_MAX: usize = 4 << 30;
 
 /// Notes about different things; a dump of a thousand broken files is one problem, not a thousand.
 pub(crate) const NOTES_MAX: usize = 50;
+
+/// How deep archives and compressed files may lie in each other: a bundle in an archive in a compressed file.
+pub(crate) const NESTING_MAX: usize = 4;
+
+/// Files of one archive. The must-gather of a large cluster has some ten thousand.
+pub(crate) const ENTRIES_MAX: usize = 1_000_000;
+
+/// What compressed files may grow to, all of them together.
+pub(crate) const DECOMPRESSED_BYTES_MAX: u64 = 16 << 30;
+
+/// How much larger than its file the content may be. Dumps of pods that are all alike reach a hundred and more; a
+/// bomb has a thousand.
+pub(crate) const RATIO_MAX: u64 = 500;
+
+/// Before this much has come out, the ratio does not count: small files of blanks are harmless.
+pub(crate) const RATIO_GRACE_BYTES: u64 = 64 << 20;
+
+/// A database that comes as a stream and must be held in memory. etcd suggests 8 GiB at most, most are far smaller;
+/// a file is read in place, however large.
+pub(crate) const DATABASE_BYTES_MAX: u64 = 2 << 30;

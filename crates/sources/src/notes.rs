@@ -19,6 +19,13 @@ impl Notes {
         }
     }
 
+    /// Adds a line, unless one with the same text in it is there.
+    pub(crate) fn add_once(&mut self, line: String, text: &str) {
+        if !self.lines.iter().any(|known| known.contains(text)) {
+            self.add(line);
+        }
+    }
+
     /// All lines.
     pub(crate) fn finish(mut self) -> Vec<String> {
         if self.more > 0 {

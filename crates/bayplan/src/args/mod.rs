@@ -5,6 +5,7 @@ pub(crate) mod controllers;
 pub(crate) mod go;
 pub(crate) mod page;
 pub(crate) mod simulate;
+pub(crate) mod snapshot;
 pub(crate) mod source;
 pub(crate) mod whatif;
 pub(crate) mod why;
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Whatif(Box<whatif::Whatif>),
     /// Run a history under one or several configurations and compare what comes of it.
     Simulate(Box<simulate::Simulate>),
+    /// Write what decisions depend on into one file, of a live cluster or a dump.
+    Snapshot(snapshot::Snapshot),
     /// Measure the scheduler with workloads named after scheduler_perf's.
     Bench(Bench),
     /// Show a cluster or a dump of one in a browser: pending pods, nodes, and what would let a pod in.
@@ -79,9 +82,11 @@ impl Command {
     /// The exit code of a command that fails: scripts tell a question that could not be answered from an answer.
     pub(crate) fn exit_code_of_failure(&self) -> ExitCode {
         match self {
-            Command::Page(_) | Command::Simulate(_) | Command::Whatif(_) | Command::Why(_) => {
-                ExitCode::from(Outcome::Unknown)
-            }
+            Command::Page(_)
+            | Command::Simulate(_)
+            | Command::Snapshot(_)
+            | Command::Whatif(_)
+            | Command::Why(_) => ExitCode::from(Outcome::Unknown),
             Command::Up(_)
             | Command::Apiserver(_)
             | Command::Scheduler(_)

@@ -1,7 +1,7 @@
 //! Brings in what a question is asked of: the cluster, the configuration, and objects that somebody wrote.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -74,9 +74,20 @@ fn read_files(from: &[PathBuf]) -> Result<ClusterObjects> {
     let mut reader = SourceReader::default();
     let (mut bytes, mut progress) = (0, LoadProgress::new());
     for path in from {
-        if is_standard_input(path) || !path.is_dir() {
-            let mut input = Counted { input: open(path)?, bytes: &mut bytes, progress: &mut progress };
-            reader.read(&path.display().to_string(), &mut input, Given::Directly);
+        let name = path.display().to_string();
+        if is_standard_input(path) {
+            let mut input = Counted { input: io::stdin(), bytes: &mut bytes, progress: &mut progress };
+            reader.read(&name, &mut input, Given::Directly);
+            continue;
+        }
+        if !path.is_dir() {
+            let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+            let mut input = Counted { input: file, bytes: &mut bytes, progress: &mut progress };
+            match input.input.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                true => reader.read_seekable(&name, &mut input, Given::Directly)?,
+                // A pipe, `<(kubectl get …)` for example.
+                false => reader.read(&name, &mut input, Given::Directly),
+            }
             continue;
         }
         let mut files = Vec::new();
@@ -177,5 +188,11 @@ impl<R: Read> Read for Counted<'_, R> {
         *self.bytes += count as u64;
         self.progress.report(|| format!("reading the cluster: {} MiB", *self.bytes >> 20));
         Ok(count)
+    }
+}
+
+impl<R: Seek> Seek for Counted<'_, R> {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.input.seek(position)
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Each has a file with its arguments in `args/` and one here that loads the cluster, asks `bayplan_explain` and prints.
 
-#[allow(dead_code, reason = "the verbs that use it come one by one")]
 pub(crate) mod live;
 #[allow(dead_code, reason = "the verbs that use it come one by one")]
 pub(crate) mod load;
@@ -10,6 +9,7 @@ pub(crate) mod page;
 pub(crate) mod simulate;
 pub(crate) mod whatif;
 pub(crate) mod why;
+pub(crate) mod snapshot;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,14 @@
+//! Compressed files and archives, read as they come. Nothing is unpacked: what an archive calls its files is only a name.
+
+mod inflate;
+pub(crate) mod tar;
+#[cfg(test)]
+mod tests;
+pub(crate) mod zip;
+
+pub(crate) use inflate::{Budget, Inflated};
+
+/// Whether a name would lead out of the folder into which somebody unpacks the archive.
+pub(crate) fn climbs_out(name: &str) -> bool {
+    name.starts_with('/') || name.contains('\\') || name.split('/').any(|part| part == "..")
+}
