@@ -252,7 +252,7 @@ pub struct PluginScore {
 }
 
 /// What preemption could do for the pod.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionAnswer {
     /// True when the pod may preempt others.

@@ -262,19 +262,24 @@ impl Decision<'_> {
         explanation.per_node = answers;
     }
 
+    /// Runs PostFilter, which adds to the message, and tells what preemption could do.
+    fn ask_post_filter(&self, attempt: &mut Attempt<'_>, diagnosis: &mut Diagnosis) -> Option<PreemptionAnswer> {
+        let extent = preemption::Extent { everywhere: self.options.per_node, now: self.options.now };
+        let random = self.options.ties.clone().random();
+        let (post_filter, seen) = attempt.post_filter_after(diagnosis, random, |cx| {
+            preemption::is_enabled(self.profile).then(|| preemption::explain(cx, &self.preempting, &extent))
+        });
+        let status = post_filter.status;
+        let message = Some(status.message()).filter(|message| !status.is_success() && !message.is_empty());
+        seen.map(|answer| PreemptionAnswer { message, ..answer })
+    }
+
     fn explain_no_fit(&self, attempt: &mut Attempt<'_>, mut diagnosis: Diagnosis, explanation: &mut Explanation) {
         explanation.verdict = verdict(self.state, &diagnosis);
         explanation.pre_filter = diagnosis.pre_filter.as_ref().map(Answer::from);
         // A pod that names its node is in nobody's queue: the cycle is asked, but nobody is evicted for it.
         if !self.options.no_preemption && !self.pod.is_assigned() {
-            let random = self.options.ties.clone().random();
-            let before = diagnosis.clone();
-            let answer = attempt.post_filter(&mut diagnosis, random).status;
-            if preemption::is_enabled(self.profile) {
-                let extent = preemption::Extent { everywhere: self.options.per_node, random, now: self.options.now };
-                explanation.preemption =
-                    Some(preemption::explain(attempt, &before, &self.preempting, &answer, &extent));
-            }
+            explanation.preemption = self.ask_post_filter(attempt, &mut diagnosis);
         }
         explanation.message = Some(diagnosis.message());
         let plugins = diagnosis.unschedulable_plugins.iter().chain(&diagnosis.pending_plugins).copied();

@@ -1,9 +1,7 @@
 //! What preemption could do for a pod that fits nowhere.
 
-use bayplan_scheduler::inspect::{
-    Attempt, Diagnosis, PotentialNodes, Profile, RankedCandidate, best_candidates, dry_run, ineligible,
-};
-use bayplan_scheduler::{ExtensionPoints, Status};
+use bayplan_scheduler::inspect::{PotentialNodes, Profile, RankedCandidate, best_candidates, dry_run, ineligible};
+use bayplan_scheduler::{ExtensionPoints, PostFilterContext};
 use jiff::Timestamp;
 
 use super::explanation::{PreemptionAnswer, PreemptionCandidate};
@@ -16,8 +14,6 @@ const PLUGIN: &str = "DefaultPreemption";
 pub(super) struct Extent {
     /// Tries every node, not only as many as the plugin would.
     pub(super) everywhere: bool,
-    /// Where the dry runs begin.
-    pub(super) random: u64,
     pub(super) now: Timestamp,
 }
 
@@ -26,41 +22,26 @@ pub(super) fn is_enabled(profile: &Profile) -> bool {
     profile.enabled(ExtensionPoints::POST_FILTER).iter().any(|(name, _)| *name == PLUGIN)
 }
 
-/// Makes the dry runs of preemption. `post_filter` is what all PostFilter plugins answered.
-pub(super) fn explain(
-    attempt: &Attempt<'_>,
-    diagnosis: &Diagnosis,
-    preempting: &Preempting,
-    post_filter: &Status,
-    extent: &Extent,
-) -> PreemptionAnswer {
-    let message = (!post_filter.is_success()).then(|| post_filter.message()).filter(|message| !message.is_empty());
-    attempt.with_post_filter_context(diagnosis, extent.random, |cx| {
-        if let Some(reason) = ineligible(cx) {
-            let reason = Some(reason.to_owned());
-            return PreemptionAnswer {
-                eligible: false,
-                reason,
-                candidates: Vec::new(),
-                acceptable: Vec::new(),
-                message,
-            };
-        }
-        let nodes = PotentialNodes::of(cx);
-        let (start, wanted) = match nodes.len() {
-            0 => (0, 0),
-            all if extent.everywhere => (0, all),
-            all => ((extent.random % all as u64) as usize, preempting.candidates_wanted(all)),
-        };
-        let result = dry_run(cx, &nodes, start, wanted);
-        let best = best_candidates(&result.candidates, extent.now);
-        let mut acceptable: Vec<String> = best.iter().map(|candidate| candidate.node.to_string()).collect();
-        acceptable.sort();
-        let shown = if extent.everywhere { &result.candidates } else { &best };
-        let mut candidates: Vec<PreemptionCandidate> = shown.iter().map(|candidate| describe(candidate)).collect();
-        candidates.sort_by(|a, b| a.node.cmp(&b.node));
-        PreemptionAnswer { eligible: true, reason: None, candidates, acceptable, message }
-    })
+/// Makes the dry runs of preemption.
+pub(super) fn explain(cx: &PostFilterContext<'_>, preempting: &Preempting, extent: &Extent) -> PreemptionAnswer {
+    if let Some(reason) = ineligible(cx) {
+        let reason = Some(reason.to_owned());
+        return PreemptionAnswer { eligible: false, reason, ..PreemptionAnswer::default() };
+    }
+    let nodes = PotentialNodes::of(cx);
+    let (start, wanted) = match nodes.len() {
+        0 => (0, 0),
+        all if extent.everywhere => (0, all),
+        all => ((cx.random % all as u64) as usize, preempting.candidates_wanted(all)),
+    };
+    let result = dry_run(cx, &nodes, start, wanted);
+    let best = best_candidates(&result.candidates, extent.now);
+    let mut acceptable: Vec<String> = best.iter().map(|candidate| candidate.node.to_string()).collect();
+    acceptable.sort();
+    let shown = if extent.everywhere { &result.candidates } else { &best };
+    let mut candidates: Vec<PreemptionCandidate> = shown.iter().map(|candidate| describe(candidate)).collect();
+    candidates.sort_by(|a, b| a.node.cmp(&b.node));
+    PreemptionAnswer { eligible: true, candidates, acceptable, ..PreemptionAnswer::default() }
 }
 
 fn describe(candidate: &RankedCandidate) -> PreemptionCandidate {

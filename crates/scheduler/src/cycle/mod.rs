@@ -156,6 +156,31 @@ impl<'a> Attempt<'a> {
         post_filter(&self.filters, &self.states, diagnosis, None, random)
     }
 
+    /// Runs PostFilter as [`Attempt::post_filter`] does, after `look` saw what its plugins see. Neither tries preemption
+    /// again on a node where the other has tried it.
+    pub fn post_filter_after<T>(
+        &mut self,
+        diagnosis: &mut Diagnosis,
+        random: u64,
+        look: impl FnOnce(&PostFilterContext<'_>) -> T,
+    ) -> (PostFilter, T) {
+        let cluster = self.filters.cycle.cluster;
+        let mut tried = CandidateCache::default();
+        tried.resize(cluster.slot_count());
+        for node in cluster.nodes() {
+            tried.set_code(node.id, diagnosis.statuses.get(&node.name).code);
+        }
+        let seen = look(&PostFilterContext {
+            cycle: self.filters.cycle,
+            statuses: &diagnosis.statuses,
+            filters: &self.filters,
+            states: &self.states,
+            random,
+            candidates: Some(&tried),
+        });
+        (post_filter(&self.filters, &self.states, diagnosis, Some(&tried), random), seen)
+    }
+
     /// Decides where the pod goes; the number is that of the filtered nodes.
     pub fn decide(&mut self, search: Search, ties: &mut TieBreak) -> (Decision, usize) {
         self.decide_or(search, ties, |attempt, mut diagnosis, random| {
