@@ -33,7 +33,7 @@ pub(crate) struct Why {
     pub(crate) decisions: Decisions,
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Print text, text with every node and score, JSON, YAML, or one HTML file.
+    /// Print text, text with every node and score, JSON, YAML, or one HTML file that opens offline.
     #[arg(
         short,
         long,

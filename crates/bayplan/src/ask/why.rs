@@ -8,11 +8,12 @@ use anyhow::{Context, Result, bail};
 use bayplan_client::Config;
 use bayplan_explain::text::{self, Style};
 use bayplan_explain::why::{
-    Explanation, ExplanationList, NodeExplanation, Options, Owner, Verdict, explain, explain_all, explain_node,
-    pods_of_manifests, pods_of_owner,
+    Explanation, ExplanationList, NodeExplanation, Options, Owner, PodName, Verdict, explain, explain_all,
+    explain_node, find_changes, pods_of_manifests, pods_of_owner,
 };
-use bayplan_explain::{Completion, DEFAULT_NAMESPACE, Profiles, State};
-use bayplan_scheduler::{PodInfo, Registry};
+use bayplan_explain::{Complete, Completion, DEFAULT_NAMESPACE, Profiles, State, Subject};
+use bayplan_page::{Standalone, standalone};
+use bayplan_scheduler::{Object, PodInfo, Registry};
 use bayplan_sources::resource_of;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -24,6 +25,9 @@ use super::load::{configuration, load, read_manifests};
 use crate::args::Cli;
 use crate::args::source::Source;
 use crate::args::why::{Why, WhyOutput};
+
+/// For so many groups of pods it is looked for what would let them in: on 5,000 nodes that takes up to a second each.
+const GROUPS_WITH_CHANGES_MAX: usize = 3;
 
 /// What is asked about.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,9 +50,6 @@ enum Answer {
 /// Answers the question and prints the answer.
 pub(crate) async fn run(args: Why) -> Result<ExitCode> {
     let question = Question::of(&args).unwrap_or_else(|error| misused(&error));
-    if args.output == WhyOutput::Html {
-        bail!("-o html is not there yet: use text, wide, json or yaml");
-    }
     let namespace = namespace_of(&args.source, args.namespace.as_deref());
     let profiles = Profiles::build(&configuration(&args.source)?, &Registry::default())?;
     let mut state = State::new(load(&args.source).await?);
@@ -70,7 +71,13 @@ pub(crate) async fn run(args: Why) -> Result<ExitCode> {
     if let Some(name) = args.node.as_deref().filter(|name| state.cluster().node(name).is_none()) {
         bail!("there is no node {name}");
     }
-    print(&answer, &args)?;
+    if args.output == WhyOutput::Html && !args.message {
+        let name = args.source.from.first().map_or_else(|| "live".to_owned(), |path| path.display().to_string());
+        let shown = Standalone { pods: &answer.pods(), profiles: &profiles, name: &name, now, state: &mut state };
+        writeln!(std::io::stdout().lock(), "{}", standalone(shown))?;
+    } else {
+        print(&answer, &args)?;
+    }
     Ok(answer.outcome().into())
 }
 
@@ -144,7 +151,9 @@ fn ask(
         Question::Pod(name) => {
             let pod = state.pod(namespace, name).cloned();
             let pod = pod.with_context(|| no_pod(state, namespace, name))?;
-            return Ok(Answer::One(Box::new(explain(state, profiles, &pod, options))));
+            let mut explanation = explain(state, profiles, &pod, options);
+            add_changes(state, profiles, &mut explanation, options);
+            return Ok(Answer::One(Box::new(explanation)));
         }
         Question::Node(name) => {
             let answer = explain_node(state, profiles, name, options);
@@ -157,7 +166,28 @@ fn ask(
         Question::Namespace => pending(state, Some(namespace)),
         Question::All | Question::Manifests => pending(state, None),
     };
-    Ok(Answer::Several(explain_all(state, profiles, pods, options)))
+    let mut list = explain_all(state, profiles, pods, options);
+    add_changes_of_few(state, profiles, &mut list, options);
+    Ok(Answer::Several(list))
+}
+
+/// Looks for what would let in a pod of the state.
+fn add_changes(state: &mut State, profiles: &Profiles, explanation: &mut Explanation, options: &Options) {
+    let PodName { namespace, name, .. } = &explanation.pod;
+    let written = resource_of("v1", "Pod").and_then(|resource| state.written(resource, namespace, name));
+    let json: Option<Value> = written.and_then(|json| serde_json::from_str(json.get()).ok());
+    if let Some(json) = json {
+        find_changes(state, profiles, explanation, Subject::as_written(&json), options);
+    }
+}
+
+/// The same for a few groups; for many it would take long, and nobody would read it.
+fn add_changes_of_few(state: &mut State, profiles: &Profiles, list: &mut ExplanationList, options: &Options) {
+    if list.groups.len() <= GROUPS_WITH_CHANGES_MAX {
+        for group in &mut list.groups {
+            add_changes(state, profiles, &mut group.explanation, options);
+        }
+    }
 }
 
 /// Why a pod is not there to be asked about.
@@ -189,27 +219,40 @@ fn of_workload(state: &mut State, profiles: &Profiles, owner: &Owner, options: &
     }
     let (placed, pending): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| pod.is_assigned());
     let mut list = explain_all(state, profiles, pending, options);
+    add_changes_of_few(state, profiles, &mut list, options);
     list.counts.placed += placed.len();
     Ok(list)
 }
 
 fn manifests(state: &mut State, profiles: &Profiles, args: &Why, namespace: &str, options: &Options) -> Result<Answer> {
     let objects: Vec<Value> = read_manifests(&args.filename)?;
+    let mut completion = Completion::of(state);
     let pods = match args.as_written {
         true => pods_of_manifests(state, objects, namespace, Ok)?,
-        false => {
-            let mut completion = Completion::of(state);
-            pods_of_manifests(state, objects, namespace, |object| {
-                let completed = completion.complete(object, options.now).map_err(|refused| refused.why().to_owned())?;
-                completion.learn(completed["kind"].as_str().unwrap_or_default(), &completed);
-                Ok(completed)
-            })?
-        }
+        false => pods_of_manifests(state, objects, namespace, |object| {
+            let completed = completion.complete(object, options.now).map_err(|refused| refused.why().to_owned())?;
+            completion.learn(completed["kind"].as_str().unwrap_or_default(), &completed);
+            Ok(completed)
+        })?,
     };
-    match pods.as_slice() {
-        [pod] => Ok(Answer::One(Box::new(explain(state, profiles, pod, options)))),
-        _ => Ok(Answer::Several(explain_all(state, profiles, pods, options))),
+    let answer = match pods.as_slice() {
+        [pod] => {
+            let mut explanation = explain(state, profiles, &pod.info, options);
+            let complete = |_: &State, object: Value| {
+                completion.complete(object, options.now).map_err(|refused| refused.why().to_owned())
+            };
+            let complete: Option<&Complete<'_>> = if args.as_written { None } else { Some(&complete) };
+            let subject = Subject { json: &pod.written, complete };
+            find_changes(state, profiles, &mut explanation, subject, options);
+            Answer::One(Box::new(explanation))
+        }
+        many => Answer::Several(explain_all(state, profiles, many.iter().map(|pod| pod.info.clone()), options)),
+    };
+    if args.output == WhyOutput::Html {
+        // The page shows pods of the state.
+        pods.iter().for_each(|pod| state.put(Object::Pod(pod.info.pod.clone())));
     }
+    Ok(answer)
 }
 
 impl Answer {
@@ -226,6 +269,18 @@ impl Answer {
                 list.groups.iter().map(|group| of(group.explanation.verdict)).max().unwrap_or(Outcome::Fits)
             }
             Answer::Node(_) => Outcome::Fits,
+        }
+    }
+
+    /// The pods that were asked about, as `namespace/name`.
+    fn pods(&self) -> Vec<String> {
+        match self {
+            Answer::One(explanation) => vec![explanation.pod.to_string()],
+            Answer::Several(list) => list.groups.iter().flat_map(|group| &group.pods).cloned().collect(),
+            Answer::Node(node) => {
+                let refused = node.refuses.iter().flat_map(|refused| &refused.pods);
+                node.would_take.iter().chain(refused).cloned().collect()
+            }
         }
     }
 

@@ -49,7 +49,8 @@ fn every_transcript_reads_as_written() {
 #[test]
 fn colours_are_for_terminals_only() {
     let folder = tempfile::tempdir().unwrap();
-    let is_red = |command: &str| String::from_utf8(shell(command, folder.path()).stdout).unwrap().contains("\x1b[1;31m");
+    let is_red =
+        |command: &str| String::from_utf8(shell(command, folder.path()).stdout).unwrap().contains("\x1b[1;31m");
     assert!(!is_red("bayplan why pod/picky --from cluster.yaml"));
     let in_terminal =
         |more: &str| is_red(&format!("{more} script -qec 'bayplan why pod/picky --from cluster.yaml' /dev/null"));

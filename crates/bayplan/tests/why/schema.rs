@@ -31,6 +31,9 @@ fn broken(root: &Value, schema: &Value, value: &Value, path: &str) -> Option<Str
     if let Some(target) = schema["$ref"].as_str() {
         return broken(root, root.pointer(target.strip_prefix('#').unwrap()).unwrap(), value, path);
     }
+    if schema.as_object().unwrap().is_empty() {
+        return None;
+    }
     for word in schema.as_object().unwrap().keys() {
         assert!(WORDS.contains(&word.as_str()), "the checker does not know {word}");
     }

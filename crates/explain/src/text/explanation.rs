@@ -3,7 +3,11 @@
 use super::style::Style;
 use super::table::Table;
 use super::words::{count, events, number, some};
+use crate::Change;
 use crate::why::{Explanation, NodeAnswer, PluginScore, PreemptionAnswer, PreemptionCandidate, Rejection, Verdict};
+
+/// How many changes are shown unless all are asked for.
+const CHANGES_SHOWN: usize = 8;
 
 /// How many victims or nodes a line names.
 const NAMES_MAX: usize = 5;
@@ -12,6 +16,7 @@ const NAMES_MAX: usize = 5;
 pub fn explanation(answer: &Explanation, style: Style) -> String {
     let mut lines = vec![verdict_line(answer, style)];
     paragraph(&mut lines, body(answer, style));
+    paragraph(&mut lines, let_in(&answer.changes, style));
     paragraph(&mut lines, footer(answer, style));
     lines.push(String::new());
     lines.join("\n")
@@ -177,6 +182,22 @@ fn score(score: &PluginScore) -> String {
         0 | 1 => format!("{} → {}", score.raw, score.score),
         weight => format!("{} → {} × {weight}", score.raw, score.score / weight),
     }
+}
+
+/// What would let the pod in.
+pub(super) fn let_in(changes: &[Change], style: Style) -> Vec<String> {
+    if changes.is_empty() {
+        return Vec::new();
+    }
+    let shown = if style.wide { changes.len() } else { CHANGES_SHOWN };
+    let mut lines = vec![format!("  {}", style.heading("what would let it in, smallest change first:"))];
+    for change in changes.iter().take(shown) {
+        lines.push(format!("  - {} → {}", change.summary, change.node));
+    }
+    if changes.len() > shown {
+        lines.push(format!("    and {} more with -o wide", changes.len() - shown));
+    }
+    lines
 }
 
 /// What else there is to know: preemption, what the pod waits for, and what the answer rests on.

@@ -1,6 +1,6 @@
 //! The explanations of several pods.
 
-use super::explanation::{missing, paragraph};
+use super::explanation::{let_in, missing, paragraph};
 use super::style::Style;
 use super::words::{count, number, some};
 use crate::why::{Counts, ExplanationList, Group, Verdict};
@@ -56,6 +56,7 @@ fn describe(group: &Group, style: Style) -> Vec<String> {
     for near in explanation.rejections.iter().filter_map(|rejection| rejection.nearest.as_ref()) {
         lines.push(format!("  nearest: {} {} short on {}", near.short, near.resource, near.node));
     }
+    lines.extend(let_in(&explanation.changes, style));
     if explanation.verdict == Verdict::Never {
         lines.push(format!("  has to change: {}", explanation.must_change.join("; ")));
     }

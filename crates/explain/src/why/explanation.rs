@@ -6,6 +6,8 @@ use serde::Serialize;
 use bayplan_scheduler::{PluginName, Status};
 use bayplan_sources::OriginKind;
 
+use crate::Change;
+
 /// The `apiVersion` of every answer.
 pub const API_VERSION: &str = "bayplan.dev/v1";
 
@@ -63,6 +65,9 @@ pub struct Explanation {
     /// What preemption could do; absent when it was not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PreemptionAnswer>,
+    /// What would let it in, smallest first; absent when it was not looked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
     /// What has to change for a pod that never fits as specified.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub must_change: Vec<&'static str>,

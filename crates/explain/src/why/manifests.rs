@@ -29,6 +29,15 @@ pub enum NotPods {
     },
 }
 
+/// A pod that does not exist yet.
+#[derive(Clone, Debug)]
+pub struct NewPod {
+    /// The pod as it is decided.
+    pub info: Arc<PodInfo>,
+    /// The pod as it was written, or as its workload's template has it.
+    pub written: Value,
+}
+
 /// Reads manifests. Objects that are no pods enter the state, as if they had been created before. A pod takes the place
 /// of one of the same name. `complete` makes of an object what an API server would.
 pub fn pods_of_manifests(
@@ -36,7 +45,7 @@ pub fn pods_of_manifests(
     objects: Vec<Value>,
     namespace: &str,
     mut complete: impl FnMut(Value) -> Result<Value, String>,
-) -> Result<Vec<Arc<PodInfo>>, NotPods> {
+) -> Result<Vec<NewPod>, NotPods> {
     let mut templates = Vec::new();
     for mut object in objects {
         set_namespace(&mut object, namespace);
@@ -56,7 +65,7 @@ pub fn pods_of_manifests(
     let mut pods = Vec::new();
     for template in templates {
         let unreadable = unreadable(&template);
-        let completed = complete(template).map_err(&unreadable)?;
+        let completed = complete(template.clone()).map_err(&unreadable)?;
         let mut pod = Pod::deserialize(&completed).map_err(|error| unreadable(error.to_string()))?;
         if pod.metadata.name.is_empty() {
             pod.metadata.name = format!("{}new", pod.metadata.generate_name);
@@ -65,7 +74,7 @@ pub fn pods_of_manifests(
             // For good: the question is about the pod of the file.
             let _ = state.remove(resource, &pod.metadata.namespace, &pod.metadata.name);
         }
-        pods.push(Arc::new(PodInfo::new(with_uid(Arc::new(pod)))));
+        pods.push(NewPod { info: Arc::new(PodInfo::new(with_uid(Arc::new(pod)))), written: template });
     }
     if pods.is_empty() { Err(NotPods::None) } else { Ok(pods) }
 }
@@ -136,7 +145,7 @@ mod tests {
     fn pods(objects: Value) -> Result<Vec<String>, String> {
         let objects = objects.as_array().unwrap().clone();
         let pods = pods_of_manifests(&mut State::default(), objects, "here", Ok);
-        let describe = |pod: &Arc<PodInfo>| {
+        let describe = |NewPod { info: pod, .. }: &NewPod| {
             let owner = pod.metadata.controller().map_or_else(String::new, |owner| format!(" of {}", owner.kind));
             format!("{}{owner}", pod.key())
         };

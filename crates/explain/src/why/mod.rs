@@ -22,14 +22,14 @@ use bayplan_scheduler::inspect::{Attempt, Diagnosis, FilterResult, Profile, Scor
 use bayplan_scheduler::{Code, PluginName, PodInfo, TieBreak};
 use jiff::Timestamp;
 
-use crate::{Profiles, State};
+use crate::{ChangeOptions, Profiles, State, Subject, changes};
 
 pub use explanation::{
     API_VERSION, Answer, Explanation, LastAttempt, Nearest, NodeAnswer, NodeCounts, OnNode, PluginScore, PodName,
     PreemptionAnswer, PreemptionCandidate, RefusedBy, Rejection, SourceOfState, Verdict, WakesOn,
 };
 pub use list::{Counts, ExplanationList, Group, cause, explain_all};
-pub use manifests::{NotPods, pods_of_manifests};
+pub use manifests::{NewPod, NotPods, pods_of_manifests};
 pub use node::{NodeExplanation, RefusesPods, explain_node};
 pub use owned::{Owner, pods_of_owner};
 
@@ -70,6 +70,21 @@ pub fn explain(state: &mut State, profiles: &Profiles, pod: &Arc<PodInfo>, optio
     explanation.node = Some(node);
     explanation.wakes_on.clear();
     explanation
+}
+
+/// Adds the changes that would let in a pod that fits nowhere, each proven on the state, which is as before afterwards.
+pub fn find_changes(
+    state: &mut State,
+    profiles: &Profiles,
+    explanation: &mut Explanation,
+    subject: Subject<'_>,
+    options: &Options,
+) {
+    let fits = matches!(explanation.verdict, Verdict::Placed | Verdict::WillPlace);
+    if let Some(profile) = profiles.get(&explanation.scheduler_name).filter(|_| !fits) {
+        let options = ChangeOptions { preemption: !options.no_preemption, ..ChangeOptions::at(options.now) };
+        explanation.changes = changes(state, profile, subject, &options);
+    }
 }
 
 /// Explains a pod that is not on a node of the state.
@@ -140,6 +155,7 @@ pub(crate) fn blank(state: &State, pod: &PodInfo) -> Explanation {
         ranking: Vec::new(),
         decided_by: None,
         preemption: None,
+        changes: Vec::new(),
         must_change: Vec::new(),
         on_node: None,
         wakes_on: Vec::new(),
