@@ -11,21 +11,8 @@ use serde_json::Value;
 use super::obstacles::Obstacles;
 use super::trial::{Draft, Trial, resource_of_kind};
 use super::{Change, ChangeKind, cost};
+use crate::pool_of;
 
-/// The labels by which clouds and provisioners name the pools of nodes, in the order in which they are looked for.
-const POOL_LABELS: [&str; 11] = [
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "alpha.eksctl.io/nodegroup-name",
-    "karpenter.sh/nodepool",
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-    "doks.digitalocean.com/node-pool",
-    "oke.oraclecloud.com/pool.name",
-    "node-pool",
-    "pool",
-    "node.kubernetes.io/instance-type",
-];
 /// Most pools that are looked at.
 const POOLS_MAX: usize = 256;
 /// Most changes of this kind: each is another pool.
@@ -79,13 +66,12 @@ fn pools(trial: &Trial<'_>) -> Vec<(Pool, String)> {
     let mut pools: BTreeMap<Pool, (bool, String)> = BTreeMap::new();
     for info in trial.state.cluster().nodes() {
         let node = info.node();
-        let label = |key: &str| node.metadata.labels.get(key).cloned();
-        let name = POOL_LABELS.iter().find_map(|key| label(key));
+        let name = pool_of(node).map(str::to_owned);
         let like = match name {
             Some(_) => String::new(),
             None => format!("{:?} {:?}", node.status.allocatable, node.spec.taints),
         };
-        let pool = Pool { name, zone: label(LABEL_ZONE).unwrap_or_default(), like };
+        let pool = Pool { name, zone: node.metadata.labels.get(LABEL_ZONE).cloned().unwrap_or_default(), like };
         let candidate = (node.spec.unschedulable, node.metadata.name.clone());
         let is_new = !pools.contains_key(&pool);
         if is_new && pools.len() == POOLS_MAX {

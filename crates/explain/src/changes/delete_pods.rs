@@ -15,8 +15,8 @@ use super::{Change, ChangeKind, cost};
 const NODES_TRIED_MAX: usize = 24;
 /// Most changes of this kind: each is another node.
 const DELETIONS_MAX: usize = 4;
-/// Most pods that are worth deleting for one.
-const PODS_MAX: usize = 50;
+/// Most pods that are worth deleting for one; whether each has to go is a decision of its own.
+const PODS_MAX: usize = 20;
 /// The annotation of a pod that a kubelet runs by itself.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
@@ -47,9 +47,30 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Chang
         if found.len() == DELETIONS_MAX {
             break;
         }
-        found.extend(trial.prove_deletion(draft(&deletion), deletion.pdb_violations));
+        found.extend(only_needed(trial, deletion));
     }
     found
+}
+
+/// Proves a deletion and leaves out the pods that could stay, because fewer let the pod in on some other node.
+fn only_needed(trial: &mut Trial<'_>, mut deletion: Deletion) -> Option<Change> {
+    let mut change = trial.prove_deletion(draft(&deletion), deletion.pdb_violations)?;
+    let mut at = 0;
+    while deletion.pods.len() > 1 && at < deletion.pods.len() {
+        let mut pods = deletion.pods.clone();
+        pods.remove(at);
+        let pdb_violations = split_by_budgets(trial.state.cluster(), pods.clone()).0.len();
+        let fewer = Deletion { node: deletion.node.clone(), pods, pdb_violations };
+        match trial.prove_deletion(draft(&fewer), fewer.pdb_violations) {
+            Some(smaller) => {
+                (deletion, change) = (fewer, smaller);
+                // Where pods attract each other, one that had to go may stay now.
+                at = 0;
+            }
+            None => at += 1,
+        }
+    }
+    Some(change)
 }
 
 /// Whether a deleted pod stays away: the controller of a DaemonSet, and a kubelet, would bring it back.
