@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bayplan_explain::simulate::{Arrivals, History, Openb, Options, Simulation, report, simulate, table};
+use bayplan_explain::simulate::{
+    Arrivals, History, LoggedHistory, Openb, Options, Simulation, report, simulate, table,
+};
 use bayplan_explain::{Completion, State};
 use bayplan_scheduler::Object;
 use bayplan_scheduler::config::Configuration;
+use bayplan_sources::decision_log::DecisionLogReader;
 use jiff::Timestamp;
 
 use super::load::{configuration_of, load};
@@ -51,7 +54,7 @@ fn configurations(args: &Simulate) -> Result<Vec<(String, Configuration)>> {
         return Ok(vec![(DEFAULT_NAME.to_owned(), Configuration::default())]);
     }
     let mut names = BTreeSet::new();
-    let read = |(name, path): &(String, Option<std::path::PathBuf>)| {
+    let read = |(name, path): &(String, Option<PathBuf>)| {
         ensure!(names.insert(name.clone()), "two configurations are called {name}: give them names, NAME=PATH");
         let configuration = path.as_deref().map_or_else(|| Ok(Configuration::default()), configuration_of)?;
         Ok((name.clone(), configuration))
@@ -64,8 +67,11 @@ async fn history(args: &Simulate) -> Result<History> {
         let start = Timestamp::from_second(TRACE_START_SECONDS)?;
         return Ok(read_openb(nodes, pods)?.history(start));
     }
+    if !args.decision_log.is_empty() {
+        return read_log(&args.decision_log);
+    }
     let state = State::new(load(&args.source()).await?);
-    let path = args.arrivals.as_deref().context("there is no history: give --arrivals or --openb")?;
+    let path = args.arrivals.as_deref().context("there is no history: give --arrivals, --openb or --decision-log")?;
     let start = state.origin().time.map_or_else(|| Timestamp::from_second(TRACE_START_SECONDS), Ok)?;
     let mut arrivals = Arrivals::new(Completion::of(&state), start, args.as_written);
     read_lines(path, &mut arrivals)?;
@@ -105,6 +111,23 @@ fn read_lines(path: &Path, arrivals: &mut Arrivals) -> Result<()> {
         }
         arrivals.line(&String::from_utf8_lossy(&line));
     }
+}
+
+fn read_log(paths: &[PathBuf]) -> Result<History> {
+    let (mut logged, mut notes) = (LoggedHistory::default(), Vec::new());
+    for path in paths {
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut reader = DecisionLogReader::new(BufReader::new(file));
+        reader.by_ref().for_each(|entry| logged.entry(&entry));
+        notes.extend(reader.notes().iter().map(|note| format!("{}: {note}", path.display())));
+    }
+    let history = logged.finish(&notes);
+    ensure!(history.span().is_some(), "nothing happens in the decision log{}", first_of(&notes));
+    Ok(history)
+}
+
+fn first_of(notes: &[String]) -> String {
+    notes.first().map(|note| format!(": {note}")).unwrap_or_default()
 }
 
 fn read_openb(nodes: &Path, pods: &Path) -> Result<Openb> {

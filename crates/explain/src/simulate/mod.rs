@@ -10,6 +10,7 @@ mod arrivals;
 mod divergence;
 mod history;
 mod html;
+mod log;
 mod measures;
 mod openb;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use arrivals::{Arrivals, ArrivalsError};
 pub use divergence::Divergence;
 pub use history::{Change, Event, History};
 pub use html::report;
+pub use log::LoggedHistory;
 pub use measures::{Metrics, Sample, Waits};
 pub use openb::{Openb, OpenbError, OpenbEvent};
 pub use text::table;

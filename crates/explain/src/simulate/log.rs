@@ -1,0 +1,122 @@
+//! A decision log as a history: what came and went is kept, where pods were put is decided anew.
+
+use std::sync::Arc;
+
+use bayplan_model::pod::Pod;
+use bayplan_scheduler::Object;
+use bayplan_sources::decision_log::{LogChange, LogChanged, LogEntry};
+use bayplan_sources::{Resource, SourceObject};
+use jiff::Timestamp;
+use rustc_hash::FxHashSet;
+use serde_json::{Value, json};
+
+use super::history::{Change, Event, History};
+
+/// Makes a history of the entries of a log.
+#[derive(Default)]
+pub struct LoggedHistory {
+    history: History,
+    now: Option<Timestamp>,
+    /// The pods that are there, by `namespace/name`.
+    pods: FxHashSet<String>,
+    unreadable: usize,
+}
+
+impl LoggedHistory {
+    /// Takes in the next entry.
+    pub fn entry(&mut self, entry: &LogEntry) {
+        if let Some(begins) = &entry.begins {
+            self.now.get_or_insert(begins.time);
+        }
+        for change in &entry.changes {
+            self.change(change, entry.time);
+        }
+        self.now = entry.time.max(self.now);
+    }
+
+    /// The history; notes are those of the reader.
+    pub fn finish(mut self, notes: &[String]) -> History {
+        self.history.notes.extend_from_slice(notes);
+        if self.unreadable > 0 {
+            self.history.notes.push(format!("{} objects of the log cannot be read", self.unreadable));
+        }
+        self.history.sort();
+        self.history
+    }
+
+    fn change(&mut self, change: &LogChange, entry_time: Option<Timestamp>) {
+        // What has no time is the state with which the log begins.
+        let time = change.time.or(entry_time);
+        match &change.what {
+            LogChanged::Put(object) => match decode(object) {
+                Some(object) => self.put(object, time),
+                None => self.unreadable += 1,
+            },
+            LogChanged::Gone { resource, namespace, name, .. } => self.gone(resource, namespace, name, time),
+            // What became of the decisions of the time does not matter: others are made.
+            LogChanged::Assumed(_)
+            | LogChanged::Nominated(_)
+            | LogChanged::AssumedVolume(_)
+            | LogChanged::Allocated(_)
+            | LogChanged::Undone { .. }
+            | LogChanged::Evicted { .. } => {}
+        }
+    }
+
+    fn put(&mut self, object: Object, time: Option<Timestamp>) {
+        let Object::Pod(pod) = &object else {
+            return match time {
+                Some(time) => self.push(time, Change::Put(object)),
+                None => self.history.objects.push(object),
+            };
+        };
+        let key = pod.metadata.key();
+        match time {
+            None if pod.is_terminal() || self.pods.contains(&key) => {}
+            None => {
+                self.pods.insert(key);
+                self.history.objects.push(object);
+            }
+            Some(time) if pod.is_terminal() => self.delete_pod(pod, time),
+            Some(time) => {
+                if self.pods.insert(key) {
+                    let change = Change::CreatePod { pod: pod.clone(), runs_for: None };
+                    self.push(time, change);
+                }
+            }
+        }
+    }
+
+    fn delete_pod(&mut self, pod: &Arc<Pod>, time: Timestamp) {
+        let meta = &pod.metadata;
+        if self.pods.remove(&meta.key()) {
+            self.push(time, Change::DeletePod(meta.namespace.clone(), meta.name.clone()));
+        }
+    }
+
+    fn gone(&mut self, resource: &Resource, namespace: &str, name: &str, time: Option<Timestamp>) {
+        let Some(time) = time.or(self.now) else { return };
+        if resource.kind == "Pod" {
+            if self.pods.remove(&format!("{namespace}/{name}")) {
+                self.push(time, Change::DeletePod(namespace.to_owned(), name.to_owned()));
+            }
+            return;
+        }
+        let identity = json!({
+            "apiVersion": resource.api_version, "kind": resource.kind,
+            "metadata": {"namespace": namespace, "name": name},
+        });
+        if let Some(Ok(object)) = Object::decode(&identity) {
+            self.push(time, Change::Delete(object));
+        }
+    }
+
+    fn push(&mut self, time: Timestamp, change: Change) {
+        self.history.events.push(Event { time, change });
+    }
+}
+
+fn decode(object: &SourceObject) -> Option<Object> {
+    let value: Value = serde_json::from_str(object.json.get()).ok()?;
+    Object::decode(&value)?.ok()
+}
