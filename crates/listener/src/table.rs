@@ -14,6 +14,10 @@ use crate::{Limits, SendBy};
 /// little per connection: 10,000 connections are looked through once for every 100 that come.
 const CLOSED_SHARE: usize = 100;
 
+/// How long a connection is left alone after each step it took, whoever else wants its place: a client on a busy machine
+/// needs some time to say something. Those who come meanwhile wait to be accepted.
+const GRACE: Duration = Duration::from_millis(50);
+
 pub(crate) struct Table {
     max: usize,
     /// The time from which the times of connections count.
@@ -41,11 +45,12 @@ impl Table {
         self.lock().len() < self.max || self.close_some() > 0
     }
 
-    /// Closes connections without a request in flight: first those that came least far, and among them those that have
+    /// Closes connections without a request in flight, unless they have just come: first those that came least far, and among them those that have
     /// waited longest. Answers how many.
     pub(crate) fn close_some(&self) -> usize {
         let mut open = self.lock();
-        let idle = open.iter().filter(|(_, state)| state.requests.load(Ordering::Acquire) == 0);
+        let may_go = |state: &State| state.idle() && state.since_elapsed() >= GRACE;
+        let idle = open.iter().filter(|(_, state)| may_go(state));
         let mut idle: Vec<_> = idle.map(|(id, state)| (state.stage(), state.since(), *id)).collect();
         let count = (self.max / CLOSED_SHARE).max(1).min(idle.len());
         if count > 0 {
@@ -157,6 +162,10 @@ impl State {
         self.since.load(Ordering::Relaxed)
     }
 
+    fn since_elapsed(&self) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(self.since()))
+    }
+
     /// The time without a request starts now.
     fn restart(&self) {
         self.head_since.store(0, Ordering::Relaxed);
@@ -247,11 +256,15 @@ mod tests {
             places.push((stage, place, request));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
+        let newest = table.open();
         for closed in ["silent", "silent too", "handshake", "connected", "used"] {
             assert_eq!(table.close_some(), 1);
             let position = places.iter().position(|(_, place, _)| !table.lock().contains_key(&place.id));
             assert_eq!(places.remove(position.unwrap()).0, closed);
         }
-        assert_eq!(table.close_some(), 0, "a request in flight makes no room");
+        assert_eq!(table.close_some(), 0, "neither a request in flight nor one who just came makes room");
+        tokio::time::advance(GRACE).await;
+        assert_eq!(table.close_some(), 1);
+        assert!(!table.lock().contains_key(&newest.id));
     }
 }

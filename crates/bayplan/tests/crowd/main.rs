@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::Cluster;
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 /// How soon those who work must be answered.
@@ -44,11 +45,24 @@ struct Size {
 const MODEST: Size = Size { idle: 100, requests: 30, elements: 200, watched: Duration::from_secs(6) };
 const HEAVY: Size = Size { idle: 2_000, requests: 700, elements: 5_000, watched: Duration::from_secs(30) };
 
+/// Attackers have machines of their own. Here they share the processors with the server and with those who work, so they
+/// get what those leave over.
+fn attackers_runtime() -> &'static Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().on_thread_start(|| {
+        // Without it the attack is only harder to stand.
+        let _ = rustix::process::nice(10);
+    });
+    // It ends with the process: a runtime must not be dropped where another one runs.
+    Box::leak(Box::new(builder.build().unwrap()))
+}
+
 async fn those_who_work_are_answered(size: Size, crowd: &[hostile::Hostile]) {
     let cluster = Arc::new(Cluster::start().await);
-    let mut attackers = JoinSet::new();
-    for hostile in crowd {
-        (hostile.start)(&cluster, size, &mut attackers);
+    let (runtime, mut attackers) = (attackers_runtime(), JoinSet::new());
+    {
+        let _inside = runtime.enter();
+        crowd.iter().for_each(|hostile| (hostile.start)(&cluster, size, &mut attackers));
     }
     let mut slow = Vec::new();
     for _ in 0..ROUNDS {

@@ -28,8 +28,9 @@ use tokio::task::JoinHandle;
 use access::{Access, Peer};
 use health::Health;
 
-/// Scrapers and probes are few; when there are more, those that ask for nothing are closed.
-const CONNECTIONS_MAX: usize = 256;
+/// Scrapers and probes are few; when there are more, those that ask for nothing are closed. One that says nothing costs
+/// little more than its socket, and the more there is room for, the longer a client has before its place is wanted.
+const CONNECTIONS_MAX: usize = 1_024;
 /// How long a scrape waits for a busy component before it is answered with the last values.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
