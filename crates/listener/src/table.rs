@@ -14,8 +14,8 @@ use crate::{Limits, SendBy};
 /// little per connection: 10,000 connections are looked through once for every 100 that come.
 const CLOSED_SHARE: usize = 100;
 
-/// How long a connection is left alone after each step it took, whoever else wants its place: a client on a busy machine
-/// needs some time to say something. Those who come meanwhile wait to be accepted.
+/// How long a connection is left alone after each step it took, whoever else wants its place: a client on a busy
+/// machine needs some time to say something. Those who come meanwhile wait to be accepted.
 const GRACE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Table {
@@ -45,8 +45,8 @@ impl Table {
         self.lock().len() < self.max || self.close_some() > 0
     }
 
-    /// Closes connections without a request in flight, unless they have just come: first those that came least far, and among them those that have
-    /// waited longest. Answers how many.
+    /// Closes connections without a request in flight, unless they have just come: first those that came least far, and
+    /// among them those that have waited longest. Answers how many.
     pub(crate) fn close_some(&self) -> usize {
         let mut open = self.lock();
         let may_go = |state: &State| state.idle() && state.since_elapsed() >= GRACE;

@@ -45,8 +45,8 @@ struct Size {
 const MODEST: Size = Size { idle: 100, requests: 30, elements: 200, watched: Duration::from_secs(6) };
 const HEAVY: Size = Size { idle: 2_000, requests: 700, elements: 5_000, watched: Duration::from_secs(30) };
 
-/// Attackers have machines of their own. Here they share the processors with the server and with those who work, so they
-/// get what those leave over.
+/// Attackers have machines of their own. Here they share the processors with the server and with those who work, so
+/// they get what those leave over.
 fn attackers_runtime() -> &'static Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().on_thread_start(|| {
