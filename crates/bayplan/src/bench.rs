@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
+use bayplan_bench::ask::{self, Question};
 use bayplan_bench::e2e::{self, Deployments, Embedded};
 use bayplan_bench::report::{Run, grouped, table};
 use bayplan_bench::trace;
@@ -18,6 +19,9 @@ use crate::progress::Progress;
 
 /// The default numbers of nodes and pods of Deployments.
 const DEPLOYMENT_SIZE: (usize, usize) = (5_000, 10_000);
+
+/// The default numbers of nodes and running pods of questions.
+const QUESTION_SIZE: (usize, usize) = (5_000, 150_000);
 
 /// Runs the benchmarks and prints their figures.
 pub(crate) async fn run(args: Bench) -> Result<()> {
@@ -53,7 +57,8 @@ pub(crate) async fn run(args: Bench) -> Result<()> {
 
 fn list(out: &mut impl Write) -> Result<()> {
     let workloads = workload::all().iter().map(Benchmark::Workload);
-    let all: Vec<Benchmark> = workloads.chain(Deployments::ALL.map(Benchmark::Deployments)).collect();
+    let deployments = Deployments::ALL.map(Benchmark::Deployments);
+    let all: Vec<Benchmark> = workloads.chain(deployments).chain(Question::ALL.map(Benchmark::Question)).collect();
     let width = all.iter().map(|benchmark| benchmark.name().len()).max().unwrap_or(0);
     for benchmark in all {
         let (name, nodes) = (benchmark.name(), benchmark.nodes());
@@ -69,11 +74,22 @@ enum Benchmark {
     Workload(&'static Workload),
     /// Deployments until all their pods run; end to end only.
     Deployments(Deployments),
+    /// A question about a cluster of pending pods.
+    Question(Question),
     Trace,
 }
 
 impl Benchmark {
     fn named(name: &str, mode: BenchMode) -> Result<Self> {
+        match (Question::named(name), mode) {
+            (Some(question), BenchMode::Ask) => return Ok(Benchmark::Question(question)),
+            (Some(question), _) => bail!("{} is measured with --mode ask", question.name()),
+            (None, BenchMode::Ask) => {
+                let known = Question::ALL.map(Question::name).join(", ");
+                bail!("--mode ask measures {known}, not {name}");
+            }
+            (None, _) => {}
+        }
         match Deployments::named(name) {
             Some(deployments) if mode == BenchMode::E2e => Ok(Benchmark::Deployments(deployments)),
             Some(deployments) => bail!("{} is measured with --mode e2e", deployments.name()),
@@ -85,6 +101,7 @@ impl Benchmark {
         match self {
             Benchmark::Workload(workload) => &workload.name,
             Benchmark::Deployments(deployments) => deployments.name(),
+            Benchmark::Question(question) => question.name(),
             Benchmark::Trace => "Trace",
         }
     }
@@ -93,18 +110,27 @@ impl Benchmark {
         match self {
             Benchmark::Workload(workload) => workload.about.clone(),
             Benchmark::Deployments(deployments) => format!("{} (--mode e2e only)", deployments.about()),
+            Benchmark::Question(question) => format!("{} (--mode ask only)", question.about()),
             Benchmark::Trace => "a recorded cluster".to_owned(),
         }
     }
 
     /// The default number of nodes.
     fn nodes(self) -> usize {
-        if let Benchmark::Workload(workload) = self { workload.nodes } else { DEPLOYMENT_SIZE.0 }
+        match self {
+            Benchmark::Workload(workload) => workload.nodes,
+            Benchmark::Question(_) => QUESTION_SIZE.0,
+            Benchmark::Deployments(_) | Benchmark::Trace => DEPLOYMENT_SIZE.0,
+        }
     }
 
     /// The default number of measured pods on so many nodes.
     fn pods(self, nodes: usize) -> usize {
-        if let Benchmark::Workload(workload) = self { workload.pods_on(nodes) } else { DEPLOYMENT_SIZE.1 }
+        match self {
+            Benchmark::Workload(workload) => workload.pods_on(nodes),
+            Benchmark::Question(_) => QUESTION_SIZE.1,
+            Benchmark::Deployments(_) | Benchmark::Trace => DEPLOYMENT_SIZE.1,
+        }
     }
 }
 
@@ -127,6 +153,7 @@ fn jobs(args: &Bench) -> Result<Vec<Job>> {
             let deployments = Deployments::ALL.map(Benchmark::Deployments);
             [Benchmark::named("SchedulingBasic", args.mode)?].into_iter().chain(deployments).collect()
         }
+        [] if args.mode == BenchMode::Ask => Question::ALL.map(Benchmark::Question).into(),
         [] => workload::all().iter().map(Benchmark::Workload).collect(),
         names => names.iter().map(|name| Benchmark::named(name, args.mode)).collect::<Result<_>>()?,
     };
@@ -164,6 +191,14 @@ impl Job {
         match args.mode {
             BenchMode::Engine => self.run_engine(args),
             BenchMode::E2e => self.run_e2e(args).await,
+            BenchMode::Ask => self.run_question(),
+        }
+    }
+
+    fn run_question(&self) -> Result<Run> {
+        match self.benchmark {
+            Benchmark::Question(question) => Ok(ask::run(question, self.nodes, self.pods)?),
+            _ => bail!("{} is not measured with --mode ask", self.name()),
         }
     }
 
@@ -174,6 +209,7 @@ impl Job {
         let options = e2e::Options { nodes, pods, rate: args.rate, external_scheduler: args.external_scheduler, seed };
         let run = match (self.benchmark, &args.kubeconfig) {
             (Benchmark::Trace, _) => bail!("a trace is replayed in engine mode only"),
+            (Benchmark::Question(_), _) => bail!("questions are measured with --mode ask"),
             (Benchmark::Deployments(_), Some(_)) => bail!("Deployments are measured on the embedded cluster only"),
             (Benchmark::Workload(workload), Some(path)) => {
                 let client = Client::from_kubeconfig(Some(path), None).await?;

@@ -65,6 +65,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Whatif(args) => return block_on(ask::whatif::run(*args)),
         Command::Snapshot(args) => return block_on(ask::snapshot::run(args)),
         Command::Bench(args) => block_on(bench::run(args)),
+        Command::Mcp(args) => return block_on(ask::mcp::run(args)),
         Command::Page(args) => block_on(ask::page::run(args)),
         Command::Plugin(args) => plugin::run(&args, &mut std::io::stdout().lock()),
         Command::Why(args) => return block_on(ask::why::run(*args)),

@@ -6,6 +6,7 @@
 //!                                                     measurement (latencies, processor time, memory) ─▶ report, plot
 //! ```
 
+pub mod ask;
 pub mod e2e;
 pub mod engine;
 mod fake_api_server;

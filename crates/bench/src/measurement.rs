@@ -33,6 +33,11 @@ impl Latencies {
         self.0.is_empty()
     }
 
+    /// The sum of all latencies.
+    pub fn total_seconds(&self) -> f64 {
+        self.0.iter().map(|nanos| *nanos as f64).sum::<f64>() / 1e9
+    }
+
     /// Median, 99th percentile (nearest rank) and maximum.
     pub fn summary(mut self) -> Latency {
         self.0.sort_unstable();

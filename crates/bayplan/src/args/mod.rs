@@ -3,6 +3,7 @@
 pub(crate) mod component;
 pub(crate) mod controllers;
 pub(crate) mod go;
+pub(crate) mod mcp;
 pub(crate) mod page;
 pub(crate) mod simulate;
 pub(crate) mod snapshot;
@@ -70,6 +71,8 @@ pub(crate) enum Command {
     Page(page::Page),
     /// Install `kubectl why` and `kubectl whatif`.
     Plugin(Plugin),
+    /// Answer questions of Model Context Protocol clients about one cluster, over standard input and output.
+    Mcp(mcp::Mcp),
     /// Print the version of Bayplan and of the Kubernetes it mirrors.
     Version(Version),
     /// Print a completion script for a shell.
@@ -82,7 +85,8 @@ impl Command {
     /// The exit code of a command that fails: scripts tell a question that could not be answered from an answer.
     pub(crate) fn exit_code_of_failure(&self) -> ExitCode {
         match self {
-            Command::Page(_)
+            Command::Mcp(_)
+            | Command::Page(_)
             | Command::Simulate(_)
             | Command::Snapshot(_)
             | Command::Whatif(_)
@@ -250,7 +254,7 @@ pub(crate) struct ControllerManager {
 pub(crate) struct Bench {
     /// The workloads, as scheduler_perf names them (`--list` shows them) [default: all].
     pub(crate) workloads: Vec<String>,
-    /// Measure the scheduler's core alone, or everything from creating a pod to seeing it bound.
+    /// Measure the scheduler's core alone, everything from creating a pod to seeing it bound, or questions.
     #[arg(long, value_enum, default_value_t = BenchMode::Engine)]
     pub(crate) mode: BenchMode,
     /// How many nodes; several numbers are measured one after the other [default: the workload's].
@@ -316,6 +320,8 @@ pub(crate) enum BenchMode {
     Engine,
     /// From creating a pod to seeing it bound, over an API server.
     E2e,
+    /// Loading a snapshot and asking why.
+    Ask,
 }
 
 impl BenchMode {
@@ -324,6 +330,7 @@ impl BenchMode {
         match self {
             BenchMode::Engine => "engine",
             BenchMode::E2e => "e2e",
+            BenchMode::Ask => "ask",
         }
     }
 }

@@ -5,11 +5,12 @@
 pub(crate) mod live;
 #[allow(dead_code, reason = "the verbs that use it come one by one")]
 pub(crate) mod load;
+pub(crate) mod mcp;
 pub(crate) mod page;
 pub(crate) mod simulate;
+pub(crate) mod snapshot;
 pub(crate) mod whatif;
 pub(crate) mod why;
-pub(crate) mod snapshot;
 
 use std::process::ExitCode;
 
