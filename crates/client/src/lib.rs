@@ -18,6 +18,7 @@ mod limiter;
 pub mod metrics;
 mod recorder;
 mod request;
+mod route;
 mod transport;
 mod work_queue;
 

@@ -21,7 +21,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt};
 
-use crate::config::{Authenticator, Config, Current, Error, Identity, Impersonate, Tls};
+use crate::config::{Authenticator, Config, Current, Error, Identity, Impersonate, Proxy, Tls};
+use crate::route::Route;
 
 /// The body of a request.
 pub type Body = Full<Bytes>;
@@ -32,7 +33,7 @@ pub(crate) type Transport = BoxCloneSyncService<Request<Body>, Answer, BoxError>
 /// What comes back, with a body still to be read.
 pub type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-type Connections = Pool<HttpsConnector<HttpConnector>, Body>;
+type Connections = Pool<HttpsConnector<Route>, Body>;
 
 /// A connection that is idle this long is pinged, as client-go does.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -63,6 +64,7 @@ pub(crate) fn over_network(config: &Config) -> Result<Transport, Error> {
         tls: config.tls.clone(),
         uses_tls: config.server.scheme_str() == Some("https"),
         connect_timeout: config.connect_timeout,
+        proxy: config.proxy.clone(),
     };
     let connections = connector.connections(config.tls.identity.as_ref())?;
     let server = Server {
@@ -80,6 +82,7 @@ struct Connector {
     tls: Tls,
     uses_tls: bool,
     connect_timeout: Option<Duration>,
+    proxy: Option<Proxy>,
 }
 
 impl Connector {
@@ -102,7 +105,14 @@ impl Connector {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .http2_keep_alive_timeout(KEEP_ALIVE_ANSWER)
             .http2_keep_alive_while_idle(true)
-            .build(tls.enable_all_versions().wrap_connector(tcp)))
+            .build(tls.enable_all_versions().wrap_connector(self.route(tcp)?)))
+    }
+
+    /// How the server is reached: directly, or through the proxy.
+    fn route(&self, tcp: HttpConnector) -> Result<Route, Error> {
+        let Some(proxy) = &self.proxy else { return Ok(Route::direct(tcp)) };
+        let tls = self.tls.client_config(None, proxy.address.scheme_str() == Some("https"))?;
+        Route::through(proxy, tcp, tls, self.connect_timeout)
     }
 }
 

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bayplan_client::config::{Credentials, ExecPlugin};
+use bayplan_client::config::{Credentials, ExecPlugin, Proxy};
 use bayplan_client::{Client, Config};
 use bytes::Bytes;
 use http::{Request, Response, Version};
@@ -149,4 +149,84 @@ async fn a_plugin_that_fails_is_named() {
     let client = Client::from_config(&server.config).unwrap();
     let failed = client.get("/version", "application/json").await.unwrap_err();
     assert_eq!(failed.message, "the exec plugin \"/nonexistent/login\" failed: No such file or directory (os error 2)");
+}
+
+/// A proxy that answers `CONNECT` and remembers what it was asked; it wants to know users if told so.
+async fn connect_proxy(wanted: Option<&'static str>) -> (String, Arc<std::sync::Mutex<Vec<String>>>) {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let seen = Arc::clone(&seen);
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(client.read_u8().await.unwrap());
+                }
+                let head = String::from_utf8(head).unwrap();
+                let target = head.split(' ').nth(1).unwrap().to_owned();
+                seen.lock().unwrap().push(head.lines().next().unwrap().to_owned());
+                let known = wanted.is_none_or(|wanted| head.to_lowercase().contains(&wanted.to_lowercase()));
+                if !known {
+                    client.write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await.unwrap();
+                    return;
+                }
+                let mut server = tokio::net::TcpStream::connect(target).await.unwrap();
+                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn requests_go_through_a_proxy_under_the_servers_own_tls() {
+    let mut server = Server::start(&[b"h2"]).await;
+    let (proxy, asked) = connect_proxy(Some("proxy-authorization: Basic amFuZTpzZWNyZXQ=")).await;
+    server.config.proxy = Some(Proxy::parse("a test", &format!("http://jane:secret@{proxy}")).unwrap());
+    let client = Client::from_config(&server.config).unwrap();
+    assert!(ask(&client).await.iter().all(|answer| answer == "2"));
+    let target = server.config.server.authority().unwrap().to_string();
+    assert_eq!(*asked.lock().unwrap(), [format!("CONNECT {target} HTTP/1.1")]);
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_is_named_as_the_one_who_does() {
+    let mut server = Server::start(&[b"h2"]).await;
+    let (proxy, _) = connect_proxy(Some("proxy-authorization: Basic other")).await;
+    server.config.proxy = Some(Proxy::parse("a test", &format!("http://jane:secret@{proxy}")).unwrap());
+    let client = Client::from_config(&server.config).unwrap();
+    let refused = client.get("/version", "application/json").await.unwrap_err().to_string();
+    assert!(refused.contains("the proxy does not lead to the server"), "{refused}");
+    assert!(!refused.contains("secret"), "{refused}");
+    assert_eq!(server.connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn requests_go_through_a_socks_proxy() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut server = Server::start(&[b"h2"]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let mut greeting = [0; 3];
+        client.read_exact(&mut greeting).await.unwrap();
+        assert_eq!(greeting, [5, 1, 0]);
+        client.write_all(&[5, 0]).await.unwrap();
+        let mut request = [0; 10];
+        client.read_exact(&mut request).await.unwrap();
+        assert_eq!(request[..8], [5, 1, 0, 1, 127, 0, 0, 1]);
+        let port = u16::from_be_bytes([request[8], request[9]]);
+        let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        client.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 0]).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+    });
+    server.config.proxy = Some(Proxy::parse("a test", &format!("socks5://{address}")).unwrap());
+    let client = Client::from_config(&server.config).unwrap();
+    assert!(ask(&client).await.iter().all(|answer| answer == "2"));
 }

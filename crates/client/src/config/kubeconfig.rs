@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::exec::ExecPlugin;
-use super::{Config, Credentials, Error, Identity, Impersonate, parse_server, tls};
+use super::{Config, Credentials, Error, Identity, Impersonate, Proxy, parse_server, tls};
 
 const AUTHORITY: &str = "the kubeconfig's certificate-authority";
 
@@ -271,11 +271,10 @@ impl Kubeconfig {
 }
 
 fn cluster_config(cluster: &Cluster) -> Result<Config, Error> {
-    if !cluster.proxy_url.is_empty() {
-        let url = cluster.proxy_url.clone();
-        return Err(Error::Proxy { origin: "the kubeconfig", url, advice: String::new() });
-    }
     let mut config = Config::new(parse_server(&cluster.server)?);
+    if !cluster.proxy_url.is_empty() {
+        config.proxy = Some(Proxy::parse("the kubeconfig", &cluster.proxy_url)?);
+    }
     config.tls.insecure = cluster.insecure_skip_tls_verify;
     if let Some(pem) = cluster.authority()? {
         if config.tls.insecure {
@@ -438,10 +437,10 @@ mod tests {
                 wrong("its user needs the auth-provider \"gcp\", which is not supported: use an exec plugin"),
             ),
             (
-                &file("proxy-url: http://127.0.0.1:3128", ""),
+                &file("proxy-url: ftp://127.0.0.1:3128", ""),
                 None,
-                "the kubeconfig names the proxy http://127.0.0.1:3128; connections through a proxy are not \
-                 supported"
+                "the kubeconfig names the proxy ftp://127.0.0.1:3128, which cannot be used: its scheme is none of \
+                 http, https and socks5"
                     .into(),
             ),
             (

@@ -20,6 +20,8 @@ use http::Uri;
 pub use credentials::Credentials;
 pub(crate) use credentials::{Authenticator, Current};
 pub use exec::{EnvironmentVariable, ExecPlugin, InteractiveMode};
+pub(crate) use proxy::Protocol;
+pub use proxy::Proxy;
 pub use tls::{Identity, Tls};
 
 /// How long a connection may take to open, as client-go's dialer allows.
@@ -69,15 +71,15 @@ pub enum Error {
     /// The server's certificate cannot be for this name.
     #[error("the kubeconfig's tls-server-name {0:?} is neither a DNS name nor an address")]
     ServerName(String),
-    /// Requests would have to pass through a proxy.
-    #[error("{origin} names the proxy {url}; connections through a proxy are not supported{advice}")]
+    /// Requests would have to pass through a proxy that cannot be used.
+    #[error("{origin} names the proxy {url}, which cannot be used: {reason}")]
     Proxy {
         /// Where the proxy is named.
         origin: &'static str,
-        /// The proxy.
+        /// The proxy, without user and password.
         url: String,
-        /// What to do, if anything helps.
-        advice: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// A value cannot be sent as an HTTP header.
     #[error("{0} cannot be sent as an HTTP header")]
@@ -95,6 +97,8 @@ pub struct Config {
     pub credentials: Credentials,
     /// The user to act as instead.
     pub impersonate: Impersonate,
+    /// The proxy that connections go through.
+    pub proxy: Option<Proxy>,
     /// How long a connection may take to open; for ever when absent.
     pub connect_timeout: Option<Duration>,
     /// The namespace that the kubeconfig's context names; empty when it names none.
@@ -122,6 +126,7 @@ impl Config {
             tls: Tls::default(),
             credentials: Credentials::None,
             impersonate: Impersonate::default(),
+            proxy: None,
             connect_timeout: Some(CONNECT_TIMEOUT),
             namespace: String::new(),
         }
@@ -136,7 +141,9 @@ impl Config {
         if let Some(master) = master {
             config.server = parse_server(master)?;
         }
-        proxy::refuse(&config.server, &|name| std::env::var(name).ok())?;
+        if config.proxy.is_none() {
+            config.proxy = proxy::of_environment(&config.server, &|name| std::env::var(name).ok())?;
+        }
         Ok(config)
     }
 }
