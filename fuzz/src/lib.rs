@@ -23,6 +23,7 @@ mod patches;
 mod scheduler_configuration;
 mod selectors;
 mod server;
+mod sources;
 mod store_log;
 
 /// One way into the product.
@@ -38,6 +39,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "bodies", run: bodies::run },
     Target { name: "cel", run: cel::run },
+    Target { name: "etcd", run: sources::etcd },
     Target { name: "extender", run: extender::run },
     Target { name: "headers", run: server::headers },
     Target { name: "kubeconfig", run: kubeconfig::run },
@@ -46,6 +48,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "paths", run: server::paths },
     Target { name: "scheduler_configuration", run: scheduler_configuration::run },
     Target { name: "selectors", run: selectors::run },
+    Target { name: "snapshots", run: sources::snapshot },
+    Target { name: "sources", run: sources::any },
     Target { name: "store_log", run: store_log::run },
     Target { name: "writes", run: server::writes },
 ];

@@ -83,6 +83,21 @@ fn selectors_are_written_as_they_are_read() {
 }
 
 #[test]
+fn snapshots_are_read_and_written_again() {
+    replay("snapshots");
+}
+
+#[test]
+fn sources_of_any_form_are_read_or_noted() {
+    replay("sources");
+}
+
+#[test]
+fn databases_are_read_whatever_their_pages_say() {
+    replay("etcd");
+}
+
+#[test]
 fn a_store_that_opens_is_one_that_there_was() {
     replay("store_log");
 }

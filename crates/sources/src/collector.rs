@@ -1,7 +1,7 @@
 //! Keeps what decisions read of all that documents hold.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -106,8 +106,37 @@ impl Collector {
         Some(SourceObject { resource, namespace, name, json })
     }
 
+    /// Leaves out copies: bundles hold many objects twice, alone and in a list. Of two versions the newer one counts.
+    fn leave_out_copies(&mut self) {
+        let mut places: HashMap<(&'static str, &str, &str), usize> = HashMap::with_capacity(self.objects.len());
+        let mut superseded = BTreeSet::new();
+        let mut versions = 0;
+        for (at, object) in self.objects.iter().enumerate() {
+            let key = (object.resource.name, &*object.namespace, &*object.name);
+            let Some(before) = places.insert(key, at) else { continue };
+            let (old, new) = (&self.objects[before].json, &object.json);
+            let (old_version, new_version) = (version_in(old), version_in(new));
+            if old.get() == new.get() || (!old_version.is_empty() && old_version == new_version) {
+                superseded.insert(before);
+            } else if let (Ok(old), Ok(new)) = (old_version.parse::<u64>(), new_version.parse::<u64>()) {
+                versions += 1;
+                superseded.insert(if old < new { before } else { at });
+                places.insert(key, if old < new { at } else { before });
+            }
+        }
+        if versions > 0 {
+            self.notes.add(format!("{versions} objects are there in several versions; the newest of each counts"));
+        }
+        drop(places);
+        if !superseded.is_empty() {
+            let mut at = 0..;
+            self.objects.retain(|_| at.next().is_some_and(|at| !superseded.contains(&at)));
+        }
+    }
+
     /// All that was collected.
     pub(crate) fn finish(mut self) -> ClusterObjects {
+        self.leave_out_copies();
         for ((api_version, kind), (count, resource)) in std::mem::take(&mut self.unknown_versions) {
             let read = resource.api_version;
             self.notes
@@ -127,6 +156,21 @@ impl Collector {
         let notes = self.notes.finish();
         ClusterObjects { origin: self.origin, objects: self.objects, listed: self.listed, notes }
     }
+}
+
+/// The `resourceVersion` of an object; empty when it says none.
+fn version_in(json: &RawValue) -> String {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Versioned {
+        metadata: Metadata,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: String,
+    }
+    serde_json::from_str::<Versioned>(json.get()).unwrap_or_default().metadata.resource_version
 }
 
 /// The object in the version that is read and with a namespace, if it needs one.

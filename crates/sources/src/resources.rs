@@ -25,8 +25,8 @@ const fn resource(
     Resource { name, api_version, kind, namespaced, decides }
 }
 
-/// What a snapshot holds and a live cluster is asked for: all that the scheduler's plugins look up, and what completes a
-/// pod that does not exist yet.
+/// What a snapshot holds and a live cluster is asked for: all that the scheduler's plugins look up, and what completes
+/// a pod that does not exist yet.
 pub const RESOURCES: &[Resource] = &[
     resource("nodes", "v1", "Node", false, true),
     resource("pods", "v1", "Pod", true, true),

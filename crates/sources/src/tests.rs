@@ -22,14 +22,24 @@ fn json(objects: &ClusterObjects, at: usize) -> serde_json::Value {
 
 const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":"p"}}"#;
 
+/// Reads each text and compares `kind namespace/name` of its objects.
+fn check_forms(cases: &[(&str, &str, &[&str])]) {
+    for (name, text, expected) in cases {
+        let objects = read(&[("x", text)]);
+        assert_eq!(shown(&objects), *expected, "{name}: {:?}", objects.notes);
+        for at in 0..objects.objects.len() {
+            assert!(json(&objects, at)["kind"].is_string() && json(&objects, at)["apiVersion"].is_string(), "{name}");
+        }
+    }
+}
+
 #[test]
-fn every_form_of_documents_gives_its_objects_in_order() {
-    let list = format!(
-        r#"{{"apiVersion":"v1","items":[{POD},{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"n1"}}}}],"kind":"List"}}"#
-    );
-    let cases: &[(&str, &str, &[&str])] = &[
+fn every_form_of_json_gives_its_objects_in_order() {
+    let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}}"#;
+    let list = format!(r#"{{"apiVersion":"v1","items":[{POD},{node}],"kind":"List"}}"#);
+    check_forms(&[
         ("an object", POD, &["Pod a/p"]),
-        ("lines of objects", &format!("{POD}\n{POD}\n"), &["Pod a/p", "Pod a/p"]),
+        ("lines of objects", &format!("{POD}\n{POD}\n"), &["Pod a/p"]),
         ("a list", &list, &["Pod a/p", "Node /n1"]),
         ("an array", &format!("[{POD}]"), &["Pod a/p"]),
         (
@@ -47,17 +57,44 @@ fn every_form_of_documents_gives_its_objects_in_order() {
             r#"{"kind":"PodList","apiVersion":"v1","items":[{"kind":"Pod","metadata":{"namespace":"a","name":"p"}}]}"#,
             &["Pod a/p"],
         ),
+        (
+            "the simulator's export",
+            concat!(
+                r#"{"pods":[{"metadata":{"namespace":"a","name":"p"}}],"nodes":[{"metadata":{"name":"n1"}}],"#,
+                r#""pvs":null,"schedulerConfig":{}}"#
+            ),
+            &["Pod a/p", "Node /n1"],
+        ),
+        (
+            "KAI's objects",
+            r#"{"config":{},"rawObjects":{"pods":[{"metadata":{"namespace":"a","name":"p"}}],"queues":[]}}"#,
+            &["Pod a/p"],
+        ),
+        ("other kinds", r#"{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"a","name":"s"}}"#, &[]),
+    ]);
+}
+
+#[test]
+fn every_form_of_yaml_gives_its_objects_in_order() {
+    check_forms(&[
         ("YAML", "apiVersion: v1\nkind: Pod\nmetadata: {namespace: a, name: p}\n", &["Pod a/p"]),
         ("YAML without a namespace", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", &["Pod default/p"]),
         (
             "YAML documents",
-            "# one\n---\napiVersion: v1\nkind: Pod\nmetadata: {namespace: a, name: p}\n---\n---\napiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n",
+            concat!(
+                "# one\n---\napiVersion: v1\nkind: Pod\nmetadata: {namespace: a, name: p}\n---\n---\n",
+                "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n"
+            ),
             &["Pod a/p", "Node /n1"],
         ),
-        ("YAML with JSON in it", &format!("---\n{POD}\n--- {POD}\n"), &["Pod a/p", "Pod a/p"]),
+        ("YAML with JSON in it", &format!("---\n{POD}\n--- {POD}\n"), &["Pod a/p"]),
         (
             "YAML of kubectl get",
-            "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: p\n    namespace: a\n- apiVersion: v1\n  kind: Node\n  metadata:\n    name: n1\nkind: List\nmetadata:\n  resourceVersion: \"\"\n",
+            concat!(
+                "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: p\n",
+                "    namespace: a\n- apiVersion: v1\n  kind: Node\n  metadata:\n    name: n1\n",
+                "kind: List\nmetadata:\n  resourceVersion: \"\"\n"
+            ),
             &["Pod a/p", "Node /n1"],
         ),
         (
@@ -67,39 +104,30 @@ fn every_form_of_documents_gives_its_objects_in_order() {
         ),
         (
             "YAML of another writer",
-            "kind: List\nitems:\n  - apiVersion: v1\n    kind: Pod\n    metadata:\n      name: p\n      namespace: a\napiVersion: v1\n",
+            concat!(
+                "kind: List\nitems:\n  - apiVersion: v1\n    kind: Pod\n    metadata:\n      name: p\n",
+                "      namespace: a\napiVersion: v1\n"
+            ),
             &["Pod a/p"],
         ),
         ("YAML on one line", "{kind: List, apiVersion: v1}\n", &[]),
         (
             "a dash in a text",
-            "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata:\n    annotations:\n      a: |\n        x\n\n        - y\n    name: n1\nkind: List\n",
+            concat!(
+                "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata:\n",
+                "    annotations:\n      a: |\n        x\n\n        - y\n    name: n1\nkind: List\n"
+            ),
             &["Node /n1"],
         ),
         (
             "with lines of Windows",
-            "\u{feff}apiVersion: v1\r\nitems:\r\n- apiVersion: v1\r\n  kind: Node\r\n  metadata:\r\n    name: n1\r\nkind: List\r\n",
+            concat!(
+                "\u{feff}apiVersion: v1\r\nitems:\r\n- apiVersion: v1\r\n  kind: Node\r\n",
+                "  metadata:\r\n    name: n1\r\nkind: List\r\n"
+            ),
             &["Node /n1"],
         ),
-        (
-            "the simulator's export",
-            r#"{"pods":[{"metadata":{"namespace":"a","name":"p"}}],"nodes":[{"metadata":{"name":"n1"}}],"pvs":null,"schedulerConfig":{}}"#,
-            &["Pod a/p", "Node /n1"],
-        ),
-        (
-            "KAI's objects",
-            r#"{"config":{},"rawObjects":{"pods":[{"metadata":{"namespace":"a","name":"p"}}],"queues":[]}}"#,
-            &["Pod a/p"],
-        ),
-        ("other kinds", r#"{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"a","name":"s"}}"#, &[]),
-    ];
-    for (name, text, expected) in cases {
-        let objects = read(&[("x", text)]);
-        assert_eq!(shown(&objects), *expected, "{name}: {:?}", objects.notes);
-        for at in 0..objects.objects.len() {
-            assert!(json(&objects, at)["kind"].is_string() && json(&objects, at)["apiVersion"].is_string(), "{name}");
-        }
-    }
+    ]);
 }
 
 #[test]
@@ -119,8 +147,14 @@ fn an_empty_list_says_that_there_are_none() {
 #[test]
 fn what_cannot_be_read_is_one_line_and_the_rest_is_used() {
     let cut = format!(r#"{{"kind":"List","apiVersion":"v1","items":[{POD},{{"apiVersion":"v1","ki"#);
-    let cut_yaml = "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata:\n    name: n1\n- apiVersion: v1\n  kind: Node\n  metadata:\n    name: \"unfini";
-    let broken_yaml = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\na: [\n---\napiVersion: v1\nkind: Node\nmetadata: {name: m}\n";
+    let cut_yaml = concat!(
+        "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata:\n    name: n1\n",
+        "- apiVersion: v1\n  kind: Node\n  metadata:\n    name: \"unfini"
+    );
+    let broken_yaml = concat!(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\na: [\n---\napiVersion: v1\n",
+        "kind: Node\nmetadata: {name: m}\n"
+    );
     let old = r#"{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"namespace":"a","name":"b"}}"#;
     let cases: &[(&str, &[&str], &str)] = &[
         (
@@ -185,7 +219,11 @@ fn other_files_of_a_folder_are_passed_over() {
 
 #[test]
 fn manifests_are_all_objects_of_any_kind_or_an_error() {
-    let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}\n- {apiVersion: example.com/v1, kind: Any}\n---\napiVersion: v1\nkind: Secret\n";
+    let text = concat!(
+        "apiVersion: v1\nkind: List\nitems:\n",
+        "- {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}\n",
+        "- {apiVersion: example.com/v1, kind: Any}\n---\napiVersion: v1\nkind: Secret\n"
+    );
     let kinds: Vec<_> = manifests(text.as_bytes()).unwrap().iter().map(|object| object["kind"].clone()).collect();
     assert_eq!(kinds, ["Deployment", "Any", "Secret"]);
     for (text, expected) in [
@@ -196,5 +234,29 @@ fn manifests_are_all_objects_of_any_kind_or_an_error() {
     ] {
         let error = manifests(text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(expected) || expected == "not", "{text}: {error}");
+    }
+}
+
+#[test]
+fn copies_are_left_out_and_the_newest_version_counts() {
+    let pod = |version: &str, node: &str| {
+        let metadata = format!(r#"{{"namespace":"a","name":"p","resourceVersion":"{version}"}}"#);
+        format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{{"nodeName":"{node}"}}}}"#)
+    };
+    let cases: &[(&[(&str, &str)], &[&str], usize)] = &[
+        (&[("5", "n1"), ("5", "n1")], &["n1"], 0),
+        (&[("5", "n1"), ("7", "n2")], &["n2"], 1),
+        (&[("7", "n2"), ("5", "n1")], &["n2"], 1),
+        (&[("5", "n1"), ("7", "n2"), ("6", "n3")], &["n2"], 1),
+        // Versions that cannot be compared are for whoever asks to choose from.
+        (&[("", "n1"), ("", "n2")], &["n1", "n2"], 0),
+    ];
+    for (pods, expected, notes) in cases {
+        let text: String = pods.iter().map(|(version, node)| pod(version, node)).collect();
+        let objects = read(&[("x", &text)]);
+        let nodes: Vec<_> =
+            (0..objects.objects.len()).map(|at| json(&objects, at)["spec"]["nodeName"].clone()).collect();
+        assert_eq!(nodes, *expected, "{pods:?}");
+        assert_eq!(objects.notes.len(), *notes, "{pods:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Reads YAML as it comes: a document at a time, and lists in the form in which kubectl writes them an object at a time.
+//! Reads YAML as it comes: a document at a time, and a list as kubectl writes it an object at a time.
 //!
 //! ```text
 //!   apiVersion: v1

@@ -132,3 +132,73 @@ fn encoded(token: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// An API server with three nodes in two pages, of which the second version has expired once if `expires`.
+    fn answer(path: &str, query: &str, forbidden: &str, expires: bool) -> (u16, Value) {
+        let list = |kind: &str, items: Value, next: &str| {
+            let metadata = json!({"resourceVersion": "42", "continue": next});
+            (200, json!({"kind": kind, "apiVersion": "v1", "metadata": metadata, "items": items}))
+        };
+        let node = |name: &str| json!({"metadata": {"name": name}});
+        let status = |code: u16, message: &str| (code, json!({"kind": "Status", "code": code, "message": message}));
+        if !forbidden.is_empty() && path.ends_with(forbidden) {
+            return status(403, "you may not");
+        }
+        match (path, query) {
+            ("/api/v1/nodes", "limit=1000") => list("NodeList", json!([node("a"), node("b")]), "a/b+c"),
+            ("/api/v1/nodes", "limit=1000&continue=a%2Fb%2Bc") if expires => status(410, "too old"),
+            ("/api/v1/nodes", "limit=1000&continue=a%2Fb%2Bc") => list("NodeList", json!([node("c")]), ""),
+            ("/api/v1/nodes", "") => list("NodeList", json!([node("a"), node("b"), node("c")]), ""),
+            ("/api/v1/pods", _) => list("PodList", json!([{"metadata": {"namespace": "x", "name": "p"}}]), ""),
+            ("/api/v1/services", _) => list("ServiceList", json!([]), ""),
+            _ => status(404, "the server could not find the requested resource"),
+        }
+    }
+
+    fn client(forbidden: &'static str, expires: bool) -> Client {
+        Client::from_service(tower::service_fn(move |request: Request<bayplan_client::Body>| async move {
+            assert_eq!(request.method(), http::Method::GET, "a live cluster is only read");
+            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+            let (code, body) = answer(path, query, forbidden, expires);
+            let body = Full::new(Bytes::from(body.to_string()));
+            Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_live_cluster_is_read_page_by_page() {
+        for expires in [false, true] {
+            let objects = read(&client("", expires)).await.unwrap();
+            let names: Vec<&str> = objects.objects.iter().map(|object| &*object.name).collect();
+            let mut sorted = names.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, ["a", "b", "c", "p"], "{names:?}");
+            assert_eq!(objects.origin.kind, OriginKind::Live);
+            assert_eq!(objects.origin.resource_version.as_deref(), Some("42"));
+            assert!(objects.origin.time.is_some());
+            assert!(!objects.missing().contains(&"services"), "an empty list was read");
+            assert!(objects.missing().contains(&"csinodes.storage.k8s.io"));
+            assert!(objects.notes.iter().any(|note| note.starts_with("csinodes.storage.k8s.io are not served: ")));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_read_is_missing_and_pods_are_indispensable() {
+        let objects = read(&client("/services", false)).await.unwrap();
+        assert!(objects.missing().contains(&"services"));
+        assert!(objects.notes.contains(&"services may not be read: you may not".to_owned()), "{:?}", objects.notes);
+        let refused = read(&client("/pods", false)).await.unwrap_err().to_string();
+        assert_eq!(refused, "pods may not be read on in-process: you may not");
+    }
+}

@@ -38,8 +38,9 @@ impl State {
     pub fn new(objects: ClusterObjects) -> Self {
         let missing = objects.missing();
         let mut state = State { missing, origin: objects.origin, notes: objects.notes, ..State::default() };
-        for object in objects.objects {
-            state.read(object);
+        let decoded = decode_all(&objects.objects);
+        for (object, decoded) in objects.objects.into_iter().zip(decoded) {
+            state.read(object, decoded);
         }
         state.note_unknown_nodes();
         state
@@ -63,10 +64,10 @@ impl State {
         }
     }
 
-    fn read(&mut self, object: SourceObject) {
+    fn read(&mut self, object: SourceObject, decoded: Decoded) {
         let SourceObject { resource, namespace, name, json } = object;
         let shown = if namespace.is_empty() { name.to_string() } else { format!("{namespace}/{name}") };
-        match decode(resource, &json) {
+        match decoded {
             Err(error) => self.notes.push(format!("{} {shown} cannot be read and is left out: {error}", resource.name)),
             Ok(decoded) => {
                 let key = (resource.name, namespace, name);
@@ -180,7 +181,34 @@ impl State {
 }
 
 /// The scheduler's view of an object; none for kinds that it does not read.
-fn decode(resource: &Resource, json: &RawValue) -> Result<Option<Object>, serde_json::Error> {
+type Decoded = Result<Option<Object>, serde_json::Error>;
+
+/// Fewer objects than this are decoded before another thread has started.
+const OBJECTS_PER_THREAD_MIN: usize = 2000;
+
+/// Decodes all objects, on as many threads as there are processors: it is most of the work of a load.
+fn decode_all(objects: &[SourceObject]) -> Vec<Decoded> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let share = objects.len().div_ceil(threads).max(OBJECTS_PER_THREAD_MIN);
+    let decode_share = |share: &[SourceObject]| -> Vec<Decoded> {
+        share.iter().map(|object| decode(object.resource, &object.json)).collect()
+    };
+    std::thread::scope(|scope| {
+        let mut shares = objects.chunks(share);
+        let first = shares.next().unwrap_or_default();
+        let others: Vec<_> = shares.map(|share| scope.spawn(move || decode_share(share))).collect();
+        let mut decoded = decode_share(first);
+        for other in others {
+            match other.join() {
+                Ok(share) => decoded.extend(share),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        decoded
+    })
+}
+
+fn decode(resource: &Resource, json: &RawValue) -> Decoded {
     if resource.kind == "Pod" {
         return serde_json::from_str::<Pod>(json.get()).map(|pod| Some(Object::Pod(Arc::new(pod))));
     }

@@ -3,12 +3,14 @@
 use std::cell::Cell;
 use std::io::{self, BufRead, Read};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits::{DECOMPRESSED_BYTES_MAX, RATIO_GRACE_BYTES, RATIO_MAX};
 
 /// What has come out of all compressed files so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Budget(Rc<Cell<u64>>);
+pub(crate) struct Budget(Arc<AtomicU64>);
 
 /// A reader that counts what goes into a decompressor.
 pub(crate) struct Counted<R> {
@@ -56,8 +58,7 @@ impl<D: Read> Read for Inflated<D> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.decompressor.read(buffer)? as u64;
         self.produced += count;
-        let all = self.budget.0.get() + count;
-        self.budget.0.set(all);
+        let all = self.budget.0.fetch_add(count, Ordering::Relaxed) + count;
         if all > DECOMPRESSED_BYTES_MAX {
             let limit = DECOMPRESSED_BYTES_MAX >> 30;
             return Err(io::Error::other(format!("compressed files hold more than {limit} GiB")));

@@ -1,4 +1,4 @@
-//! Compressed files and archives, read as they come. Nothing is unpacked: what an archive calls its files is only a name.
+//! Compressed files and archives, read as they come. Nothing is unpacked: the name of a file is only a name.
 
 mod inflate;
 pub(crate) mod tar;

@@ -1,7 +1,8 @@
 //! Which fields of each kind a snapshot holds, and what each of them is.
 //!
-//! Only what is named here enters a snapshot: what decisions read (the scheduler's views), what completes a new pod, and
-//! what controllers make pods of. Environment, arguments, commands, probes and mounts are not named, nor are Secrets.
+//! Only what is named here enters a snapshot: what decisions read (the scheduler's views), what completes a new pod,
+//! and what controllers make pods of. Environment, arguments, commands, probes and mounts are not named, nor are
+//! Secrets.
 //!
 //! ```text
 //!   spec{ nodeName, containers{ resources% } }    fields below fields; lists are entered, element by element
@@ -100,7 +101,8 @@ const VOLUME_SPEC: &str = "{capacity% accessModes= claimRef{kind= namespace name
 const DEVICE_REQUEST: &str = "deviceClassName selectors= allocationMode= count= \
     tolerations{key@ operator= value effect= tolerationSeconds=} capacity=";
 
-const DEVICES: &str = "devices{requests{name exactly{adminAccess= <DEVICE_REQUEST>} firstAvailable{name <DEVICE_REQUEST>}} \
+const DEVICES: &str = "devices{requests{name exactly{adminAccess= <DEVICE_REQUEST>} \
+    firstAvailable{name <DEVICE_REQUEST>}} \
     constraints{requests/ matchAttribute= distinctAttribute=}}";
 
 /// The fields of each kind besides its metadata.
@@ -164,7 +166,8 @@ const KINDS: &[(&str, &str)] = &[
            tolerations{key@ operator= value effect= tolerationSeconds=} bindingConditions= \
            bindingFailureConditions= shareID consumedCapacity=}} nodeSelector<NODE_SELECTOR> allocationTimestamp=} \
          reservedFor{apiGroup= resource= name uid} \
-         devices{driver= pool device shareID <CONDITIONS>}}",
+         devices{driver= pool device shareID \
+           conditions{type= status= reason= message? lastTransitionTime= observedGeneration=}}}",
     ),
     ("ResourceClaimTemplate", "spec{metadata{labels#} spec{<DEVICES>}}"),
     (

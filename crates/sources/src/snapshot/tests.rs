@@ -35,6 +35,56 @@ fn values(objects: &ClusterObjects) -> Vec<Value> {
     objects.objects.iter().map(|object| serde_json::from_str(object.json.get()).unwrap()).collect()
 }
 
+fn acme_selector() -> Value {
+    json!({
+        "matchLabels": {"acme": "acme-x"},
+        "matchExpressions": [{"key": "acme.com/key", "operator": "In", "values": ["acme-y"]}],
+    })
+}
+
+fn acme_pod_spec() -> Value {
+    let selector = acme_selector();
+    let terms = json!([{
+        "matchExpressions": [{"key": "acme-pool", "operator": "Gt", "values": ["5"]}],
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["acme-node"]}],
+    }]);
+    let container = json!({
+        "name": "acme-app", "image": "registry.acme.com/app", "command": ["SECRET"], "args": ["SECRET"],
+        "env": [{"name": "PASSWORD", "value": "SECRET"}], "envFrom": [{"secretRef": {"name": "SECRET"}}],
+        "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1",
+            "deviceclass.resource.kubernetes.io/acme-class": "1"}},
+        "ports": [{"hostPort": 80, "containerPort": 80, "protocol": "TCP", "name": "acme-port"}],
+        "livenessProbe": {"exec": {"command": ["SECRET"]}},
+    });
+    let affinity_term = json!({"labelSelector": selector, "namespaces": ["acme-ns"], "namespaceSelector": selector,
+        "topologyKey": "acme-zone", "matchLabelKeys": ["acme"]});
+    json!({
+        "nodeName": "acme-node", "schedulerName": "acme-scheduler", "priorityClassName": "acme-priority",
+        "nodeSelector": {"acme-pool": "7", "kubernetes.io/hostname": "acme-node"},
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": terms[0]}]},
+            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [affinity_term]},
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1,
+                "podAffinityTerm": affinity_term}]},
+        },
+        "tolerations": [{"key": "acme-taint", "operator": "Equal", "value": "acme-value", "effect": "NoSchedule"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "acme-zone",
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}],
+        "containers": [container], "initContainers": [container],
+        "schedulingGates": [{"name": "acme.com/gate"}],
+        "volumes": [
+            {"name": "acme-data", "persistentVolumeClaim": {"claimName": "acme-claim"}},
+            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"metadata": {"annotations": {"a": "SECRET"}},
+                "spec": {"storageClassName": "acme-sc"}}}},
+            {"name": "acme-secret", "secret": {"secretName": "SECRET"}},
+            {"name": "acme-csi", "csi": {"driver": "csi.example", "volumeAttributes": {"password": "SECRET"}}},
+        ],
+        "resourceClaims": [{"name": "acme-gpu", "resourceClaimName": "acme-claim"}],
+        "serviceAccountName": "SECRET", "imagePullSecrets": [{"name": "SECRET"}],
+    })
+}
+
 /// Objects in which everything that a user chooses says ACME, and everything secret SECRET.
 fn acme() -> Vec<Value> {
     let meta = |name: &str| {
@@ -47,64 +97,46 @@ fn acme() -> Vec<Value> {
             },
             "finalizers": ["acme.com/finalizer", "kubernetes.io/pvc-protection"],
             "managedFields": [{"manager": "SECRET"}],
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "acme-rs", "uid": "acme-rs-uid", "controller": true}],
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "acme-rs",
+                "uid": "acme-rs-uid", "controller": true}],
         })
     };
-    let selector = json!({
-        "matchLabels": {"acme": "acme-x"},
-        "matchExpressions": [{"key": "acme.com/key", "operator": "In", "values": ["acme-y"]}],
-    });
-    let terms = json!([{
-        "matchExpressions": [{"key": "acme-pool", "operator": "Gt", "values": ["5"]}],
-        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["acme-node"]}],
-    }]);
-    let container = json!({
-        "name": "acme-app", "image": "registry.acme.com/app", "command": ["SECRET"], "args": ["SECRET"],
-        "env": [{"name": "PASSWORD", "value": "SECRET"}], "envFrom": [{"secretRef": {"name": "SECRET"}}],
-        "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1", "deviceclass.resource.kubernetes.io/acme-class": "1"}},
-        "ports": [{"hostPort": 80, "containerPort": 80, "protocol": "TCP", "name": "acme-port"}],
-        "livenessProbe": {"exec": {"command": ["SECRET"]}},
-    });
-    let affinity_term = json!({"labelSelector": selector, "namespaces": ["acme-ns"], "namespaceSelector": selector, "topologyKey": "acme-zone", "matchLabelKeys": ["acme"]});
-    let pod_spec = json!({
-        "nodeName": "acme-node", "schedulerName": "acme-scheduler", "priorityClassName": "acme-priority",
-        "nodeSelector": {"acme-pool": "7", "kubernetes.io/hostname": "acme-node"},
-        "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
-                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": terms[0]}]},
-            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [affinity_term]},
-            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": affinity_term}]},
-        },
-        "tolerations": [{"key": "acme-taint", "operator": "Equal", "value": "acme-value", "effect": "NoSchedule"}],
-        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "acme-zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}],
-        "containers": [container], "initContainers": [container],
-        "schedulingGates": [{"name": "acme.com/gate"}],
-        "volumes": [
-            {"name": "acme-data", "persistentVolumeClaim": {"claimName": "acme-claim"}},
-            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"metadata": {"annotations": {"a": "SECRET"}}, "spec": {"storageClassName": "acme-sc"}}}},
-            {"name": "acme-secret", "secret": {"secretName": "SECRET"}},
-            {"name": "acme-csi", "csi": {"driver": "csi.example", "volumeAttributes": {"password": "SECRET"}}},
-        ],
-        "resourceClaims": [{"name": "acme-gpu", "resourceClaimName": "acme-claim"}],
-        "serviceAccountName": "SECRET", "imagePullSecrets": [{"name": "SECRET"}],
-    });
+    let (selector, pod_spec) = (acme_selector(), acme_pod_spec());
     vec![
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "acme-node", "labels": {"kubernetes.io/hostname": "acme-node", "acme-pool": "7", "kubernetes.io/arch": "amd64"}},
-            "spec": {"providerID": "SECRET", "taints": [{"key": "acme-taint", "value": "acme-value", "effect": "NoSchedule"}]},
-            "status": {"allocatable": {"cpu": "4"}, "addresses": [{"address": "SECRET"}], "images": [{"names": ["registry.acme.com/app:latest"], "sizeBytes": 5}], "nodeInfo": {"machineID": "SECRET"}}}),
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "acme-node",
+            "labels": {"kubernetes.io/hostname": "acme-node", "acme-pool": "7", "kubernetes.io/arch": "amd64"}},
+            "spec": {"providerID": "SECRET", "taints": [{"key": "acme-taint", "value": "acme-value",
+                "effect": "NoSchedule"}]},
+            "status": {"allocatable": {"cpu": "4"}, "addresses": [{"address": "SECRET"}],
+                "images": [{"names": ["registry.acme.com/app:latest"], "sizeBytes": 5}],
+                    "nodeInfo": {"machineID": "SECRET"}}}),
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta("acme-pod"), "spec": pod_spec, "status": {
             "phase": "Pending", "nominatedNodeName": "acme-node", "podIP": "SECRET",
-            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "acme does not fit"}],
-            "containerStatuses": [{"name": "acme-app", "imageID": "SECRET", "state": {"waiting": {"message": "SECRET"}}}]}}),
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("acme-deployment"), "spec": {"replicas": 3, "selector": selector, "template": {"metadata": {"labels": {"acme": "acme-x"}}, "spec": pod_spec}}}),
-        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta("acme-pod-scratch"), "spec": {"storageClassName": "acme-sc", "volumeName": "acme-pv"}}),
-        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta("acme-pv"), "spec": {"claimRef": {"namespace": "acme-ns", "name": "acme-claim", "uid": "acme-uid"},
-            "csi": {"driver": "csi.example", "volumeHandle": "acme-handle", "volumeAttributes": {"a": "SECRET"}, "nodeStageSecretRef": {"name": "SECRET"}}}}),
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "acme-sc"}, "provisioner": "csi.example", "parameters": {"key": "SECRET"},
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": "acme does not fit"}],
+            "containerStatuses": [{"name": "acme-app", "imageID": "SECRET",
+                "state": {"waiting": {"message": "SECRET"}}}]}}),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta("acme-deployment"),
+            "spec": {"replicas": 3, "selector": selector, "template": {"metadata": {"labels": {"acme": "acme-x"}},
+                "spec": pod_spec}}}),
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta("acme-pod-scratch"),
+            "spec": {"storageClassName": "acme-sc", "volumeName": "acme-pv"}}),
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta("acme-pv"),
+            "spec": {"claimRef": {"namespace": "acme-ns", "name": "acme-claim", "uid": "acme-uid"},
+            "csi": {"driver": "csi.example", "volumeHandle": "acme-handle", "volumeAttributes": {"a": "SECRET"},
+                "nodeStageSecretRef": {"name": "SECRET"}}}}),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "acme-sc"},
+            "provisioner": "csi.example", "parameters": {"key": "SECRET"},
             "allowedTopologies": [{"matchLabelExpressions": [{"key": "acme-zone", "values": ["acme-z1"]}]}]}),
-        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta("acme-pdb"), "spec": {"selector": selector, "minAvailable": "50%"}, "status": {"disruptionsAllowed": 1, "disruptedPods": {"acme-pod": "2026-01-01T00:00:00Z"}}}),
-        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta("acme-claim"), "spec": {"devices": {"requests": [{"name": "acme-req", "firstAvailable": [{"name": "acme-sub", "deviceClassName": "acme-class"}]}], "config": [{"opaque": {"parameters": {"a": "SECRET"}}}]}},
-            "status": {"allocation": {"devices": {"results": [{"request": "acme-req/acme-sub", "driver": "gpu.example", "pool": "acme-node", "device": "acme-gpu-0"}]}}, "reservedFor": [{"resource": "pods", "name": "acme-pod", "uid": "acme-uid"}]}}),
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta("acme-pdb"),
+            "spec": {"selector": selector, "minAvailable": "50%"}, "status": {"disruptionsAllowed": 1,
+                "disruptedPods": {"acme-pod": "2026-01-01T00:00:00Z"}}}),
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta("acme-claim"),
+            "spec": {"devices": {"requests": [{"name": "acme-req", "firstAvailable": [{"name": "acme-sub",
+                "deviceClassName": "acme-class"}]}], "config": [{"opaque": {"parameters": {"a": "SECRET"}}}]}},
+            "status": {"allocation": {"devices": {"results": [{"request": "acme-req/acme-sub",
+                "driver": "gpu.example", "pool": "acme-node", "device": "acme-gpu-0"}]}},
+                    "reservedFor": [{"resource": "pods", "name": "acme-pod", "uid": "acme-uid"}]}}),
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta("SECRET"), "data": {"a": "SECRET"}}),
     ]
 }
@@ -188,7 +220,10 @@ fn a_snapshot_of_a_snapshot_is_the_same() {
 #[test]
 fn a_broken_snapshot_gives_what_came_before_the_damage() {
     let nodes: Vec<Value> = (0..3000)
-        .map(|i| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{i}"), "uid": format!("{:x}", i * 2_654_435_761_u64)}}))
+        .map(|i| {
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{i}"),
+            "uid": format!("{:x}", i * 2_654_435_761_u64)}})
+        })
         .collect();
     let whole = snapshot(&cluster(&nodes), Redaction::None);
     let cut = read(&whole[..whole.len() / 2]);
