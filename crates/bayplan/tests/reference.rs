@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The commands that have a page, with the sentence it begins with.
-const COMMANDS: [(&str, &str); 12] = [
+const COMMANDS: [(&str, &str); 14] = [
     ("up", "A whole cluster in one process; [the tour](../up.md) shows it at work."),
     ("apiserver", "The API server alone, on its durable store."),
     (
@@ -16,8 +16,10 @@ const COMMANDS: [(&str, &str); 12] = [
         "The scheduler against any API server; [in an existing cluster](../scheduler.md) says how to run it.",
     ),
     ("controller-manager", "The controllers against any API server."),
-    ("whatif", "What would happen if workloads, nodes or priorities were others."),
     ("why", "Why a pod is pending, or where it is; [my pod is pending](../why.md) begins with a real problem."),
+    ("whatif", "What would happen if workloads, nodes or priorities were others."),
+    ("simulate", "What a history comes to under one or several configurations."),
+    ("snapshot", "What decisions depend on, in one file."),
     ("bench", "What a decision costs; [benchmarks](../../benchmarks.md) says what is measured."),
     ("page", "A cluster or a dump of one in a browser."),
     ("plugin", "The questions as kubectl plugins."),

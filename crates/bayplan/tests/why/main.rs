@@ -1,8 +1,9 @@
-//! `bayplan why` as its users see it: transcripts, the JSON against its schema, and recorded answers of upstream through
-//! the binary.
+//! `bayplan why` as its users see it: transcripts, the JSON against its schema, and recorded answers of upstream
+//! through the binary.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+mod etcd;
 mod recorded;
 mod schema;
 #[path = "../transcript/mod.rs"]

@@ -102,8 +102,8 @@ pub(super) fn alike(pods: impl IntoIterator<Item = Arc<PodInfo>>) -> Vec<Vec<Arc
     groups
 }
 
-/// True when no plugin can tell two pods apart. Every pod has a volume with a token, under a name of its own: volumes of
-/// kinds that no plugin reads do not count.
+/// True when no plugin can tell two pods apart. Every pod has a volume with a token, under a name of its own:
+/// volumes of kinds that no plugin reads do not count.
 fn is_alike(one: &PodInfo, other: &PodInfo) -> bool {
     let is_read = |volume: &&Volume| **volume != Volume { name: volume.name.clone(), ..Volume::default() };
     let read = |pod: &PodInfo| pod.spec.volumes.iter().filter(is_read).cloned().collect::<Vec<_>>();

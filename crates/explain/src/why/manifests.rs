@@ -155,7 +155,10 @@ mod tests {
     #[test]
     fn pods_are_taken_as_they_are_and_workloads_as_one_pod_of_their_template() {
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}});
-        let workload = |api: &str, kind: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "w"}, "spec": spec});
+        let workload = |api: &str, kind: &str, spec: Value| {
+            let metadata = json!({"name": "w"});
+            json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec})
+        };
         assert_eq!(
             pods(json!([
                 {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "there"}},

@@ -50,8 +50,8 @@ pub(super) fn last_attempt(pod: &PodInfo) -> Option<LastAttempt> {
     })
 }
 
-/// When the pod is tried again without an event. Its status has the time of the first failure only: once the first retry
-/// is due, the time of the next is unknown.
+/// When the pod is tried again without an event. Its status has the time of the first failure only: once the first
+/// retry is due, the time of the next is unknown.
 pub(super) fn retry_at(last: Option<&LastAttempt>, now: Timestamp) -> Option<Timestamp> {
     let failed = last.filter(|last| last.reason == "Unschedulable")?.since?;
     let due = failed.checked_add(RETRY_AFTER).ok()?;
