@@ -1,4 +1,4 @@
-//! Completes objects that do not exist yet as the API server would: defaults, and what admission adds from other objects.
+//! Completes objects that do not exist yet as the API server would: defaults, and what admission adds from others.
 
 use std::collections::BTreeMap;
 

@@ -156,8 +156,8 @@ impl<'a> Attempt<'a> {
         post_filter(&self.filters, &self.states, diagnosis, None, random)
     }
 
-    /// Runs PostFilter as [`Attempt::post_filter`] does, after `look` saw what its plugins see. Neither tries preemption
-    /// again on a node where the other has tried it.
+    /// Runs PostFilter as [`Attempt::post_filter`] does, after `look` saw what its plugins see. Neither tries
+    /// preemption again on a node where the other has tried it.
     pub fn post_filter_after<T>(
         &mut self,
         diagnosis: &mut Diagnosis,

@@ -74,7 +74,8 @@ pub(super) fn shortages<'r>(
 }
 
 /// How much more a node would have to have free for a pending pod, by the reason that Filter gives: the name of the
-/// resource, and thousandths of a cpu or units of all else. Resources that a profile ignores or devices back count, too.
+/// resource, and thousandths of a cpu or units of all else. Resources that a profile ignores or devices
+/// back count, too.
 pub fn missing_resources(pod: &Pod, node: &NodeInfo) -> Vec<(Cow<'static, str>, String, i64)> {
     let request = request(pod);
     let all = shortages(&request, node, |_| false);
