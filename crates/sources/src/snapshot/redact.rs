@@ -201,6 +201,10 @@ fn name(text: &str, replace: &mut dyn FnMut(&str) -> String) -> String {
     if WELL_KNOWN.contains(&text) || text.parse::<i64>().is_ok() {
         return text.to_owned();
     }
+    // The label of a volume names several zones with two underscores between them.
+    if text.contains("__") {
+        return text.split("__").map(|part| name(part, replace)).collect::<Vec<_>>().join("__");
+    }
     // What is not a valid label stays invalid, because the scheduler answers that with an error.
     let valid = text.len() <= 63 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     let is_long_name =
