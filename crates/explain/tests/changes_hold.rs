@@ -18,11 +18,11 @@ use random_objects::{APPS, NAMESPACES, ZONES, pods, storage_and_devices, word};
 use serde_json::{Value, json};
 
 /// How many seeds are tried, unless `BAYPLAN_RUNS` says otherwise; `BAYPLAN_SEED` repeats one.
-const RUNS: u64 = 250;
+const RUNS: u64 = 150;
 /// How many pods are asked about in each random cluster.
 const PODS_ASKED: usize = 4;
 /// One in so many recorded cases is tried by default.
-const RECORDED_ONE_IN: usize = 12;
+const RECORDED_ONE_IN: usize = 16;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
