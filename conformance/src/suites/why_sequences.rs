@@ -1,4 +1,5 @@
-//! The recorded sequences, asked as a what-if: every pod is placed where the recording has it, or pending with its text.
+//! The recorded sequences, asked as a what-if: every pod is placed where the recording has it, or pending with its
+//! text.
 
 use bayplan_explain::whatif::{Action, Options, whatif};
 use bayplan_explain::{Profiles, State};

@@ -12,8 +12,8 @@ const HISTORY_HEADING: &str = "The history";
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("history").required(true).args(["arrivals", "openb", "decision_log"]))]
 pub(crate) struct Simulate {
-    /// What comes and goes: a file with one JSON object a line, {"time": …, "action": "create"|"delete", "object"|"pod":
-    /// …}, or a SimKube trace as JSON; `-` is standard input. It begins with the cluster of --from or of a kubeconfig.
+    /// What comes and goes: a file with one JSON object a line, {"time": …, "action": "create"|"delete",
+    /// "object"|"pod": …}, or a SimKube trace as JSON; `-` is standard input. It begins with the cluster of --from or of a kubeconfig.
     #[arg(long, value_name = "FILE", help_heading = HISTORY_HEADING)]
     pub(crate) arrivals: Option<PathBuf>,
     /// Nodes and pods in the form of Alibaba's openb trace.
@@ -25,8 +25,8 @@ pub(crate) struct Simulate {
         help_heading = HISTORY_HEADING
     )]
     pub(crate) openb: Vec<PathBuf>,
-    /// A decision log, as `bayplan scheduler --decision-log` writes it; where pods were put is decided anew. Repeatable, in
-    /// the order of time.
+    /// A decision log, as `bayplan scheduler --decision-log` writes it; where pods were put is decided anew.
+    /// Repeatable, in the order of time.
     #[arg(
         long,
         value_name = "FILE",
@@ -46,8 +46,8 @@ pub(crate) struct Simulate {
     /// Take arrivals exactly as they are instead of completing them as an API server would.
     #[arg(long, help_heading = HISTORY_HEADING)]
     pub(crate) as_written: bool,
-    /// A KubeSchedulerConfiguration to simulate, with a name for it; `NAME=` alone means upstream's defaults. Several are
-    /// compared. Repeatable [default: default=].
+    /// A KubeSchedulerConfiguration to simulate, with a name for it; `NAME=` alone means upstream's defaults. Several
+    /// are compared. Repeatable [default: default=].
     #[arg(long, value_name = "NAME=PATH", value_parser = named_config)]
     pub(crate) config: Vec<(String, Option<PathBuf>)>,
     #[command(flatten)]

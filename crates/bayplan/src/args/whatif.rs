@@ -28,7 +28,14 @@ pub(crate) struct Whatif {
     #[command(flatten)]
     pub(crate) source: Source,
     /// Print text, text with every pod, JSON or YAML.
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = WhatifOutput::Text, help_heading = "Output")]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t = WhatifOutput::Text,
+        help_heading = "Output"
+    )]
     pub(crate) output: WhatifOutput,
 }
 
@@ -101,8 +108,8 @@ const FLAGS: &[Flag] = &[
         name: "filename",
         short: Some('f'),
         value: "FILE",
-        help: "Create the objects of a YAML or JSON file, or of a folder; `-` is standard input. Workloads are expanded \
-               into their pods. Repeatable",
+        help: "Create the objects of a YAML or JSON file, or of a folder; `-` is standard input. Workloads become \
+               their pods. Repeatable",
         read: |text| Ok(Given::File(text.into())),
     },
     Flag {
@@ -116,8 +123,8 @@ const FLAGS: &[Flag] = &[
         name: "add",
         short: None,
         value: "COUNT=POOL|FILE",
-        help: "Add nodes: copies of those of a pool (by its name, a label KEY=VALUE, or a node's name), or of a node in a \
-               file. Repeatable",
+        help: "Add nodes: copies of those of a pool (by its name, a label KEY=VALUE, or a node's name), or of a node in \
+               a file. Repeatable",
         read: |text| {
             let (count, like) = text.split_once('=').ok_or("it is not of the form 3=POOL or 3=node.yaml")?;
             Ok(Given::Add(number(count)?, like.to_owned()))

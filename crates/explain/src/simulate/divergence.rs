@@ -26,8 +26,8 @@ pub struct Divergence {
     pub pod: String,
     /// The node by configuration.
     pub nodes: BTreeMap<String, String>,
-    /// The plugin that made the first configuration prefer its node to that of the first other one: it refused the other
-    /// node, or scored it lower. Absent when both were equally good to it, or when this was not looked into.
+    /// The plugin that made the first configuration prefer its node to that of the first other one: it refused the
+    /// other node, or scored it lower. Absent when both were equally good to it, or when this was not looked into.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<&'static str>,
 }

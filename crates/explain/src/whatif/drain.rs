@@ -22,8 +22,8 @@ pub(super) fn stays_on_drain(pod: &Pod) -> bool {
 }
 
 impl Session<'_> {
-    /// Cordons nodes, and evicts their pods one after the other: each is created again before the next one leaves, so that
-    /// a budget of one allows all of them as long as their successors find nodes.
+    /// Cordons nodes, and evicts their pods one after the other: each is created again before the next one leaves, so
+    /// that a budget of one allows all of them as long as their successors find nodes.
     pub(super) fn drain(&mut self, names: &[String]) -> Result<String, Error> {
         for name in names {
             self.cordon_one(name)?;

@@ -248,8 +248,8 @@ impl<'a> Session<'a> {
         self.state.remove(pods(), namespace, name).is_some()
     }
 
-    /// Decides the pods that had to leave and that their controllers create again. They may displace less important ones
-    /// in turn, so that it goes on until nobody has to leave.
+    /// Decides the pods that had to leave and that their controllers create again. They may displace less important
+    /// ones in turn, so that it goes on until nobody has to leave.
     pub(super) fn settle(&mut self) {
         while !self.returning.is_empty() {
             for (pod, from) in std::mem::take(&mut self.returning) {
