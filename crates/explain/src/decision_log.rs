@@ -17,7 +17,7 @@ use bayplan_scheduler::{
 use bayplan_sources::decision_log::{LogChange, LogChanged, LogEntry, LoggedAllocation, LoggedDecision, LoggedPlace};
 use bayplan_sources::{ClusterObjects, Origin, OriginKind, RESOURCES, Resource, SourceObject, resource_of};
 use jiff::Timestamp;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -33,6 +33,8 @@ pub struct Replay {
     scheduler: Scheduler,
     /// Bindings whose end is not replayed yet, by UID.
     bindings: FxHashMap<String, Binding>,
+    /// UIDs of pods that were in flight where the log began.
+    in_flight: FxHashSet<String>,
     time: Timestamp,
     notes: Vec<String>,
 }
@@ -62,6 +64,7 @@ impl Replay {
             registry,
             scheduler,
             bindings: FxHashMap::default(),
+            in_flight: FxHashSet::default(),
             time: Timestamp::UNIX_EPOCH,
             notes: Vec::new(),
         })
@@ -73,6 +76,7 @@ impl Replay {
             self.scheduler =
                 Scheduler::new(&self.configuration, &self.registry, TieBreak::SmallestName)?.with_records();
             self.bindings.clear();
+            self.in_flight.clear();
             self.time = begins.time;
         }
         for change in &entry.changes {
@@ -99,7 +103,7 @@ impl Replay {
             }
             LogChanged::Assumed(LoggedPlace { uid, node }) => {
                 self.scheduler.assume_again(uid, node, now);
-                self.keep_bindings();
+                self.in_flight.insert(uid.clone());
             }
             LogChanged::Nominated(LoggedPlace { uid, node }) => self.scheduler.nominate_again(uid, node),
             LogChanged::AssumedVolume(object) => {
@@ -136,6 +140,9 @@ impl Replay {
     }
 
     fn undo(&mut self, uid: &str, now: Timestamp) {
+        if self.in_flight.remove(uid) {
+            self.scheduler.restore_volumes_of(uid);
+        }
         match self.bindings.remove(uid) {
             Some(binding) => self.scheduler.end_binding(binding, false, now),
             None => self.scheduler.reject(uid, "", "as it was recorded".to_owned(), now),

@@ -16,6 +16,7 @@ mod completion;
 pub mod decision_log;
 mod pools;
 mod profiles;
+pub mod shadow;
 pub mod simulate;
 mod state;
 pub mod text;

@@ -222,7 +222,7 @@ fn replay(path: &Path, seed: u64) -> [usize; 2] {
             let best = best_nodes(&replay, decision);
             // A nominated pod takes its nominated node, however it scores.
             let is_nominated = replay.scheduler().queue().nominator.node_of(&decision.uid) == Some(node);
-            assert!(is_nominated || best.contains(node), "seed {seed}: {decision:?}: {best:?}");
+            assert!(is_nominated || best.contains(node), "seed {seed} {}: {decision:?}: {best:?}", path.display());
             assert!(
                 decision.tied.is_none_or(|tied| is_nominated || tied as usize == best.len()),
                 "{decision:?}: {best:?}"

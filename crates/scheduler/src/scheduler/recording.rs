@@ -90,6 +90,24 @@ impl Scheduler {
         }
     }
 
+    /// Takes back what is assumed of the volumes of a pod that a record said to be in flight where a log began.
+    pub fn restore_volumes_of(&mut self, uid: &str) {
+        let Some(pod) = self.cluster.placed(uid).cloned() else { return };
+        for volume in &pod.spec.volumes {
+            let name = match (&volume.persistent_volume_claim, &volume.ephemeral) {
+                (Some(claim), _) => claim.claim_name.clone(),
+                (None, Some(_)) => format!("{}-{}", pod.metadata.name, volume.name),
+                (None, None) => continue,
+            };
+            let claim = self.cluster.persistent_volume_claim(&pod.metadata.namespace, &name).cloned();
+            let Some(claim) = claim else { continue };
+            if let Some(volume) = self.cluster.persistent_volume(&claim.spec.volume_name).cloned() {
+                self.cluster.restore_volume(&volume);
+            }
+            self.cluster.restore_claim(&claim);
+        }
+    }
+
     /// Allocates devices as a record says.
     pub fn allocate_again(&mut self, claim: ClaimKey, allocation: AllocationResult) {
         self.cluster.allocate_claim(claim, Arc::new(allocation));

@@ -1,0 +1,300 @@
+//! Judges the bindings of another scheduler: was each pod's node one that we would have chosen, too?
+//!
+//! ```text
+//!   Delta ─▶ timeline (the state, and its recent past)
+//!     └─ a pod is bound ─▶ evaluation in the state before it ─ best ─▶ same │ tied
+//!                             │ not the best
+//!                             ▼ a little later, when bindings on their way have arrived
+//!                          search over the states that it may have been decided in ─▶ raced │ sampled │ unexplained
+//! ```
+//!
+//! Not judged are pods that other schedulers place, pods that were created on a node, and preemptors: they go where their
+//! victims were.
+
+mod evaluation;
+mod report;
+mod search;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bayplan_model::delta::Delta;
+use bayplan_model::pod::Pod;
+use bayplan_scheduler::{Object, PodInfo};
+use jiff::{SignedDuration, Timestamp};
+use rustc_hash::FxHashMap;
+
+pub use evaluation::{NodeScores, PluginScore};
+pub use report::{Case, Regret, ShadowReport, Verdict};
+
+use crate::Profiles;
+use evaluation::{Evaluation, compared};
+use report::Tally;
+use search::{Bound, Found, StateSearch};
+use timeline::{Number, Timeline};
+
+/// How long a binding that needs a search waits for bindings that were decided before it. They are on their way at the
+/// same time; a scheduler with upstream's limit of 50 requests a second has written a hundred by then.
+const SETTLES_AFTER: SignedDuration = SignedDuration::from_secs(2);
+/// The cases that are kept with their state.
+pub const CASES_MAX: usize = 20;
+
+/// Why a binding is not judged.
+const OTHER_SCHEDULER: &str = "placed by another scheduler";
+const CREATED_ON_NODE: &str = "created on a node, or not seen before its binding";
+const PREEMPTOR: &str = "preempted others, or was nominated";
+
+/// A pod without a node.
+struct Pending {
+    /// The change with which its attempt can have begun: its creation, or its last failure.
+    since: Number,
+    /// A preemption nominated it to a node.
+    preempts: bool,
+    /// It was shown to be on its way to a node, by this change.
+    expected: Option<(String, Number)>,
+    /// As it was last seen without a node.
+    pod: Arc<Pod>,
+}
+
+/// A binding that was judged.
+pub struct Judgement {
+    /// The pod, as `namespace/name`.
+    pub pod: String,
+    /// The node that it was bound to.
+    pub node: String,
+    /// How it compares with ours.
+    pub verdict: Verdict,
+    /// For a case that is kept: its number, and the objects of the state before the binding, the pod without its node.
+    pub case: Option<(usize, Vec<Object>)>,
+}
+
+/// Judges bindings as they are seen.
+pub struct Judge {
+    profiles: Profiles,
+    percentage: Option<i32>,
+    timeline: Timeline,
+    pending: FxHashMap<String, Pending>,
+    /// Bindings that need a search, and when they were seen.
+    waiting: VecDeque<(Timestamp, Bound)>,
+    judged: Vec<Judgement>,
+    tally: Tally,
+    /// When judging began; before that the state is being read.
+    since: Option<Timestamp>,
+}
+
+impl Judge {
+    /// A judge that knows no objects. `percentage` is the configuration's `percentageOfNodesToScore`.
+    pub fn new(profiles: Profiles, percentage: Option<i32>) -> Self {
+        Judge {
+            profiles,
+            percentage,
+            timeline: Timeline::default(),
+            pending: FxHashMap::default(),
+            waiting: VecDeque::new(),
+            judged: Vec::new(),
+            tally: Tally::default(),
+            since: None,
+        }
+    }
+
+    /// The whole state has been read: what happens from now on is judged.
+    pub fn begin(&mut self, now: Timestamp) {
+        self.since = Some(now);
+    }
+
+    /// Takes a change of an object.
+    pub fn handle(&mut self, delta: Delta<Object>, now: Timestamp) {
+        match delta.current() {
+            Some(Object::Pod(pod)) if !pod.is_terminal() => self.see_pod(Arc::clone(pod), now),
+            Some(Object::Pod(pod)) => self.see_end(&Object::Pod(Arc::clone(pod)), now),
+            None => self.see_end(delta.object(), now),
+            Some(other) => self.timeline.push(now, Some(other.clone()), other),
+        }
+    }
+
+    fn see_end(&mut self, object: &Object, now: Timestamp) {
+        if let Object::Pod(pod) = object {
+            self.pending.remove(&pod.metadata.uid);
+        }
+        self.timeline.push(now, None, object);
+    }
+
+    fn see_pod(&mut self, pod: Arc<Pod>, now: Timestamp) {
+        let uid = pod.metadata.uid.clone();
+        let identity = Object::Pod(Arc::clone(&pod));
+        let next = self.timeline.end();
+        if pod.is_assigned() {
+            match self.pending.remove(&uid) {
+                Some(pending) => self.see_binding(pending, &pod, now),
+                None => {
+                    let known = self.timeline.cluster().placed(&uid).is_some();
+                    if self.since.is_some() && !known {
+                        self.not_judged(CREATED_ON_NODE);
+                    }
+                }
+            }
+            return self.timeline.push(now, Some(identity.clone()), &identity);
+        }
+        let seen = self.note_pending(&pod, next);
+        self.timeline.push(now, Some(seen), &identity);
+    }
+
+    /// Remembers a pod without a node; the answer is the pod as the scheduler sees it. A nomination that does not come
+    /// with a failure says that the pod is on its way to that node (NominatedNodeNameForExpectation).
+    fn note_pending(&mut self, pod: &Arc<Pod>, next: Number) -> Object {
+        let failure = |pod: &Pod| {
+            let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
+            Some((condition.reason.clone(), condition.message.clone(), condition.last_transition_time))
+        };
+        let nominated = pod.status.nominated_node_name.clone();
+        let pending = self.pending.entry(pod.metadata.uid.clone()).or_insert_with(|| Pending {
+            since: next,
+            // What was nominated before we came may have been preempting.
+            preempts: !nominated.is_empty(),
+            expected: None,
+            pod: Arc::clone(pod),
+        });
+        let failed_again = failure(pod).is_some() && failure(pod) != failure(&pending.pod);
+        let is_new = nominated != pending.pod.status.nominated_node_name;
+        if failed_again || (is_new && nominated.is_empty()) {
+            (pending.since, pending.expected) = (next, None);
+        }
+        if is_new && !nominated.is_empty() {
+            match failed_again {
+                true => pending.preempts = true,
+                false => pending.expected = Some((nominated.clone(), next)),
+            }
+        }
+        pending.pod = Arc::clone(pod);
+        match &pending.expected {
+            Some((node, _)) if !pending.preempts => Object::Pod(PodInfo::new(Arc::clone(pod)).pod_on(node)),
+            _ => Object::Pod(Arc::clone(pod)),
+        }
+    }
+
+    fn not_judged(&mut self, reason: &'static str) {
+        *self.tally.not_judged.entry(reason).or_default() += 1;
+    }
+
+    /// Judges a binding in the state before it, or has it wait for a search.
+    fn see_binding(&mut self, pending: Pending, pod: &Arc<Pod>, now: Timestamp) {
+        if self.since.is_none() {
+            return;
+        }
+        if self.profiles.get(&pod.spec.scheduler_name).is_none() {
+            return self.not_judged(OTHER_SCHEDULER);
+        }
+        if pending.preempts {
+            return self.not_judged(PREEMPTOR);
+        }
+        let node = pod.spec.node_name.clone();
+        let expected = pending.expected.filter(|(expected, _)| *expected == node);
+        let placed = expected.map_or(self.timeline.end(), |(_, number)| number);
+        let mut undecided = Pod::clone(&pending.pod);
+        undecided.spec.node_name.clear();
+        undecided.status.nominated_node_name.clear();
+        let bound = Bound { pod: PodInfo::new(Arc::new(undecided)), node, since: pending.since, placed };
+        match self.evaluate_now(&bound, now) {
+            Some(evaluation) if placed == self.timeline.end() && evaluation.is_best() => {
+                let verdict = if evaluation.tied == 1 { Verdict::Same } else { Verdict::Tied };
+                self.judge(&bound, verdict, 0, None);
+            }
+            _ => self.waiting.push_back((now, bound)),
+        }
+    }
+
+    fn evaluate_now(&mut self, bound: &Bound, now: Timestamp) -> Option<Evaluation> {
+        let profile = self.profiles.get(&bound.pod.spec.scheduler_name)?;
+        let (pod, node) = (&bound.pod, &bound.node);
+        self.timeline.without_pod(pod.uid(), |timeline| {
+            Evaluation::of(profile, (timeline.cluster(), timeline.nominator()), pod, node, now)
+        })
+    }
+
+    fn judge(&mut self, bound: &Bound, verdict: Verdict, regret: i64, case: Option<(usize, Vec<Object>)>) {
+        self.tally.count(verdict, regret);
+        self.judged.push(Judgement { pod: bound.pod.key(), node: bound.node.clone(), verdict, case });
+    }
+
+    /// Judges the bindings that waited long enough.
+    pub fn settle(&mut self, now: Timestamp) {
+        while let Some((seen, _)) = self.waiting.front()
+            && now.duration_since(*seen) >= SETTLES_AFTER
+        {
+            self.settle_next();
+        }
+    }
+
+    /// Judges all bindings that wait.
+    pub fn finish(&mut self) {
+        while !self.waiting.is_empty() {
+            self.settle_next();
+        }
+    }
+
+    fn settle_next(&mut self) {
+        let Some((seen, bound)) = self.waiting.pop_front() else { return };
+        let Some(profile) = self.profiles.get(&bound.pod.spec.scheduler_name).cloned() else { return };
+        let least = match StateSearch::new(&mut self.timeline, &profile, &bound).run() {
+            Found::Best => return self.judge(&bound, Verdict::Raced, 0, None),
+            Found::Nothing { regret } => regret,
+        };
+        self.timeline.go_to(bound.placed);
+        let evaluation = self.evaluate_now(&bound, seen);
+        let percentage = profile.percentage.or(self.percentage);
+        let sampled = evaluation.as_ref().is_some_and(|evaluation| evaluation.may_be_sampled(percentage));
+        let regret = evaluation.as_ref().and_then(Evaluation::regret).or(least).unwrap_or_default();
+        if sampled {
+            self.judge(&bound, Verdict::Sampled, regret, None);
+        } else {
+            let case = self.keep_case(&bound, seen);
+            self.judge(&bound, Verdict::Unexplained, least.unwrap_or(regret), case);
+        }
+        let end = self.timeline.end();
+        self.timeline.go_to(end);
+    }
+
+    /// Keeps a case, with the objects of the state that the timeline is at.
+    fn keep_case(&mut self, bound: &Bound, now: Timestamp) -> Option<(usize, Vec<Object>)> {
+        if self.tally.cases.len() >= CASES_MAX {
+            return None;
+        }
+        let profile = self.profiles.get(&bound.pod.spec.scheduler_name)?;
+        let (pod, node) = (&bound.pod, &bound.node);
+        let (ours, scores) = self.timeline.without_pod(pod.uid(), |timeline| {
+            compared(profile, (timeline.cluster(), timeline.nominator()), pod, node, now)
+        });
+        self.tally.cases.push(Case { pod: pod.key(), theirs: node.clone(), ours, scores, snapshot: None });
+        let mut objects = Vec::new();
+        self.timeline.cluster().each_seen(&mut |object| {
+            let is_own = matches!(&object, Object::Pod(other) if other.metadata.uid == pod.uid());
+            objects.push(if is_own { Object::Pod(Arc::clone(&pod.pod)) } else { object });
+        });
+        Some((self.tally.cases.len() - 1, objects))
+    }
+
+    /// Says where the state of a case was written to.
+    pub fn case_is_saved(&mut self, number: usize, file: String) {
+        if let Some(case) = self.tally.cases.get_mut(number) {
+            case.snapshot = Some(file);
+        }
+    }
+
+    /// The judgements since the last call.
+    pub fn take_judgements(&mut self) -> Vec<Judgement> {
+        std::mem::take(&mut self.judged)
+    }
+
+    /// How many bindings were judged so.
+    pub fn count(&self, verdict: Verdict) -> u64 {
+        self.tally.of(verdict)
+    }
+
+    /// All that was judged so far.
+    pub fn report(&self, now: Timestamp, notes: Vec<String>) -> ShadowReport {
+        self.tally.report(self.since.unwrap_or(now), now, notes)
+    }
+}

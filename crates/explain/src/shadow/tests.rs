@@ -1,0 +1,187 @@
+//! Bindings of an imaginary scheduler, judged.
+
+use bayplan_scheduler::Registry;
+use bayplan_scheduler::config::Configuration;
+use serde_json::{Value, json};
+
+use super::*;
+
+struct World {
+    judge: Judge,
+    now: Timestamp,
+    version: u64,
+}
+
+fn node(name: &str, cpu: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "status": {"allocatable": {"cpu": cpu, "memory": "32Gi", "pods": "110"}}})
+}
+
+fn pod(name: &str, cpu: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "d", "name": name, "uid": name},
+        "spec": {"schedulerName": "default-scheduler", "containers": [{
+            "name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]}})
+}
+
+impl World {
+    fn new(nodes: &[(&str, &str)]) -> Self {
+        let profiles = Profiles::build(&Configuration::default(), &Registry::default()).unwrap();
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let mut world = World { judge: Judge::new(profiles, None), now, version: 0 };
+        nodes.iter().for_each(|(name, cpu)| world.put(node(name, cpu)));
+        world.judge.begin(now);
+        world
+    }
+
+    fn put(&mut self, mut object: Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        let object = Object::decode(&object).unwrap().unwrap();
+        self.now += SignedDuration::from_millis(10);
+        self.judge.handle(Delta::Added(object), self.now);
+    }
+
+    fn delete(&mut self, object: &Value) {
+        let object = Object::decode(object).unwrap().unwrap();
+        self.judge.handle(Delta::Deleted(object), self.now);
+    }
+
+    fn bind(&mut self, mut pod: Value, node: &str) {
+        pod["spec"]["nodeName"] = node.into();
+        self.put(pod);
+    }
+
+    fn report(mut self) -> ShadowReport {
+        self.judge.finish();
+        self.judge.report(self.now, Vec::new())
+    }
+}
+
+#[track_caller]
+fn assert_counts(report: &ShadowReport, expected: [u64; 5]) {
+    let counts = [report.same, report.tied, report.sampled, report.raced, report.unexplained];
+    assert_eq!(counts, expected, "same, tied, sampled, raced, unexplained: {}", report.text());
+    assert_eq!(report.seen, expected.iter().sum::<u64>());
+}
+
+#[test]
+fn the_only_best_node_is_the_same_and_one_of_several_is_tied() {
+    let mut world = World::new(&[("a", "8"), ("b", "8"), ("c", "2")]);
+    world.put(pod("p", "1"));
+    world.bind(pod("p", "1"), "a");
+    world.put(pod("q", "1"));
+    world.bind(pod("q", "1"), "b");
+    let report = world.report();
+    assert_counts(&report, [1, 1, 0, 0, 0]);
+    assert_eq!(report.regret, Regret::default());
+}
+
+#[test]
+fn a_worse_node_is_a_case_with_its_state_and_both_scores() {
+    let mut world = World::new(&[("a", "8"), ("b", "2")]);
+    world.put(pod("p", "1"));
+    world.bind(pod("p", "1"), "b");
+    world.judge.finish();
+    let judged = world.judge.take_judgements();
+    let (number, objects) = judged[0].case.as_ref().unwrap();
+    let own = objects.iter().find_map(|object| match object {
+        Object::Pod(pod) => Some(pod),
+        _ => None,
+    });
+    assert!(own.is_some_and(|pod| !pod.is_assigned()), "the pod of the case has no node");
+    assert_eq!(objects.len(), 3);
+    let number = *number;
+    world.judge.case_is_saved(number, "case.json".into());
+    let report = world.report();
+    assert_counts(&report, [0, 0, 0, 0, 1]);
+    assert!(report.regret.max > 0);
+    assert_eq!(report.cases[0].ours.as_deref(), Some("a"));
+    assert_eq!(report.cases[0].scores.len(), 2);
+    assert!(report.text().contains("bayplan why --from case.json pod/p -n d"), "{}", report.text());
+}
+
+#[test]
+fn a_node_that_was_the_best_when_the_pod_was_created_is_raced() {
+    let mut world = World::new(&[("a", "4"), ("b", "8")]);
+    world.put(pod("p", "1"));
+    world.put(node("a", "64"));
+    world.bind(pod("p", "1"), "b");
+    let report = world.report();
+    assert_counts(&report, [0, 0, 0, 1, 0]);
+}
+
+#[test]
+fn a_best_node_of_long_before_the_pod_explains_nothing() {
+    let mut world = World::new(&[("a", "4"), ("b", "8")]);
+    world.put(node("a", "64"));
+    world.put(pod("p", "1"));
+    world.bind(pod("p", "1"), "b");
+    let report = world.report();
+    assert_counts(&report, [0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn a_binding_that_was_decided_before_and_seen_after_is_raced() {
+    let mut world = World::new(&[("a", "8"), ("b", "7")]);
+    world.put(pod("p", "4"));
+    world.put(pod("q", "1"));
+    // q was decided with p on a already.
+    world.bind(pod("q", "1"), "b");
+    // A deletion in between must not hide it.
+    let other = pod("other", "2");
+    world.put(other.clone());
+    world.bind(other.clone(), "b");
+    world.bind(pod("p", "4"), "a");
+    world.delete(&other);
+    let report = world.report();
+    assert_eq!(report.unexplained, 0, "{}", report.text());
+    assert!(report.raced >= 1);
+}
+
+#[test]
+fn preemptors_pods_of_others_and_pods_created_on_a_node_are_not_judged() {
+    let mut world = World::new(&[("a", "8"), ("b", "2")]);
+    let mut theirs = pod("theirs", "1");
+    theirs["spec"]["schedulerName"] = "another".into();
+    world.put(theirs.clone());
+    world.bind(theirs, "b");
+    world.bind(pod("static", "1"), "b");
+    let mut preemptor = pod("preemptor", "1");
+    world.put(preemptor.clone());
+    preemptor["status"] = json!({"nominatedNodeName": "b", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2"}]});
+    world.put(preemptor.clone());
+    world.bind(preemptor, "b");
+    let report = world.report();
+    assert_counts(&report, [0; 5]);
+    assert_eq!(report.not_judged.values().sum::<u64>(), 3);
+    assert!((report.explained() - 100.0).abs() < f64::EPSILON);
+}
+
+#[test]
+fn a_pod_that_is_shown_to_be_on_its_way_is_judged_by_the_state_before_that() {
+    let mut world = World::new(&[("a", "8"), ("b", "2")]);
+    let mut own = pod("p", "1");
+    world.put(own.clone());
+    own["status"] = json!({"nominatedNodeName": "a"});
+    world.put(own.clone());
+    // Full by the time that it is bound.
+    world.put(pod("other", "6900m"));
+    world.bind(pod("other", "6900m"), "a");
+    world.bind(own, "a");
+    let report = world.report();
+    assert_eq!((report.seen, report.unexplained), (2, 0), "{}", report.text());
+}
+
+#[test]
+fn a_failed_attempt_begins_the_window_anew() {
+    let mut world = World::new(&[("a", "8"), ("b", "2")]);
+    let mut own = pod("p", "1");
+    world.put(own.clone());
+    world.put(node("a", "1500m"));
+    own["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "no"}]});
+    world.put(own.clone());
+    world.bind(own, "a");
+    let report = world.report();
+    assert_counts(&report, [0, 0, 0, 0, 1]);
+}
