@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 const STORE: &str = "store";
 const PKI: &str = "pki";
 const KUBECONFIG: &str = "kubeconfig";
+const DECISION_LOG: &str = "decisions.jsonl";
 const PAGE: &str = "page";
 
 /// The data folder, or the stand-in for one.
@@ -55,6 +56,14 @@ impl DataFolder {
         match self {
             DataFolder::Kept(path) => path,
             DataFolder::InMemory(folder) => folder.path(),
+        }
+    }
+
+    /// The file of the decision log; none in memory.
+    pub(crate) fn decision_log(&self) -> Option<PathBuf> {
+        match self {
+            DataFolder::Kept(path) => Some(path.join(DECISION_LOG)),
+            DataFolder::InMemory(_) => None,
         }
     }
 

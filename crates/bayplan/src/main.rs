@@ -31,7 +31,7 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(plugin::with_verb(args::go::normalized(std::env::args())));
+    let cli = Cli::parse_from(args::decision_log::named(plugin::with_verb(args::go::normalized(std::env::args()))));
     let failed = cli.command.exit_code_of_failure();
     match logging::start(&cli).and_then(|()| run(cli.command)) {
         Ok(code) => code,
@@ -64,6 +64,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Simulate(args) => return block_on(ask::simulate::run(*args)),
         Command::Whatif(args) => return block_on(ask::whatif::run(*args)),
         Command::Snapshot(args) => return block_on(ask::snapshot::run(args)),
+        Command::Shadow(args) => return block_on(ask::shadow::run(args)),
         Command::Bench(args) => block_on(bench::run(args)),
         Command::Mcp(args) => return block_on(ask::mcp::run(args)),
         Command::Page(args) => block_on(ask::page::run(args)),

@@ -47,6 +47,7 @@ pub(crate) async fn run(args: Scheduler) -> Result<()> {
         configuration,
         max_in_unschedulable: Some(SignedDuration::try_from(max)?),
         telemetry: Some(telemetry),
+        decision_log: args.decision_log.config(None, completed.clone()),
         ..SchedulerConfig::default()
     }
     .with_leader_election();
@@ -100,6 +101,11 @@ fn endpoints(probe: &Probe, config: &SchedulerConfig, stopping: watch::Receiver<
         refresh: Some(probe.refresh()),
         config: json!({ "componentconfig": completed }),
     }
+}
+
+/// The configuration when nothing is said, with all its defaults.
+pub(crate) fn default_configuration() -> Result<Value> {
+    Ok(config::load(&json!({ "apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration" }).to_string())?)
 }
 
 /// The configuration of the file, or the default one, with what the command line says about it: as it would be

@@ -20,6 +20,7 @@ use crate::ask::page::{OwnPage, listen_again};
 use crate::cluster::Cluster;
 use crate::greeting;
 use crate::progress::Progress;
+use crate::scheduler::default_configuration;
 use crate::shutdown::StopSignals;
 
 /// Upstream gives every API server of a cluster 5 s to learn that a namespace is closing before it is emptied, or one
@@ -44,7 +45,11 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     let page = if args.no_page { None } else { Some(start_page(&cluster, args.page_port).await?) };
     let (stop, stopping) = watch::channel(false);
     let (registered, registrations) = watch::channel(0);
-    let mut parts = start_parts(&cluster, kubelets, fleet.clone(), registered, stopping).await?;
+    let scheduler = SchedulerConfig {
+        decision_log: args.decision_log.config(cluster.folder.decision_log().as_deref(), default_configuration()?),
+        ..SchedulerConfig::default()
+    };
+    let mut parts = start_parts(&cluster, scheduler, kubelets, fleet.clone(), registered, stopping).await?;
 
     let stop_requested = signals.requested();
     tokio::pin!(stop_requested);
@@ -88,6 +93,7 @@ async fn start_page(cluster: &Cluster, asked: Option<u16>) -> Result<OwnPage> {
 
 async fn start_parts(
     cluster: &Cluster,
+    scheduling: SchedulerConfig,
     kubelets: Client,
     fleet: FleetConfig,
     registered: watch::Sender<usize>,
@@ -103,7 +109,7 @@ async fn start_parts(
     let manager = cluster.client("system:kube-controller-manager", &[])?;
     parts.spawn(run_controllers(manager, controllers, stopping.clone()).map(Ok));
     let scheduler = cluster.client("system:kube-scheduler", &[])?;
-    parts.spawn(run_scheduler(scheduler, SchedulerConfig::default(), stopping.clone()).map(|end| Ok(end?)));
+    parts.spawn(run_scheduler(scheduler, scheduling, stopping.clone()).map(|end| Ok(end?)));
     create_default_class(&kubelets).await?;
     parts.spawn(run_nodes(kubelets, fleet, registered, stopping).map(|end| Ok(end?)));
     Ok(parts)

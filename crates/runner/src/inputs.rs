@@ -12,7 +12,7 @@ use bayplan_client::{Client, Informer, Scope};
 use bayplan_model::api::Resource;
 use bayplan_model::delta::Delta;
 use bayplan_model::meta::HasMeta;
-use bayplan_model::status::reason;
+use bayplan_model::status::{Status, reason};
 use bayplan_scheduler::{Input, Object};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
@@ -99,6 +99,25 @@ pub(crate) async fn start_informers(client: &Client, deltas: mpsc::Sender<Delta<
     Informers { running, _look_again: look_again }
 }
 
+/// Starts an informer for every kind the scheduler reads and this user may read. The others are returned, with what the
+/// API server said.
+pub(crate) async fn start_readable(
+    client: &Client,
+    deltas: mpsc::Sender<Delta<Object>>,
+) -> (Informers, Vec<(String, Status)>) {
+    let (mut running, mut unreadable) = (Vec::new(), Vec::new());
+    for kind in watched_kinds(false) {
+        match client.get(&first_object(&kind.resource), "application/json").await {
+            Err(status) if matches!(status.code, 401 | 403 | 404) => {
+                unreadable.push((kind.resource.plural.to_string(), status));
+            }
+            // Any other error is the informer's to retry.
+            _ => running.push((kind.start)(client, scope(&kind.resource), deltas.clone())),
+        }
+    }
+    (Informers { running, _look_again: JoinSet::new() }, unreadable)
+}
+
 /// Looks for kinds that were not served, and keeps their informers.
 async fn start_when_served(client: Client, deltas: mpsc::Sender<Delta<Object>>, mut missing: Vec<WatchedKind>) {
     let mut running = Vec::new();
@@ -161,14 +180,17 @@ fn scope(resource: &Resource) -> Scope {
     }
 }
 
-/// False when the server answers 404; any other error is the informer's to retry.
-async fn is_served(client: &Client, resource: &Resource) -> bool {
-    let Resource { group, version, plural } = resource;
-    let path = match group.is_empty() {
+/// The path of a list that holds one object at most.
+fn first_object(Resource { group, version, plural }: &Resource) -> String {
+    match group.is_empty() {
         true => format!("/api/{version}/{plural}?limit=1"),
         false => format!("/apis/{group}/{version}/{plural}?limit=1"),
-    };
-    match client.get(&path, "application/json").await {
+    }
+}
+
+/// False when the server answers 404; any other error is the informer's to retry.
+async fn is_served(client: &Client, resource: &Resource) -> bool {
+    match client.get(&first_object(resource), "application/json").await {
         Ok(_) => true,
         Err(status) => !status.is(reason::NOT_FOUND),
     }

@@ -15,3 +15,4 @@ pub mod nodes;
 pub mod ops_server;
 pub mod scheduler;
 pub mod telemetry;
+pub mod watch;

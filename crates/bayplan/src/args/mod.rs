@@ -2,9 +2,11 @@
 
 pub(crate) mod component;
 pub(crate) mod controllers;
+pub(crate) mod decision_log;
 pub(crate) mod go;
 pub(crate) mod mcp;
 pub(crate) mod page;
+pub(crate) mod shadow;
 pub(crate) mod simulate;
 pub(crate) mod snapshot;
 pub(crate) mod source;
@@ -22,6 +24,7 @@ use jiff::SignedDuration;
 use crate::ask::Outcome;
 use component::{Component, LeaderElection};
 use controllers::Controllers;
+use decision_log::DecisionLog;
 
 /// The most nodes `up` simulates: one /24 of pod addresses a node, out of 10.0.0.0/8 less the service range.
 pub(crate) const NODES_MAX: u32 = 60_000;
@@ -65,6 +68,8 @@ pub(crate) enum Command {
     Simulate(Box<simulate::Simulate>),
     /// Write what decisions depend on into one file, of a live cluster or a dump.
     Snapshot(snapshot::Snapshot),
+    /// Watch a live cluster beside its kube-scheduler, with read rights only, and judge every binding it makes.
+    Shadow(shadow::Shadow),
     /// Measure the scheduler with workloads named after scheduler_perf's.
     Bench(Bench),
     /// Show a cluster or a dump of one in a browser: pending pods, nodes, and what would let a pod in.
@@ -87,6 +92,7 @@ impl Command {
         match self {
             Command::Mcp(_)
             | Command::Page(_)
+            | Command::Shadow(_)
             | Command::Simulate(_)
             | Command::Snapshot(_)
             | Command::Whatif(_)
@@ -160,6 +166,8 @@ pub(crate) struct Up {
     /// How long a pod takes from bound to running.
     #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = delay, help_heading = NODES_HEADING)]
     pub(crate) pod_start_delay: SignedDuration,
+    #[command(flatten)]
+    pub(crate) decision_log: DecisionLog,
     /// The port of the page that shows the cluster in a browser; 0 picks a free one
     /// [default: that of the last run with this data folder, or a free one].
     #[arg(long, value_name = "PORT", help_heading = "Page")]
@@ -232,6 +240,8 @@ pub(crate) struct Scheduler {
         help_heading = "Scheduling"
     )]
     pub(crate) pod_max_in_unschedulable_pods_duration: GoDuration,
+    #[command(flatten)]
+    pub(crate) decision_log: DecisionLog,
     #[command(flatten)]
     pub(crate) election: LeaderElection,
     #[command(flatten)]

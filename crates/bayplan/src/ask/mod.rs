@@ -5,8 +5,10 @@
 pub(crate) mod live;
 #[allow(dead_code, reason = "the verbs that use it come one by one")]
 pub(crate) mod load;
+pub(crate) mod logged;
 pub(crate) mod mcp;
 pub(crate) mod page;
+pub(crate) mod shadow;
 pub(crate) mod simulate;
 pub(crate) mod snapshot;
 pub(crate) mod whatif;

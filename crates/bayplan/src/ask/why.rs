@@ -13,7 +13,8 @@ use bayplan_explain::why::{
 };
 use bayplan_explain::{Complete, Completion, DEFAULT_NAMESPACE, Profiles, State, Subject};
 use bayplan_page::{Standalone, standalone};
-use bayplan_scheduler::{Object, PodInfo, Registry};
+use bayplan_scheduler::config::Configuration;
+use bayplan_scheduler::{Object, PodInfo, Registry, TieBreak};
 use bayplan_sources::resource_of;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 use super::Outcome;
 use super::load::{configuration, load, read_manifests};
+use super::logged::Logged;
 use crate::args::Cli;
 use crate::args::source::Source;
 use crate::args::why::{Why, WhyOutput};
@@ -51,13 +53,13 @@ enum Answer {
 pub(crate) async fn run(args: Why) -> Result<ExitCode> {
     let question = Question::of(&args).unwrap_or_else(|error| misused(&error));
     let namespace = namespace_of(&args.source, args.namespace.as_deref());
-    let profiles = Profiles::build(&configuration(&args.source)?, &Registry::default())?;
-    let mut state = State::new(load(&args.source).await?);
+    let (mut state, configuration, ties) = subject(&args, &question, &namespace).await?;
+    let profiles = Profiles::build(&configuration, &Registry::default())?;
     let now = state.origin().time.unwrap_or_else(Timestamp::now);
     let options = Options {
         per_node: args.per_node || args.output == WhyOutput::Wide,
         no_preemption: args.decisions.no_preemption,
-        ties: args.decisions.rule(),
+        ties,
         node: args.node.clone(),
         now,
     };
@@ -79,6 +81,18 @@ pub(crate) async fn run(args: Why) -> Result<ExitCode> {
         print(&answer, &args)?;
     }
     Ok(answer.outcome().into())
+}
+
+/// What the question is asked of: a cluster as it is, or as it was when a decision of a log was made.
+async fn subject(args: &Why, question: &Question, namespace: &str) -> Result<(State, Configuration, TieBreak)> {
+    let Some(log) = &args.decision_log else {
+        return Ok((State::new(load(&args.source).await?), configuration(&args.source)?, args.decisions.rule()));
+    };
+    let Question::Pod(name) = question else { bail!("a decision log is asked about one pod: why pod/NAME") };
+    let logged = Logged::find(log, namespace, name, args.at)?;
+    warn(&logged.line());
+    let ties = logged.ties();
+    Ok((logged.state, logged.configuration, ties))
 }
 
 /// Ends as clap does when arguments make no sense.

@@ -19,7 +19,7 @@ const SEED: u64 = 36;
 const NAMESPACE: &str = "default";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
-const APPS: [&str; 4] = ["api", "cache", "store", "web"];
+pub(crate) const APPS: [&str; 4] = ["api", "cache", "store", "web"];
 
 /// What the profiles' names end in.
 const PROFILES: [&str; 4] = ["", "", "-packed", "-shaped"];
@@ -44,7 +44,7 @@ fn profiles(name: &str) -> Value {
 }
 
 /// A number from the environment.
-fn set<T: std::str::FromStr>(name: &str) -> Option<T> {
+pub(crate) fn set<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 
@@ -140,11 +140,11 @@ async fn best(scheduler: &Process, pod: &str, choice: &str) -> Vec<String> {
     scores.iter().filter(|(_, score)| *score == highest).map(|(node, _)| node.clone()).collect()
 }
 
-fn one_of<const N: usize>(random: &mut StdRng, choices: [&'static str; N]) -> &'static str {
+pub(crate) fn one_of<const N: usize>(random: &mut StdRng, choices: [&'static str; N]) -> &'static str {
     choices[random.random_range(0..N)]
 }
 
-fn random_node(index: usize, random: &mut StdRng) -> Value {
+pub(crate) fn random_node(index: usize, random: &mut StdRng) -> Value {
     let name = format!("node-{index:02}");
     let cpu = one_of(random, ["2", "3", "4", "6", "8"]);
     let memory = one_of(random, ["4Gi", "6Gi", "10Gi", "16Gi"]);
@@ -175,7 +175,7 @@ fn images(random: &mut StdRng) -> Value {
     APPS.iter().filter(|_| random.random_bool(0.4)).map(image).collect()
 }
 
-fn random_spec(random: &mut StdRng) -> Value {
+pub(crate) fn random_spec(random: &mut StdRng) -> Value {
     let cpu = one_of(random, ["50m", "250m", "500m", "1", "1700m", "7"]);
     let memory = one_of(random, ["64Mi", "512Mi", "1Gi", "3Gi"]);
     let mut requests = json!({"cpu": cpu, "memory": memory});

@@ -16,6 +16,7 @@ mod metrics;
 mod normal;
 mod outages;
 mod rights;
+mod shadow;
 mod takeover;
 #[path = "../transcript/mod.rs"]
 mod transcript;

@@ -152,6 +152,23 @@ impl OpsServer {
     }
 }
 
+/// Serves `/metrics` and `/healthz` without TLS or authentication, as exporters do, until `stopping` is true.
+pub fn serve_metrics(
+    listener: TcpListener,
+    metrics: Arc<Registry>,
+    stopping: watch::Receiver<bool>,
+) -> BoxFuture<'static, ()> {
+    let handler: Handler = Arc::new(move |request| {
+        let response = match request.uri().path() {
+            "/metrics" => with_type(200, text::CONTENT_TYPE, metrics.render()),
+            "/healthz" => plain(200, "ok".into()),
+            _ => plain(404, "404 page not found\n".into()),
+        };
+        Box::pin(async move { response.map(BodyExt::boxed_unsync) })
+    });
+    bayplan_listener::serve_plain(listener, Limits::new(CONNECTIONS_MAX), stopping, handler)
+}
+
 async fn serve(shared: Arc<Shared>, listener: TcpListener, tls: Arc<rustls::ServerConfig>, limits: Limits) {
     let stopping = shared.stopping.subscribe();
     let connect = Arc::new(move |session: &rustls::ServerConnection| connect(&shared, session));

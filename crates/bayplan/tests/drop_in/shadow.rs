@@ -1,0 +1,144 @@
+//! `bayplan shadow` beside a real kube-scheduler, over pods of all kinds while nodes and pods come and go.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::control_plane::{ControlPlane, eventually};
+use crate::differential::{APPS, one_of, random_node, random_spec, set};
+
+const NODES: usize = 40;
+/// More with `DROP_IN_PODS`.
+const PODS: usize = 2000;
+/// Another with `DROP_IN_SEED`.
+const SEED: u64 = 14;
+/// Pods that are created at once.
+const BURST: usize = 8;
+const NAMESPACE: &str = "default";
+const PRIORITIES: [&str; 4] = ["", "", "low", "high"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shadow_explains_every_binding_of_kube_scheduler() {
+    let Some(plane) = ControlPlane::start().await else { return };
+    let (seed, pods) = (set("DROP_IN_SEED").unwrap_or(SEED), set("DROP_IN_PODS").unwrap_or(PODS));
+    let kubeconfig = format!("--kubeconfig={}", plane.kubeconfig("admin").display());
+    let rest = ["--leader-elect=false", "--secure-port=0", "--controllers=persistentvolume-binder-controller"];
+    let Some(_manager) = plane.upstream("kube-controller-manager", &[&rest[..], &[&kubeconfig]].concat()) else {
+        return;
+    };
+    let config = plane.scheduler_config("theirs", json!({}));
+    let Some(_theirs) = plane.upstream("kube-scheduler", &["--secure-port=0", "--config", &config]) else { return };
+    let mut random = StdRng::seed_from_u64(seed);
+    prepare(&plane, &mut random).await;
+
+    let cases = plane.folder().join("cases");
+    let arguments = ["shadow", &kubeconfig, "-o", "json", "--cases", cases.to_str().unwrap()];
+    let shadow = plane.bayplan("shadow", &arguments);
+    eventually("the shadow watches", async || shadow.log().contains("watching").then_some(())).await;
+    offer_pods(&plane, pods, &mut random).await;
+    // What is bound by now is seen by now; judging waits two seconds for bindings on their way.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let log = plane.folder().join("shadow.log");
+    assert!(shadow.stop().success());
+
+    let log = std::fs::read_to_string(log).unwrap();
+    let report: Value = serde_json::from_str(&log[log.find("\n{").unwrap()..]).unwrap();
+    let count = |name: &str| report[name].as_u64().unwrap();
+    if let Ok(kept) = std::env::var("DROP_IN_KEEP") {
+        let _ = std::process::Command::new("cp").args(["-r", cases.to_str().unwrap(), &kept]).status();
+    }
+    assert_eq!(count("unexplained"), 0, "seed {seed}: {report:#}");
+    // A run in which hardly anything was judged, or in which anything would have been right, proves nothing.
+    assert!(count("seen") as usize > pods / 2 && count("same") as usize > pods / 4, "seed {seed}: {report:#}");
+    println!("{report:#}");
+}
+
+async fn prepare(plane: &ControlPlane, random: &mut StdRng) {
+    for index in 0..NODES {
+        plane.create(random_node(index, random)).await;
+    }
+    for (name, value) in [("low", -10), ("high", 1000)] {
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value});
+        plane.create(class).await;
+    }
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "found"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    plane.create(class).await;
+}
+
+/// Creates pods in bursts; in between pods leave, and nodes are cordoned, relabelled, removed and added.
+async fn offer_pods(plane: &ControlPlane, pods: usize, random: &mut StdRng) {
+    for first in (0..pods).step_by(BURST) {
+        let burst: Vec<Value> = (first..(first + BURST).min(pods)).map(|index| random_pod(index, random)).collect();
+        for pod in &burst {
+            if pod["spec"]["volumes"].is_array() {
+                let name = pod["metadata"]["name"].as_str().unwrap();
+                plane.create(volume(name, random)).await;
+                plane.create(claim(name)).await;
+            }
+        }
+        futures::future::join_all(burst.into_iter().map(|pod| plane.create(pod))).await;
+        churn(plane, first, random).await;
+    }
+}
+
+fn random_pod(index: usize, random: &mut StdRng) -> Value {
+    let name = format!("pod-{index}");
+    let mut spec = random_spec(random);
+    let priority = one_of(random, PRIORITIES);
+    if !priority.is_empty() {
+        spec["priorityClassName"] = priority.into();
+    }
+    if random.random_bool(0.05) {
+        spec["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": name}}]);
+    }
+    let metadata = json!({"name": name, "namespace": NAMESPACE, "labels": {"app": one_of(random, APPS)}});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+fn volume(name: &str, random: &mut StdRng) -> Value {
+    let zone = format!("zone-{}", random.random_range(0..4));
+    let expression = json!({"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]});
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {
+            "storageClassName": "found", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "local": {"path": "/x"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+        },
+    })
+}
+
+fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "storageClassName": "found", "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    })
+}
+
+async fn churn(plane: &ControlPlane, first: usize, random: &mut StdRng) {
+    // As many leave as come, once the cluster is busy.
+    for _ in 0..BURST {
+        if first > 200 && random.random_bool(0.9) {
+            plane.remove_pod(NAMESPACE, &format!("pod-{}", random.random_range(0..first))).await;
+        }
+    }
+    let name = format!("node-{:02}", random.random_range(0..NODES));
+    match random.random_range(0..8) {
+        0 => plane.patch(("Node", "", name.as_str()), json!({"spec": {"unschedulable": true}})).await,
+        1 | 2 => plane.patch(("Node", "", name.as_str()), json!({"spec": {"unschedulable": null}})).await,
+        3 => {
+            let disk = one_of(random, ["ssd", "hdd"]);
+            plane.patch(("Node", "", name.as_str()), json!({"metadata": {"labels": {"disk": disk}}})).await;
+        }
+        _ => {}
+    }
+}
