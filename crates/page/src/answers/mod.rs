@@ -4,8 +4,8 @@ mod node;
 mod tiles;
 mod trial;
 
-use bayplan_explain::State;
 use bayplan_explain::why::{self, Explanation, Options};
+use bayplan_explain::{Change, State};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -83,8 +83,17 @@ pub(crate) fn pending(board: &Board, now: Timestamp) -> Bytes {
 /// One pod: its explanation, and what every node answers.
 #[derive(Serialize)]
 pub(crate) struct Why {
-    pub(crate) explanation: Explanation,
+    pub(crate) explanation: Explained,
     pub(crate) tiles: Tiles,
+}
+
+/// An explanation with what would let the pod in.
+#[derive(Serialize)]
+pub(crate) struct Explained {
+    #[serde(flatten)]
+    pub(crate) told: Explanation,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) changes: Vec<Change>,
 }
 
 /// Explains a pod.

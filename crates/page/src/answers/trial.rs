@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use bayplan_explain::why::{self, Options};
-use bayplan_explain::{Profiles, State, Undo};
+use bayplan_explain::why::{self, Options, Verdict};
+use bayplan_explain::{Change, ChangeOptions, Profiles, State, Subject, Undo, changes};
 use bayplan_patch::json_patch;
 use bayplan_scheduler::PodInfo;
 use bayplan_sources::{RESOURCES, Resource, resource_of};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Tiles, Unanswered, Why};
+use super::{Explained, Tiles, Unanswered, Why};
 use crate::request::Trial;
 
 /// A pod by `namespace/name`.
@@ -21,9 +21,31 @@ pub(super) fn pod_named(state: &State, pod: &str) -> Result<Arc<PodInfo>, Unansw
 
 /// Explains a pod on the state as it is.
 pub(crate) fn explain(state: &mut State, profiles: &Profiles, pod: &str, now: Timestamp) -> Result<Why, Unanswered> {
+    let mut why = explain_alone(state, profiles, pod, now)?;
+    if matches!(why.explanation.told.verdict, Verdict::NotYet | Verdict::Never | Verdict::Gated) {
+        why.explanation.changes = proven_changes(state, profiles, pod, now).unwrap_or_default();
+    }
+    Ok(why)
+}
+
+/// Explains a pod without looking for changes.
+fn explain_alone(state: &mut State, profiles: &Profiles, pod: &str, now: Timestamp) -> Result<Why, Unanswered> {
     let pod = pod_named(state, pod)?;
-    let explanation = why::explain(state, profiles, &pod, &Options::at(now));
-    Ok(Why { explanation, tiles: tiles(state, profiles, &pod, now) })
+    let told = why::explain(state, profiles, &pod, &Options::at(now));
+    Ok(Why { explanation: Explained { told, changes: Vec::new() }, tiles: tiles(state, profiles, &pod, now) })
+}
+
+/// The changes that let a pod in; none when the pod's object or its profile is not known.
+fn proven_changes(state: &mut State, profiles: &Profiles, pod: &str, now: Timestamp) -> Option<Vec<Change>> {
+    let (namespace, name) = pod.split_once('/')?;
+    let written = state.written(pods()?, namespace, name)?;
+    let json: Value = serde_json::from_str(written.get()).ok()?;
+    let profile = profiles.get(&state.pod(namespace, name)?.spec.scheduler_name).or_else(|| profiles.first())?.clone();
+    Some(changes(state, &profile, Subject::as_written(&json), &ChangeOptions::at(now)))
+}
+
+fn pods() -> Option<&'static Resource> {
+    RESOURCES.iter().find(|resource| resource.kind == "Pod")
 }
 
 /// What every node answers. Preemption is left out: it would be tried on every node.
@@ -40,7 +62,7 @@ pub(super) fn try_change(
     now: Timestamp,
 ) -> Result<Why, Unanswered> {
     let mut done = Vec::new();
-    let answer = apply(state, trial, &mut done).and_then(|()| explain(state, profiles, &trial.pod, now));
+    let answer = apply(state, trial, &mut done).and_then(|()| explain_alone(state, profiles, &trial.pod, now));
     done.into_iter().rev().for_each(|undo| state.undo(undo));
     answer
 }
@@ -128,9 +150,9 @@ mod tests {
         let trial: Trial = serde_json::from_value(trial).unwrap();
         let answer = try_change(&mut state, &profiles, &trial, Timestamp::UNIX_EPOCH);
         let today = explain(&mut state, &profiles, "default/big", Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!(today.explanation.verdict.name(), "NotYet", "the change is undone");
+        assert_eq!(today.explanation.told.verdict.name(), "NotYet", "the change is undone");
         assert_eq!(state.cluster().node_count(), 1);
-        answer.map(|why| why.explanation.verdict.name().to_owned()).map_err(|error| error.to_string())
+        answer.map(|why| why.explanation.told.verdict.name().to_owned()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -170,12 +192,29 @@ mod tests {
     }
 
     #[test]
+    fn every_change_that_is_shown_lets_the_pod_in_when_it_is_tried() {
+        let (mut state, profiles) = (full(), profiles());
+        let today = explain(&mut state, &profiles, "default/big", Timestamp::UNIX_EPOCH).unwrap();
+        assert!(!today.explanation.changes.is_empty());
+        for change in &today.explanation.changes {
+            let mut trial = json!({"pod": "default/big"});
+            for field in ["patches", "deletes", "adds"] {
+                trial[field] = json!(change).get(field).cloned().unwrap_or(json!([]));
+            }
+            let trial: Trial = serde_json::from_value(trial).unwrap();
+            let then = try_change(&mut state, &profiles, &trial, Timestamp::UNIX_EPOCH).unwrap().explanation.told;
+            let preempts = then.preemption.is_some_and(|preemption| preemption.acceptable.contains(&change.node));
+            assert!(then.best.contains(&change.node) || preempts, "{change:?}");
+        }
+    }
+
+    #[test]
     fn every_node_answers_in_the_order_of_the_columns() {
         let mut state = full();
         let why = explain(&mut state, &profiles(), "default/big", Timestamp::UNIX_EPOCH).unwrap();
         let tiles = serde_json::to_value(&why.tiles).unwrap();
         assert_eq!(tiles["filters"], json!(["NodeResourcesFit"]));
         assert_eq!(tiles["reasons"], json!(["Insufficient cpu"]));
-        assert_eq!(why.explanation.per_node.len(), 0);
+        assert_eq!(why.explanation.told.per_node.len(), 0);
     }
 }
