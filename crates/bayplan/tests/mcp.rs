@@ -71,7 +71,9 @@ fn a_client_lists_the_tools_and_gets_the_answers_of_the_command_line() {
     let names: Vec<&str> =
         tools["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["why", "whatif"]);
-    assert!(tools["result"]["tools"].as_array().unwrap().iter().all(|tool| tool["annotations"]["readOnlyHint"] == true));
+    assert!(
+        tools["result"]["tools"].as_array().unwrap().iter().all(|tool| tool["annotations"]["readOnlyHint"] == true)
+    );
 
     let why = session.call("why", json!({"target": "pod/big", "namespace": "default"}));
     let answer = &why["result"]["structuredContent"];

@@ -155,7 +155,7 @@ function difference(before, answer, on) {
         row('nodes that take it', count(before.nodes?.feasible ?? 0), count(after.nodes?.feasible ?? 0)),
         row('goes to', '–', target ? nodeLink(target, on) : '–'),
         evicted.length > 0 && row('evicted', '–', evicted.join(', ')))),
-    element('p', { class: 'soft' }, 'Decided on a copy of the state in memory. Nothing was written to the cluster.'));
+    element('p', { class: 'soft' }, 'Decided in memory and undone. Nothing was written to the cluster.'));
 }
 
 function manifest(change) {

@@ -107,7 +107,7 @@ fn twenty_thousand_nodes_are_drawn_and_answer_a_selection() {
 
     // Every tile answers to the pointer.
     browser.click("[data-pod^='default/training']");
-    browser.wait_for("document.querySelector('#legend').innerText.includes('takes the pod')");
+    browser.wait_for("document.querySelector('#legend').innerText.includes('NodeResourcesFit')");
     browser.point(700, 400);
     browser.wait_for("!document.querySelector('#tip').hidden");
     assert!(browser.text("#tip").starts_with("node-"), "{}", browser.text("#tip"));

@@ -24,7 +24,8 @@ fn screen(server: &Server) -> String {
     let data = Path::new(kubeconfig).parent().unwrap().to_str().unwrap();
     let (first, rest) = server.screen.split_once('\n').unwrap();
     let first = first.split_once(" after ").map_or(first.to_owned(), |(words, _)| format!("{words} after TIME."));
-    format!("{first}\n{rest}").replace(server.port(), "PORT").replace(data, "DATA")
+    let page = server.shown("page");
+    format!("{first}\n{rest}").replace(page, "PAGE").replace(server.port(), "PORT").replace(data, "DATA")
 }
 
 #[test]
@@ -36,6 +37,7 @@ fn the_first_screen_says_what_runs_where_and_what_to_try() {
   kubeconfig  DATA/kubeconfig
   API server  https://127.0.0.1:PORT
   data        DATA
+  page        PAGE
   nodes       node-0001 … node-0003 (simulated): 8 cpu, 32Gi memory, 110 pods each
   zones       zone-1, zone-2, zone-3 (in region-1)
   labels      topology.kubernetes.io/zone, topology.kubernetes.io/region, kubernetes.io/hostname,
@@ -62,6 +64,7 @@ fn a_cluster_in_memory_says_that_it_forgets() {
   kubeconfig  DATA/kubeconfig
   API server  https://127.0.0.1:PORT
   data        in memory only
+  page        PAGE
   nodes       node-0001 (simulated): 500m cpu, 32Gi memory, 110 pods
   zones       zone-1 (in region-1)
   labels      topology.kubernetes.io/zone, topology.kubernetes.io/region, kubernetes.io/hostname,
@@ -87,6 +90,7 @@ fn an_api_server_alone_has_a_screen_of_its_own() {
   kubeconfig  DATA/kubeconfig
   API server  https://127.0.0.1:PORT
   data        in memory only
+  page        PAGE
 
 Ctrl-C stops it.
 ";
