@@ -187,7 +187,8 @@ mod tests {
         assert_eq!(
             told,
             json!({"from": 0, "next": 3, "decisions": [
-                {"at": 2000, "outcome": "refused", "pod": "default/p", "message": "0/1 nodes", "cpu": 2000, "memory": 0},
+                {"at": 2000, "outcome": "refused", "pod": "default/p", "message": "0/1 nodes", "cpu": 2000,
+                    "memory": 0},
                 {"at": 4000, "outcome": "placed", "pod": "default/p", "node": "n", "cpu": 2000, "memory": 0},
                 {"at": 6000, "outcome": "left", "pod": "default/p", "node": "n", "cpu": 2000, "memory": 0},
             ]})
@@ -197,7 +198,8 @@ mod tests {
     #[test]
     fn what_a_dump_holds_is_told_in_the_order_of_its_conditions() {
         let mut early = pod("a").on_node("n").json();
-        early["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:00:01Z"}]});
+        early["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "True",
+            "lastTransitionTime": "1970-01-01T00:00:01Z"}]});
         let pods = [refused("0/1 nodes"), decoded(early)];
         let decisions = Decisions::of(pods.iter());
         let times: Vec<i64> = decisions.since(0).decisions.iter().map(|decision| decision.at).collect();

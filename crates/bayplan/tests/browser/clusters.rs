@@ -21,7 +21,7 @@ pub(crate) fn pod(name: &str, cpu: &str, memory: &str, node: Option<&str>) -> Va
     pod
 }
 
-/// A List of so many nodes in three zones and four pools, with two pods on each, and 300 pending pods of four templates.
+/// A List of so many nodes in three zones and four pools, two pods on each, and 300 pending pods of four templates.
 pub(crate) fn large(nodes: usize) -> Value {
     let pools = ["general", "compute", "memory", "gpu"];
     let node = |index: usize| {

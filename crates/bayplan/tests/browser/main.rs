@@ -16,8 +16,8 @@ use process::{Served, create_pod};
 /// What the console says while the server is away.
 const AWAY: &[&str] = &["Failed to load resource", "net::ERR_"];
 
-/// The longest a selection may take on 20,000 nodes: a second is what users are promised of a release build on a machine
-/// of their own; CI has a debug build and shares two processors.
+/// The longest a selection may take on 20,000 nodes: a second is what users are promised of a release build on a
+/// machine of their own; CI has a debug build and shares two processors.
 const SELECTION_MS_MAX: u64 = 3000;
 
 #[test]
@@ -111,7 +111,10 @@ fn twenty_thousand_nodes_are_drawn_and_answer_a_selection() {
     browser.point(700, 400);
     browser.wait_for("!document.querySelector('#tip').hidden");
     assert!(browser.text("#tip").starts_with("node-"), "{}", browser.text("#tip"));
-    browser.run("window.frames_ = []; const draw = () => { frames_.push(performance.now()); requestAnimationFrame(draw); }; draw()");
+    browser.run(
+        "window.frames_ = []; \
+         const draw = () => { frames_.push(performance.now()); requestAnimationFrame(draw); }; draw()",
+    );
     for step in 0..40 {
         browser.point(400 + step * 10, 300 + step * 5);
     }

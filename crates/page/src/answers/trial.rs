@@ -182,7 +182,8 @@ mod tests {
             ),
             (
                 json!({"pod": "default/big", "patches": [
-                    {"target": {"apiVersion": "v1", "kind": "Node", "name": "n"}, "patch": [{"op": "remove", "path": "/nothing"}]}]}),
+                    {"target": {"apiVersion": "v1", "kind": "Node", "name": "n"},
+                        "patch": [{"op": "remove", "path": "/nothing"}]}]}),
                 "the change of Node n cannot be tried",
             ),
         ] {
