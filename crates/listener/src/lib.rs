@@ -1,4 +1,5 @@
-//! Accepts connections, with TLS or on loopback without, and serves HTTP/1.1 and HTTP/2 on them, with a limit on everything that a client can hold.
+//! Accepts connections, with TLS or on loopback without, and serves HTTP/1.1 and HTTP/2 on them, with a limit on
+//! everything that a client can hold.
 //!
 //! ```text
 //!   TCP ─▶ table (room for one more?) ─▶ TLS ─▶ HTTP ─▶ handler ─▶ response, sent by its deadline

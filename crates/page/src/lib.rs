@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   browser ─▶ server (limits, blocking pool) ─▶ access (host, token, origin) ─▶ request ─┬─▶ assets
-//!                                                                                         └─▶ answers ─▶ Board
-//!   informers or a file ─▶ Board (State, decisions, version) ─▶ whoever waits for a change
+//!                                                                                         └─▶ answers ─▶ ClusterView
+//!   informers or a file ─▶ ClusterView (State, decisions, version) ─▶ whoever waits for a change
 //! ```
 //!
 //! Everything but `server` is without IO. Nothing here writes to a cluster: a change that is tried is made to the state
@@ -12,12 +12,12 @@
 mod access;
 mod answers;
 mod assets;
-mod board;
+mod cluster_view;
 mod decisions;
 mod query;
 mod request;
 pub mod server;
 mod standalone;
 
-pub use board::{Board, Change};
+pub use cluster_view::{Change, ClusterView};
 pub use standalone::{Standalone, standalone};

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::board::Board;
+use crate::cluster_view::ClusterView;
 use crate::request::Trial;
 
 pub(crate) use tiles::{NodeColumns, Tiles};
@@ -37,8 +37,8 @@ fn bytes(answer: &impl Serialize) -> Bytes {
 }
 
 /// How many nodes and pods there are, and where the state comes from.
-pub(crate) fn summary(board: &Board) -> Bytes {
-    bytes(&summary_of(&board.lock().state, &board.about.name, board.about.is_live))
+pub(crate) fn summary(view: &ClusterView) -> Bytes {
+    bytes(&summary_of(&view.lock().state, &view.about.name, view.about.is_live))
 }
 
 pub(crate) fn summary_of(state: &State, name: &str, is_live: bool) -> Value {
@@ -60,14 +60,14 @@ pub(crate) fn summary_of(state: &State, name: &str, is_live: bool) -> Value {
 }
 
 /// All nodes, in columns.
-pub(crate) fn nodes(board: &Board) -> Bytes {
-    bytes(&NodeColumns::of(board.lock().state.cluster()))
+pub(crate) fn nodes(view: &ClusterView) -> Bytes {
+    bytes(&NodeColumns::of(view.lock().state.cluster()))
 }
 
 /// All pending pods, grouped by cause.
-pub(crate) fn pending(board: &Board, now: Timestamp) -> Bytes {
-    let version = board.version();
-    let mut shown = board.lock();
+pub(crate) fn pending(view: &ClusterView, now: Timestamp) -> Bytes {
+    let version = view.version();
+    let mut shown = view.lock();
     if let Some((answered, answer)) = &shown.pending
         && *answered == version
     {
@@ -75,7 +75,7 @@ pub(crate) fn pending(board: &Board, now: Timestamp) -> Bytes {
     }
     let pods: Vec<_> = shown.state.pending().cloned().collect();
     let options = Options { no_preemption: true, ..Options::at(now) };
-    let answer = bytes(&why::explain_all(&mut shown.state, &board.profiles, pods, &options));
+    let answer = bytes(&why::explain_all(&mut shown.state, &view.profiles, pods, &options));
     shown.pending = Some((version, answer.clone()));
     answer
 }
@@ -97,26 +97,26 @@ pub(crate) struct Explained {
 }
 
 /// Explains a pod.
-pub(crate) fn why(board: &Board, pod: &str, now: Timestamp) -> Result<Bytes, Unanswered> {
-    let mut shown = board.lock();
-    Ok(bytes(&trial::explain(&mut shown.state, &board.profiles, pod, now)?))
+pub(crate) fn why(view: &ClusterView, pod: &str, now: Timestamp) -> Result<Bytes, Unanswered> {
+    let mut shown = view.lock();
+    Ok(bytes(&trial::explain(&mut shown.state, &view.profiles, pod, now)?))
 }
 
 /// What would be after a change.
-pub(crate) fn try_change(board: &Board, trial: &Trial, now: Timestamp) -> Result<Bytes, Unanswered> {
-    let mut shown = board.lock();
-    Ok(bytes(&trial::try_change(&mut shown.state, &board.profiles, trial, now)?))
+pub(crate) fn try_change(view: &ClusterView, trial: &Trial, now: Timestamp) -> Result<Bytes, Unanswered> {
+    let mut shown = view.lock();
+    Ok(bytes(&trial::try_change(&mut shown.state, &view.profiles, trial, now)?))
 }
 
 /// One node, and what every filter says of a pod there.
-pub(crate) fn node(board: &Board, name: &str, pod: Option<&str>, now: Timestamp) -> Result<Bytes, Unanswered> {
-    let mut shown = board.lock();
-    Ok(bytes(&node::describe(&mut shown.state, &board.profiles, name, pod, now)?))
+pub(crate) fn node(view: &ClusterView, name: &str, pod: Option<&str>, now: Timestamp) -> Result<Bytes, Unanswered> {
+    let mut shown = view.lock();
+    Ok(bytes(&node::describe(&mut shown.state, &view.profiles, name, pod, now)?))
 }
 
 /// Pods whose names have a text, pending or not.
-pub(crate) fn find(board: &Board, text: &str) -> Bytes {
-    let shown = board.lock();
+pub(crate) fn find(view: &ClusterView, text: &str) -> Bytes {
+    let shown = view.lock();
     let text = text.to_lowercase();
     let pods = shown.state.cluster().objects.pods.iter().map(|pod| pod.metadata.key());
     let mut found: Vec<String> = pods.filter(|name| name.to_lowercase().contains(&text)).take(FOUND_MAX).collect();
@@ -125,11 +125,11 @@ pub(crate) fn find(board: &Board, text: &str) -> Bytes {
 }
 
 /// Decisions from a number on.
-pub(crate) fn decisions(board: &Board, since: u64) -> Bytes {
-    bytes(&board.lock().decisions.since(since))
+pub(crate) fn decisions(view: &ClusterView, since: u64) -> Bytes {
+    bytes(&view.lock().decisions.since(since))
 }
 
 /// The version now.
-pub(crate) fn events(board: &Board) -> Bytes {
-    bytes(&json!({ "seen": board.seen(board.version()) }))
+pub(crate) fn events(view: &ClusterView) -> Bytes {
+    bytes(&json!({ "seen": view.seen(view.version()) }))
 }

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use crate::access::{Access, Entry};
 use crate::answers::{self, Unanswered};
 use crate::assets;
-use crate::board::Board;
+use crate::cluster_view::ClusterView;
 use crate::request::{NoQuestion, Question, Trial, question};
 use respond::{json, problem, redirect, static_file};
 
@@ -49,7 +49,7 @@ pub struct PageServer {
 
 struct Shared {
     access: Access,
-    board: Arc<Board>,
+    view: Arc<ClusterView>,
     questions: Arc<Semaphore>,
     waiters: Semaphore,
     stopping: watch::Receiver<bool>,
@@ -57,12 +57,12 @@ struct Shared {
 
 impl PageServer {
     /// Serves on an open port to those who know the token.
-    pub fn start(listener: TcpListener, token: &str, board: Arc<Board>) -> std::io::Result<Self> {
+    pub fn start(listener: TcpListener, token: &str, view: Arc<ClusterView>) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
             access: Access::new(token.to_owned(), address.port()),
-            board,
+            view,
             questions: Arc::new(Semaphore::new(QUESTIONS_MAX)),
             waiters: Semaphore::new(WAITERS_MAX),
             stopping: stopping.clone(),
@@ -109,37 +109,37 @@ async fn answer(shared: &Arc<Shared>, request: Request<RequestBody>) -> Response
         },
         Question::Events { seen } => wait_for_change(shared, seen.as_deref()).await,
         Question::Try => match read(body).await {
-            Ok(trial) => decide(shared, move |board, now| answers::try_change(board, &trial, now)).await,
+            Ok(trial) => decide(shared, move |view, now| answers::try_change(view, &trial, now)).await,
             Err(why) => problem(400, &why),
         },
-        asked => decide(shared, move |board, now| about(board, &asked, now)).await,
+        asked => decide(shared, move |view, now| about(view, &asked, now)).await,
     }
 }
 
 /// The answers that read the state.
-fn about(board: &Board, asked: &Question, now: Timestamp) -> Result<Bytes, Unanswered> {
+fn about(view: &ClusterView, asked: &Question, now: Timestamp) -> Result<Bytes, Unanswered> {
     match asked {
-        Question::Nodes => Ok(answers::nodes(board)),
-        Question::Pending => Ok(answers::pending(board, now)),
-        Question::Why { pod } => answers::why(board, pod, now),
-        Question::Find { text } => Ok(answers::find(board, text)),
-        Question::Node { name, pod } => answers::node(board, name, pod.as_deref(), now),
-        Question::Decisions { since } => Ok(answers::decisions(board, *since)),
-        Question::Summary | Question::Asset(_) | Question::Events { .. } | Question::Try => Ok(answers::summary(board)),
+        Question::Nodes => Ok(answers::nodes(view)),
+        Question::Pending => Ok(answers::pending(view, now)),
+        Question::Why { pod } => answers::why(view, pod, now),
+        Question::Find { text } => Ok(answers::find(view, text)),
+        Question::Node { name, pod } => answers::node(view, name, pod.as_deref(), now),
+        Question::Decisions { since } => Ok(answers::decisions(view, *since)),
+        Question::Summary | Question::Asset(_) | Question::Events { .. } | Question::Try => Ok(answers::summary(view)),
     }
 }
 
 /// Answers on a thread that may be busy for a while. Few questions wait at once: each may take the state for seconds.
 async fn decide<F>(shared: &Arc<Shared>, question: F) -> Response<ResponseBody>
 where
-    F: FnOnce(&Board, Timestamp) -> Result<Bytes, Unanswered> + Send + 'static,
+    F: FnOnce(&ClusterView, Timestamp) -> Result<Bytes, Unanswered> + Send + 'static,
 {
     let Ok(permit) = Arc::clone(&shared.questions).try_acquire_owned() else {
         return problem(503, "too many questions at once; ask again in a moment");
     };
-    let board = Arc::clone(&shared.board);
+    let view = Arc::clone(&shared.view);
     let answered = tokio::task::spawn_blocking(move || {
-        let answer = question(&board, Timestamp::now());
+        let answer = question(&view, Timestamp::now());
         drop(permit);
         answer
     });
@@ -167,17 +167,17 @@ async fn read(body: RequestBody) -> Result<Trial, String> {
 
 /// Waits until the version is another than the one that was seen, for a while.
 async fn wait_for_change(shared: &Shared, seen: Option<&str>) -> Response<ResponseBody> {
-    let board = &shared.board;
+    let view = &shared.view;
     if let (Some(seen), Ok(_waiting)) = (seen, shared.waiters.try_acquire()) {
-        let mut versions = board.versions();
+        let mut versions = view.versions();
         let mut stopping = shared.stopping.clone();
-        let changed = versions.wait_for(|version| board.seen(*version) != seen);
+        let changed = versions.wait_for(|version| view.seen(*version) != seen);
         tokio::select! {
             changed = changed => drop(changed),
-            () = tokio::time::sleep(WAIT_MAX) => return json(answers::events(board)),
+            () = tokio::time::sleep(WAIT_MAX) => return json(answers::events(view)),
             _ = stopping.wait_for(|stop| *stop) => return problem(503, "the server stops"),
         }
         tokio::time::sleep(GATHER).await;
     }
-    json(answers::events(board))
+    json(answers::events(view))
 }

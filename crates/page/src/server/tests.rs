@@ -8,12 +8,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::board::Change;
+use crate::cluster_view::Change;
 
 const TOKEN: &str = "00112233445566778899aabbccddeeff";
 
 struct World {
-    board: Arc<Board>,
+    view: Arc<ClusterView>,
     server: PageServer,
 }
 
@@ -24,12 +24,12 @@ fn written(json: Value) -> Change {
 
 async fn world() -> World {
     let profiles = Profiles::build(&Configuration::default(), &Registry::default()).unwrap();
-    let board = Arc::new(Board::new(State::default(), profiles, "test", true, "run"));
+    let view = Arc::new(ClusterView::new(State::default(), profiles, "test", true, "run"));
     let notes =
-        board.apply([written(node("n").json()), written(pod("big").request("cpu", "5").json())], Timestamp::now());
+        view.apply([written(node("n").json()), written(pod("big").request("cpu", "5").json())], Timestamp::now());
     assert_eq!(notes, [] as [String; 0]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    World { server: PageServer::start(listener, TOKEN, board.clone()).unwrap(), board }
+    World { server: PageServer::start(listener, TOKEN, view.clone()).unwrap(), view }
 }
 
 impl World {
@@ -137,10 +137,10 @@ async fn who_waits_is_told_of_the_next_change() {
     let world = world().await;
     let seen = world.json("/api/events").await["seen"].as_str().unwrap().to_owned();
     assert_eq!(seen, "run-2");
-    let (board, path) = (world.board.clone(), format!("/api/events?seen={seen}"));
+    let (view, path) = (world.view.clone(), format!("/api/events?seen={seen}"));
     let (answer, _) = tokio::join!(world.json(&path), async move {
         let gone = Change::Gone { resource: &RESOURCES[1], namespace: "default".into(), name: "big".into() };
-        tokio::task::spawn_blocking(move || board.apply([gone], Timestamp::now())).await.unwrap()
+        tokio::task::spawn_blocking(move || view.apply([gone], Timestamp::now())).await.unwrap()
     });
     assert_eq!(answer["seen"], "run-3");
     assert_eq!(world.json("/api/summary").await["pods"], 0);

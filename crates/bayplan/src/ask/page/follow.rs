@@ -1,4 +1,4 @@
-//! Keeps the page's cluster up to date: one informer for each resource that decisions read, all into one board.
+//! Keeps the page's cluster up to date: one informer for each resource that decisions read, all into one view.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use bayplan_explain::{Profiles, State};
 use bayplan_model::api;
 use bayplan_model::delta::Delta;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
-use bayplan_page::{Board, Change};
+use bayplan_page::{Change, ClusterView};
 use bayplan_sources::{ClusterObjects, Origin, OriginKind, RESOURCES, Resource};
 use jiff::Timestamp;
 use serde::de::Error as _;
@@ -20,13 +20,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::address;
 
-/// Changes that wait for the board: while it answers a question, the watches slow down instead of filling memory.
+/// Changes that wait for the view: while it answers a question, the watches slow down instead of filling memory.
 const CHANGES_MAX: usize = 4096;
 
 /// Without these there is nothing to show.
 const INDISPENSABLE: [&str; 2] = ["nodes", "pods"];
 
-/// What reaches the task that owns the writing side of the board.
+/// What reaches the task that owns the writing side of the view.
 enum Message {
     Change(Change),
     /// Everything before it has been applied.
@@ -53,7 +53,7 @@ impl Following {
 }
 
 /// Starts to follow a cluster. What may not be read, or is not served, is left out and said on the page.
-pub(crate) async fn follow(client: &Client, profiles: Profiles, name: &str) -> Result<(Arc<Board>, Following)> {
+pub(crate) async fn follow(client: &Client, profiles: Profiles, name: &str) -> Result<(Arc<ClusterView>, Following)> {
     let (messages, received) = mpsc::channel(CHANGES_MAX);
     let (mut listed, mut notes, mut informers) = (BTreeSet::new(), Vec::new(), Vec::new());
     for resource in RESOURCES {
@@ -70,15 +70,15 @@ pub(crate) async fn follow(client: &Client, profiles: Profiles, name: &str) -> R
     }
     let origin = Origin { kind: OriginKind::Live, ..Origin::default() };
     let state = State::new(ClusterObjects { origin, listed, notes, ..ClusterObjects::default() });
-    let board = Arc::new(Board::new(state, profiles, name, true, &address::random()));
-    let shown = Arc::clone(&board);
+    let view = Arc::new(ClusterView::new(state, profiles, name, true, &address::random()));
+    let shown = Arc::clone(&view);
     // A thread of its own: a change waits while a question is answered, which may take seconds.
     std::thread::Builder::new().name("page-changes".into()).spawn(move || apply_all(received, &shown))?;
-    Ok((board, Following { informers, messages }))
+    Ok((view, Following { informers, messages }))
 }
 
 /// Applies changes as they come, those that wait together at once.
-fn apply_all(mut messages: mpsc::Receiver<Message>, board: &Board) {
+fn apply_all(mut messages: mpsc::Receiver<Message>, view: &ClusterView) {
     while let Some(first) = messages.blocking_recv() {
         let (mut changes, mut applied) = (Vec::new(), Vec::new());
         let mut next = Some(first);
@@ -89,11 +89,11 @@ fn apply_all(mut messages: mpsc::Receiver<Message>, board: &Board) {
             }
             next = if changes.len() < CHANGES_MAX { messages.try_recv().ok() } else { None };
         }
-        for note in board.apply(changes, Timestamp::now()) {
+        for note in view.apply(changes, Timestamp::now()) {
             tracing::warn!("the page leaves an object out: {note}");
         }
         for sender in applied {
-            board.settle();
+            view.settle();
             let _ = sender.send(());
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use bayplan_explain::{Profiles, State};
-use bayplan_page::Board;
+use bayplan_page::ClusterView;
 use bayplan_page::server::PageServer;
 use bayplan_scheduler::Registry;
 use bayplan_scheduler::config::Configuration;
@@ -26,22 +26,22 @@ pub(crate) async fn run(args: Page) -> Result<()> {
     let configuration = load::configuration(&args.source)?;
     let profiles = Profiles::build(&configuration, &Registry::default())?;
     let listener = listen(args.port, "--port").await?;
-    let (board, _following) = match args.source.from.is_empty() {
+    let (view, _following) = match args.source.from.is_empty() {
         true => {
             let client = live::connect(&args.source).await?;
             let name = client.host().to_owned();
-            let (board, following) = follow::follow(&client, profiles, &name).await?;
+            let (view, following) = follow::follow(&client, profiles, &name).await?;
             following.synced().await;
-            (board, Some(following))
+            (view, Some(following))
         }
         false => {
             let objects = load::load(&args.source).await?;
             let name: Vec<String> = args.source.from.iter().map(|path| path.display().to_string()).collect();
             let state = tokio::task::spawn_blocking(move || State::new(objects)).await?;
-            (Arc::new(Board::new(state, profiles, &name.join(", "), false, &address::random())), None)
+            (Arc::new(ClusterView::new(state, profiles, &name.join(", "), false, &address::random())), None)
         }
     };
-    let server = PageServer::start(listener, &address::random(), board)?;
+    let server = PageServer::start(listener, &address::random(), view)?;
     let mut out = std::io::stdout();
     writeln!(out, "The page is at {}", server.url())?;
     writeln!(out, "\nIt only reads; the token in the URL lets in whoever has it. Ctrl-C stops it.")?;
@@ -61,8 +61,8 @@ impl OwnPage {
     /// Serves the page of a cluster that decides by the default configuration.
     pub(crate) async fn start(client: &bayplan_client::Client, listener: TcpListener, token: &str) -> Result<Self> {
         let profiles = Profiles::build(&Configuration::default(), &Registry::default())?;
-        let (board, following) = follow::follow(client, profiles, "bayplan up").await?;
-        Ok(OwnPage { server: PageServer::start(listener, token, board)?, _following: following })
+        let (view, following) = follow::follow(client, profiles, "bayplan up").await?;
+        Ok(OwnPage { server: PageServer::start(listener, token, view)?, _following: following })
     }
 
     /// What to open in a browser.

@@ -28,7 +28,7 @@ pub enum Change {
 }
 
 /// What is shown, and to whom it is told that it changed.
-pub struct Board {
+pub struct ClusterView {
     shown: Mutex<Shown>,
     pub(crate) profiles: Profiles,
     pub(crate) about: About,
@@ -54,11 +54,11 @@ pub(crate) struct Shown {
     pub(crate) pending: Option<(u64, bytes::Bytes)>,
 }
 
-impl Board {
+impl ClusterView {
     /// Shows a state. `run` tells this process from one before it, so that a browser notices that it was restarted.
     pub fn new(state: State, profiles: Profiles, name: &str, is_live: bool, run: &str) -> Self {
         let decisions = Decisions::of(state.cluster().objects.pods.iter().map(|pod| &**pod));
-        Board {
+        ClusterView {
             shown: Mutex::new(Shown { state, decisions, pending: None }),
             profiles,
             about: About { name: name.to_owned(), is_live, run: run.to_owned() },
