@@ -33,6 +33,12 @@ pub struct Capacity {
     pub fragmented: Shares,
 }
 
+/// One pod's request: resources and amounts.
+type Request = [(Arc<str>, i64)];
+
+/// Requests by resource.
+type RequestsFor<'a> = BTreeMap<&'a str, Vec<&'a Request>>;
+
 /// What pods ask for: of all requests that were seen, those that are smallest in some way.
 #[derive(Clone, Debug, Default)]
 pub struct Mix {
@@ -61,8 +67,8 @@ impl Mix {
     }
 
     /// For each resource, the requests for it that no smaller one makes superfluous.
-    fn smallest(&self) -> BTreeMap<&str, Vec<&[(Arc<str>, i64)]>> {
-        let mut smallest: BTreeMap<&str, Vec<&[(Arc<str>, i64)]>> = BTreeMap::new();
+    fn smallest(&self) -> RequestsFor<'_> {
+        let mut smallest = RequestsFor::new();
         for request in &self.seen {
             for (resource, _) in request {
                 let kept = smallest.entry(resource).or_default();
@@ -78,7 +84,7 @@ impl Mix {
 }
 
 /// Whether a request asks for no more of anything than another.
-fn at_most(request: &[(Arc<str>, i64)], other: &[(Arc<str>, i64)]) -> bool {
+fn at_most(request: &Request, other: &Request) -> bool {
     request.iter().all(|(name, amount)| other.iter().any(|(of, bound)| of == name && amount <= bound))
 }
 
@@ -132,7 +138,7 @@ impl Capacity {
 }
 
 impl Totals {
-    fn add(&mut self, node: &NodeInfo, smallest: &BTreeMap<&str, Vec<&[(Arc<str>, i64)]>>) {
+    fn add(&mut self, node: &NodeInfo, smallest: &RequestsFor<'_>) {
         let sum = |into: &mut BTreeMap<String, i128>, name: &str, amount: i64| match into.get_mut(name) {
             Some(sum) => *sum += i128::from(amount),
             None => drop(into.insert(name.to_owned(), i128::from(amount))),
@@ -154,7 +160,7 @@ impl Totals {
     }
 }
 
-fn fits(node: &NodeInfo, request: &[(Arc<str>, i64)]) -> bool {
+fn fits(node: &NodeInfo, request: &Request) -> bool {
     request.iter().all(|(name, amount)| *amount <= node.allocatable.get(name).saturating_sub(node.requested.get(name)))
 }
 

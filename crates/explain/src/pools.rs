@@ -25,7 +25,7 @@ const POOL_LABELS: &[&str] = &[
 
 /// The pool that a node is in: what its most specific label says.
 pub fn pool_of(node: &Node) -> Option<&str> {
-    POOL_LABELS.iter().find_map(|label| node.metadata.labels.get(*label)).map(String::as_str)
+    POOL_LABELS.iter().find_map(|label| node.metadata.labels.get(label)).map(String::as_str)
 }
 
 /// Whether a node is in a pool, by any of the labels that name pools, or by a label given as `key=value`.
@@ -34,5 +34,5 @@ pub(crate) fn is_in_pool(node: &Node, pool: &str) -> bool {
     if let Some((key, value)) = pool.split_once('=') {
         return labels.get(key).is_some_and(|own| own == value);
     }
-    POOL_LABELS.iter().any(|label| labels.get(*label).is_some_and(|own| own == pool))
+    POOL_LABELS.iter().any(|label| labels.get(label).is_some_and(|own| own == pool))
 }

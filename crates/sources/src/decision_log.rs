@@ -314,24 +314,22 @@ impl<R: BufRead> Iterator for DecisionLogReader<R> {
     type Item = LogEntry;
 
     fn next(&mut self) -> Option<LogEntry> {
-        loop {
-            let Line { kind, time, lost, configuration, changes, decision } = self.line()?;
-            if let ("DecisionLog", Some(time)) = (kind.as_str(), time) {
-                if lost > 0 {
-                    self.note(format!("{lost} changes and decisions before {time} are missing: the log has a gap"));
-                }
-                self.begun = true;
-                let begins = Some(LogBeginning { time, lost, configuration });
-                return Some(LogEntry { time: Some(time), begins, ..LogEntry::default() });
+        let Line { kind, time, lost, configuration, changes, decision } = self.line()?;
+        if let ("DecisionLog", Some(time)) = (kind.as_str(), time) {
+            if lost > 0 {
+                self.note(format!("{lost} changes and decisions before {time} are missing: the log has a gap"));
             }
-            if !self.begun {
-                self.note(format!("line {}: a decision log begins with a line of kind DecisionLog", self.number));
-                self.input = None;
-                return None;
-            }
-            let changes = changes.into_iter().filter_map(|change| self.change(change)).collect();
-            return Some(LogEntry { time, begins: None, changes, decision });
+            self.begun = true;
+            let begins = Some(LogBeginning { time, lost, configuration });
+            return Some(LogEntry { time: Some(time), begins, ..LogEntry::default() });
         }
+        if !self.begun {
+            self.note(format!("line {}: a decision log begins with a line of kind DecisionLog", self.number));
+            self.input = None;
+            return None;
+        }
+        let changes = changes.into_iter().filter_map(|change| self.change(change)).collect();
+        Some(LogEntry { time, begins: None, changes, decision })
     }
 }
 

@@ -243,20 +243,19 @@ fn copies_are_left_out_and_the_newest_version_counts() {
         let metadata = format!(r#"{{"namespace":"a","name":"p","resourceVersion":"{version}"}}"#);
         format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{{"nodeName":"{node}"}}}}"#)
     };
-    let cases: &[(&[(&str, &str)], &[&str], usize)] = &[
-        (&[("5", "n1"), ("5", "n1")], &["n1"], 0),
-        (&[("5", "n1"), ("7", "n2")], &["n2"], 1),
-        (&[("7", "n2"), ("5", "n1")], &["n2"], 1),
-        (&[("5", "n1"), ("7", "n2"), ("6", "n3")], &["n2"], 1),
+    for (pods, expected, notes) in [
+        (vec![("5", "n1"), ("5", "n1")], vec!["n1"], 0),
+        (vec![("5", "n1"), ("7", "n2")], vec!["n2"], 1),
+        (vec![("7", "n2"), ("5", "n1")], vec!["n2"], 1),
+        (vec![("5", "n1"), ("7", "n2"), ("6", "n3")], vec!["n2"], 1),
         // Versions that cannot be compared are for whoever asks to choose from.
-        (&[("", "n1"), ("", "n2")], &["n1", "n2"], 0),
-    ];
-    for (pods, expected, notes) in cases {
+        (vec![("", "n1"), ("", "n2")], vec!["n1", "n2"], 0),
+    ] {
         let text: String = pods.iter().map(|(version, node)| pod(version, node)).collect();
         let objects = read(&[("x", &text)]);
         let nodes: Vec<_> =
             (0..objects.objects.len()).map(|at| json(&objects, at)["spec"]["nodeName"].clone()).collect();
-        assert_eq!(nodes, *expected, "{pods:?}");
-        assert_eq!(objects.notes.len(), *notes, "{pods:?}");
+        assert_eq!(nodes, expected, "{pods:?}");
+        assert_eq!(objects.notes.len(), notes, "{pods:?}");
     }
 }

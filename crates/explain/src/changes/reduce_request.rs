@@ -181,8 +181,8 @@ fn is_guaranteed(trial: &Trial<'_>) -> bool {
         && containers.all(|container| {
             let resources = &container.resources;
             ["cpu", "memory"].iter().all(|name| {
-                let limit = resources.limits.get(*name);
-                limit.is_some() && limit == resources.requests.get(*name)
+                let limit = resources.limits.get(name);
+                limit.is_some() && limit == resources.requests.get(name)
             })
         })
 }

@@ -21,11 +21,14 @@ const DIVERGENCES_SHOWN: usize = 100;
 
 const STYLE: &str = include_str!("report.css");
 
+/// The number of a sample; none where there is nothing to plot.
+type Reading<'a> = Box<dyn Fn(&Sample) -> Option<f64> + 'a>;
+
 /// One plot: a title, what its numbers are, and the number of a sample.
 struct Plot<'a> {
     title: String,
     percent: bool,
-    value: Box<dyn Fn(&Sample) -> Option<f64> + 'a>,
+    value: Reading<'a>,
 }
 
 /// The whole report.

@@ -75,10 +75,10 @@ impl Scheduler {
     /// its pod can take it back.
     pub fn assume_volume_again(&mut self, object: Object) {
         match object {
-            Object::PersistentVolume(volume) => {
-                if self.cluster.persistent_volume(&volume.metadata.name) != Some(&volume) {
-                    let _ = self.cluster.assume_volume(volume);
-                }
+            Object::PersistentVolume(volume)
+                if self.cluster.persistent_volume(&volume.metadata.name) != Some(&volume) =>
+            {
+                let _ = self.cluster.assume_volume(volume);
             }
             Object::PersistentVolumeClaim(claim) => {
                 let meta = &claim.metadata;
