@@ -15,8 +15,8 @@ use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom};
 
 use aws_lc_rs::digest;
-use bayplan_kinds::GroupVersionKind;
 use bayplan_kinds::codec::{self, Encoding, FieldValidation};
+use bayplan_kinds::{GroupVersionKind, Scheme};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
@@ -195,7 +195,12 @@ fn object(stored: &Stored) -> Result<Box<serde_json::value::RawValue>, String> {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
             let kind = GroupVersionKind { group, version, kind };
             let decoded = codec::decode(kind, Encoding::Protobuf, &stored.value, FieldValidation::Ignore);
-            decoded.map_err(|status| status.message)?.object
+            let mut object = decoded.map_err(|status| status.message)?.object;
+            // What is read from the store is defaulted, as by an API server: older servers stored less.
+            if let Some(kind) = Scheme::built_in().by_kind(group, version, kind.kind) {
+                kind.default(&mut object);
+            }
+            object
         }
         _ => serde_json::from_slice(&stored.value).map_err(|error| error.to_string())?,
     };
