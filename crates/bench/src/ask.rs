@@ -200,9 +200,9 @@ fn node(i: usize) -> Value {
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "uid": format!("node-uid-{i}"), "labels": {
             "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": format!("zone-{}", i % 3),
-            "node.kubernetes.io/instance-type": if i % 10 == 0 { "large" } else { "medium" },
+            "node.kubernetes.io/instance-type": if i.is_multiple_of(10) { "large" } else { "medium" },
         }},
-        "spec": if i % 20 == 0 {
+        "spec": if i.is_multiple_of(20) {
             json!({"taints": [{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}]})
         } else {
             json!({})

@@ -172,7 +172,9 @@ fn recorded(suite: &str) -> Vec<Value> {
     let mut cases = Vec::new();
     for file in files {
         let mut text = String::new();
-        MultiGzDecoder::new(std::fs::File::open(file).unwrap()).read_to_string(&mut text).unwrap();
+        #[allow(clippy::disallowed_methods, reason = "the core does no IO, its tests read recordings")]
+        let recording = std::fs::File::open(file).unwrap();
+        MultiGzDecoder::new(recording).read_to_string(&mut text).unwrap();
         cases.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
     }
     cases
@@ -182,12 +184,10 @@ fn recorded(suite: &str) -> Vec<Value> {
 fn check_recorded(suite: &str, one_in: usize) {
     let mut changes = 0;
     for case in recorded(suite).iter().step_by(one_in) {
-        println!("{}", case["name"]);
         let objects = case["objects"].as_array().unwrap();
         changes += stranger::proven(&stranger::profile(&case["config"]), objects, &case["pod"]).len();
     }
-    println!("{suite}: {changes} changes");
-    assert!(changes > 0);
+    assert!(changes > 0, "{suite}");
 }
 
 #[test]

@@ -12,7 +12,6 @@ use bayplan_explain::why::Verdict;
 use bayplan_explain::{Profiles, State};
 use bayplan_scheduler::{Registry, Rng, TieBreak};
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::Outcome;
 use super::load::{configuration, load, read_manifests};
@@ -134,7 +133,7 @@ fn node_template(like: &str) -> Result<NodeTemplate> {
         return Ok(NodeTemplate::Pool(like.to_owned()));
     }
     let objects = read_manifests(&[PathBuf::from(like)])?;
-    let node = objects.into_iter().find(|object| object["kind"] == Value::from("Node"));
+    let node = objects.into_iter().find(|object| object["kind"] == "Node");
     let node = node.with_context(|| format!("there is no node in {like}"))?;
     Ok(NodeTemplate::Node(Box::new(node)))
 }

@@ -51,8 +51,8 @@ fn recorded_decisions_are_told_node_by_node() {
         assert_eq!(answer.get("best"), expected.get("best"), "{name}");
         assert_eq!(answer.get("message"), expected.get("fitError"), "{name}");
         let node = |of: &str| -> Value {
-            let entries = answer["perNode"].as_array().into_iter().flatten();
-            entries.filter(|entry| entry["node"] == of).cloned().next().unwrap_or_default()
+            let mut entries = answer["perNode"].as_array().into_iter().flatten();
+            entries.find(|entry| entry["node"] == of).cloned().unwrap_or_default()
         };
         for (of, status) in expected["nodes"].as_object().into_iter().flatten() {
             let entry = node(of);

@@ -171,12 +171,12 @@ fn check_least(profile: &Profile, state: &State, pod: &Value, change: &Value) {
 /// No pod is deleted that could stay.
 fn check_all_needed(profile: &Profile, objects: &[Value], pod: &Value, change: &Value) {
     let deletes = change["deletes"].as_array().unwrap();
-    for at in 0..deletes.len() {
+    for (at, deleted) in deletes.iter().enumerate() {
         let mut fewer = change.clone();
         fewer["deletes"].as_array_mut().unwrap().remove(at);
         let (changed, pod) = apply(objects, pod, &fewer);
         let feasible = decide(profile, &state(&changed), &pod).0;
-        assert!(feasible.is_empty(), "{} could stay: {change:#}", deletes[at]);
+        assert!(feasible.is_empty(), "{deleted} could stay: {change:#}");
     }
 }
 

@@ -63,11 +63,11 @@ impl NodeColumns {
     }
 }
 
-fn zone_of<'n>(node: &'n NodeInfo) -> &'n str {
+fn zone_of(node: &NodeInfo) -> &str {
     node.label(LABEL_ZONE).or_else(|| node.label(LABEL_ZONE_BETA)).unwrap_or("no zone")
 }
 
-fn pool_of<'n>(node: &'n NodeInfo) -> &'n str {
+fn pool_of(node: &NodeInfo) -> &str {
     POOL_LABELS.iter().find_map(|label| node.label(label)).unwrap_or("no pool")
 }
 

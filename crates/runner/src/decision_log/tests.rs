@@ -216,7 +216,7 @@ fn replay(path: &Path, seed: u64) -> [usize; 2] {
         replay.apply(&entry).unwrap();
         let Some(decision) = &entry.decision else { continue };
         if let (Some(node), None) = (&decision.node, &decision.message)
-            && !replay.scheduler().cluster().node(node).is_none()
+            && replay.scheduler().cluster().node(node).is_some()
             && decision.nominated.is_none()
         {
             let best = best_nodes(&replay, decision);
