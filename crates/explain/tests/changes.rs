@@ -182,7 +182,8 @@ fn constraints_between_pods_are_relaxed() {
         &objects,
         &pod("p").label("app", "web").spec(spread).json(),
         &[
-            "RelaxConstraint n1: let the spread over topology.kubernetes.io/zone differ by 3 pods (maxSkew 3 instead of 1)",
+            "RelaxConstraint n1: let the spread over topology.kubernetes.io/zone differ by 3 pods \
+             (maxSkew 3 instead of 1)",
             "RelaxConstraint n1: spread over topology.kubernetes.io/zone only as a preference (ScheduleAnyway)",
         ],
     );
@@ -193,7 +194,8 @@ fn constraints_between_pods_are_relaxed() {
         &[node("n1").json(), web("w1", "n1")],
         &pod("p").spec(apart).json(),
         &[
-            "RelaxConstraint n1: drop the required podAntiAffinity by kubernetes.io/hostname (to be away from other pods)",
+            "RelaxConstraint n1: drop the required podAntiAffinity by kubernetes.io/hostname \
+             (to be away from other pods)",
             "DeletePods n1: delete pod default/w1 on node n1",
         ],
     );
@@ -305,10 +307,8 @@ fn the_least_priority_that_preempts_is_offered_with_its_class() {
         "the least class that is enough",
         &objects,
         &pod("p").request("cpu", "2").json(),
-        &[
-            "RaisePriority n1: raise the priority from 0 to 50 (class middle; 11 is enough); it would preempt default/low on \
-         node n1",
-        ],
+        &["RaisePriority n1: raise the priority from 0 to 50 (class middle; 11 is enough); it would preempt \
+             default/low on node n1"],
     );
 }
 
@@ -343,7 +343,7 @@ fn a_node_like_those_of_a_pool_is_added() {
 }
 
 #[test]
-fn what_the_pod_waits_for_is_added() {
+fn the_volumes_that_a_pod_waits_for_are_added() {
     let class = |name: &str, mode: &str, provisioner: &str| {
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
             "provisioner": provisioner, "volumeBindingMode": mode})
@@ -406,6 +406,10 @@ fn what_the_pod_waits_for_is_added() {
         &pod("p").spec(ephemeral).json(),
         &["AddObject n1: add the PersistentVolumeClaim default/p-tmp of the ephemeral volume tmp"],
     );
+}
+
+#[test]
+fn the_claims_that_a_pod_waits_for_are_added() {
     let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"},
         "spec": {"driver": "d", "nodeName": "n1", "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
             "devices": [{"name": "d0"}]}});

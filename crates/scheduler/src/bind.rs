@@ -101,8 +101,8 @@ impl Binding {
         &self.node
     }
 
-    /// The outcome of a binding that succeeds without anybody being asked: for simulations, in which volumes and devices
-    /// stay as Reserve left them.
+    /// The outcome of a binding that succeeds without anybody being asked: for simulations, in which volumes and
+    /// devices stay as Reserve left them.
     pub fn succeeded(self) -> BindOutcome {
         self.pre_bind.end(FINISHED);
         BindOutcome { binding: self, status: Status::SUCCESS }

@@ -33,7 +33,14 @@ pub(crate) struct Shadow {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics_bind_address: Option<SocketAddr>,
     /// Print text, JSON or YAML.
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = ShadowOutput::Text, help_heading = "Output")]
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t = ShadowOutput::Text,
+        help_heading = "Output"
+    )]
     pub(crate) output: ShadowOutput,
 }
 

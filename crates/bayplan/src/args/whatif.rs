@@ -123,8 +123,8 @@ const FLAGS: &[Flag] = &[
         name: "add",
         short: None,
         value: "COUNT=POOL|FILE",
-        help: "Add nodes: copies of those of a pool (by its name, a label KEY=VALUE, or a node's name), or of a node in \
-               a file. Repeatable",
+        help: "Add nodes: copies of those of a pool (by its name, a label KEY=VALUE, or a node's name), or of a node \
+               in a file. Repeatable",
         read: |text| {
             let (count, like) = text.split_once('=').ok_or("it is not of the form 3=POOL or 3=node.yaml")?;
             Ok(Given::Add(number(count)?, like.to_owned()))

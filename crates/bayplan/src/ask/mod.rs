@@ -1,6 +1,7 @@
 //! The verbs that ask: `why`, `whatif`, `simulate`, `shadow`, `snapshot`, the page and what serves others.
 //!
-//! Each has a file with its arguments in `args/` and one here that loads the cluster, asks `bayplan_explain` and prints.
+//! Each has a file with its arguments in `args/` and one here that loads the cluster, asks `bayplan_explain` and
+//! prints.
 
 pub(crate) mod live;
 #[allow(dead_code, reason = "the verbs that use it come one by one")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bayplan_explain::Profiles;
-use bayplan_explain::shadow::{Judge, ShadowReport, Verdict};
+use bayplan_explain::shadow::{BindingReview, ShadowReport, Verdict};
 use bayplan_metrics::{Counter, Family, Registry as Metrics};
 use bayplan_runner::ops_server;
 use bayplan_runner::watch::ClusterWatch;
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Shadow) -> Result<ExitCode> {
     if !configuration.extenders.is_empty() {
         notes.push("the extenders of the configuration are not called; what they refuse is not known".to_owned());
     }
-    let judge = Judge::new(profiles, configuration.percentage_of_nodes_to_score);
+    let judge = BindingReview::new(profiles, configuration.percentage_of_nodes_to_score);
     let mut shadow = Watching { judge, cases: args.cases.clone(), metrics, progress: Progress::new() };
     let stop = signals.requested();
     tokio::pin!(stop);
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: Shadow) -> Result<ExitCode> {
 }
 
 struct Watching {
-    judge: Judge,
+    judge: BindingReview,
     cases: Option<PathBuf>,
     metrics: Family<Counter>,
     progress: Progress,

@@ -7,8 +7,8 @@
 //!        drafts ─▶ trial: apply to the objects as written, decode, decide again, undo ─▶ changes, by cost
 //! ```
 //!
-//! Invariant: a [`Change`] is made in one place, from the decision on the changed state. A draft that does not place the
-//! pod is dropped, whatever made it look promising.
+//! Invariant: a [`Change`] is made in one place, from the decision on the changed state. A draft that does not place
+//! the pod is dropped, whatever made it look promising.
 
 mod add_node;
 mod add_object;
@@ -163,8 +163,8 @@ impl ChangeOptions {
     }
 }
 
-/// The changes that let a pod in that fits nowhere, smallest first. None when it fits, cannot be read, or nothing helps.
-/// The state is edited for each proof and put back.
+/// The changes that let a pod in that fits nowhere, smallest first. None when it fits, cannot be read, or nothing
+/// helps. The state is edited for each proof and put back.
 pub fn changes(state: &mut State, profile: &Profile, subject: Subject<'_>, options: &ChangeOptions) -> Vec<Change> {
     let Some(mut trial) = Trial::new(state, profile, subject, options) else { return Vec::new() };
     let Some(obstacles) = Obstacles::find(&trial) else { return Vec::new() };

@@ -8,8 +8,8 @@
 //!                          search over the states that it may have been decided in ─▶ raced │ sampled │ unexplained
 //! ```
 //!
-//! Not judged are pods that other schedulers place, pods that were created on a node, and preemptors: they go where their
-//! victims were.
+//! Not judged are pods that other schedulers place, pods that were created on a node, and preemptors: they go where
+//! their victims were.
 
 mod evaluation;
 mod report;
@@ -72,7 +72,7 @@ pub struct Judgement {
 }
 
 /// Judges bindings as they are seen.
-pub struct Judge {
+pub struct BindingReview {
     profiles: Profiles,
     percentage: Option<i32>,
     timeline: Timeline,
@@ -85,10 +85,10 @@ pub struct Judge {
     since: Option<Timestamp>,
 }
 
-impl Judge {
+impl BindingReview {
     /// A judge that knows no objects. `percentage` is the configuration's `percentageOfNodesToScore`.
     pub fn new(profiles: Profiles, percentage: Option<i32>) -> Self {
-        Judge {
+        BindingReview {
             profiles,
             percentage,
             timeline: Timeline::default(),

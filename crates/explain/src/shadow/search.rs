@@ -82,8 +82,8 @@ impl<'a> StateSearch<'a> {
         Some(evaluation)
     }
 
-    /// Whether the node is the best in the state as it is; or the best of those that still fit when it is bound, because
-    /// upstream takes the next of an earlier pod's nodes when that pod's own is full (KEP-5598).
+    /// Whether the node is the best in the state as it is; or the best of those that still fit when it is bound,
+    /// because upstream takes the next of an earlier pod's nodes when that pod's own is full (KEP-5598).
     fn is_best(&mut self) -> bool {
         let Some(evaluation) = self.evaluate() else { return false };
         let is_next = evaluation.theirs.is_some() && evaluation.better.iter().all(|node| !self.feasible.contains(node));

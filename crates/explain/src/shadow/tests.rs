@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 
 struct World {
-    judge: Judge,
+    judge: BindingReview,
     now: Timestamp,
     version: u64,
 }
@@ -27,7 +27,7 @@ impl World {
     fn new(nodes: &[(&str, &str)]) -> Self {
         let profiles = Profiles::build(&Configuration::default(), &Registry::default()).unwrap();
         let now = Timestamp::from_second(1_700_000_000).unwrap();
-        let mut world = World { judge: Judge::new(profiles, None), now, version: 0 };
+        let mut world = World { judge: BindingReview::new(profiles, None), now, version: 0 };
         nodes.iter().for_each(|(name, cpu)| world.put(node(name, cpu)));
         world.judge.begin(now);
         world

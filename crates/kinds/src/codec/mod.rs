@@ -219,7 +219,8 @@ fn read_protobuf(expected: GroupVersionKind<'_>, body: &[u8], definition: &'stat
     Ok(Ok((object, Findings::with_parts(parts.get()))))
 }
 
-/// The `apiVersion` and `kind` that the envelope of a protobuf body or of a stored object names; none for anything else.
+/// The `apiVersion` and `kind` that the envelope of a protobuf body or of a stored object names; none for anything
+/// else.
 pub fn protobuf_kind(body: &[u8]) -> Option<(&str, &str)> {
     let unknown = protobuf::unknown(body.strip_prefix(protobuf::MAGIC)?).ok()?;
     Some((unknown.api_version, unknown.kind))

@@ -58,8 +58,8 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "why",
         title: "Why is a pod pending, or where it is?",
-        description: "Explains the scheduler's decision about pods: the verdict, how many nodes each filter refused and \
-            why, scores, preemption, and changes that are proven to let the pod in. Give target, allNamespaces or \
+        description: "Explains the scheduler's decision about pods: the verdict, how many nodes each filter refused \
+            and why, scores, preemption, and changes that are proven to let the pod in. Give target, allNamespaces or \
             manifest.",
         properties: &[
             Property {
@@ -91,8 +91,8 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "whatif",
         title: "What would happen if?",
-        description: "Applies changes to a copy of the cluster's state and decides again: what is placed where, what stays \
-            pending and why, who moves or is preempted, utilisation before and after. The cluster is not changed.",
+        description: "Applies changes to a copy of the cluster's state and decides again: what is placed where, what \
+            stays pending and why, who moves or is preempted, utilisation before and after. The cluster is not changed.",
         properties: &[
             Property {
                 name: "actions",
@@ -253,7 +253,10 @@ mod tests {
         );
         check(
             "whatif",
-            json!({"actions": [{"drain": "n1,n2"}, {"scale": "deploy/web=40"}, {"setPriority": "pod/x=7"}], "replicas": 3}),
+            json!({
+                "actions": [{"drain": "n1,n2"}, {"scale": "deploy/web=40"}, {"setPriority": "pod/x=7"}],
+                "replicas": 3,
+            }),
             Ok(&["--drain=n1,n2", "--scale=deploy/web=40", "--set-priority=pod/x=7", "--replicas=3"]),
         );
     }
