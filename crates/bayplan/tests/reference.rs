@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The commands that have a page, with the sentence it begins with.
-const COMMANDS: [(&str, &str); 14] = [
+const COMMANDS: [(&str, &str); 16] = [
     ("up", "A whole cluster in one process; [the tour](../up.md) shows it at work."),
     ("apiserver", "The API server alone, on its durable store."),
     (
@@ -19,10 +19,12 @@ const COMMANDS: [(&str, &str); 14] = [
     ("why", "Why a pod is pending, or where it is; [my pod is pending](../why.md) begins with a real problem."),
     ("whatif", "What would happen if workloads, nodes or priorities were others."),
     ("simulate", "What a history comes to under one or several configurations."),
-    ("snapshot", "What decisions depend on, in one file."),
-    ("bench", "What a decision costs; [benchmarks](../../benchmarks.md) says what is measured."),
-    ("page", "A cluster or a dump of one in a browser."),
+    ("shadow", "How another scheduler's bindings compare with ours."),
+    ("snapshot", "What decisions depend on, in one file; [sources](../sources.md) says what else can be read."),
+    ("page", "A cluster or a dump of one [in a browser](../page.md)."),
+    ("mcp", "The questions for clients of the Model Context Protocol; [my pod is pending](../why.md) names its tools."),
     ("plugin", "The questions as kubectl plugins."),
+    ("bench", "What a decision costs; [benchmarks](../../benchmarks.md) says what is measured."),
     ("version", "Which Bayplan this is, and which Kubernetes it mirrors."),
     ("completions", "Completion of commands and flags in a shell; [installing](../install.md) says where to put it."),
     ("man", "Manual pages."),

@@ -66,18 +66,18 @@ pub(crate) enum Command {
     Whatif(Box<whatif::Whatif>),
     /// Run a history under one or several configurations and compare what comes of it.
     Simulate(Box<simulate::Simulate>),
-    /// Write what decisions depend on into one file, of a live cluster or a dump.
-    Snapshot(snapshot::Snapshot),
     /// Watch a live cluster beside its kube-scheduler, with read rights only, and judge every binding it makes.
     Shadow(shadow::Shadow),
-    /// Measure the scheduler with workloads named after scheduler_perf's.
-    Bench(Bench),
+    /// Write what decisions depend on into one file, of a live cluster or a dump.
+    Snapshot(snapshot::Snapshot),
     /// Show a cluster or a dump of one in a browser: pending pods, nodes, and what would let a pod in.
     Page(page::Page),
-    /// Install `kubectl why` and `kubectl whatif`.
-    Plugin(Plugin),
     /// Answer questions of Model Context Protocol clients about one cluster, over standard input and output.
     Mcp(mcp::Mcp),
+    /// Install `kubectl why` and `kubectl whatif`.
+    Plugin(Plugin),
+    /// Measure the scheduler with workloads named after scheduler_perf's, or questions.
+    Bench(Bench),
     /// Print the version of Bayplan and of the Kubernetes it mirrors.
     Version(Version),
     /// Print a completion script for a shell.

@@ -13,8 +13,8 @@ const HISTORY_HEADING: &str = "The history";
 #[command(group = clap::ArgGroup::new("history").required(true).args(["arrivals", "openb", "decision_log"]))]
 pub(crate) struct Simulate {
     /// What comes and goes: a file with one JSON object a line, {"time": …, "action": "create"|"delete",
-    /// "object"|"pod": …}, or a SimKube trace as JSON; `-` is standard input. It begins with the cluster of --from or of
-    /// a kubeconfig.
+    /// "object"|"pod": …}, or a SimKube trace as JSON; `-` is standard input. It begins with the cluster of --from or
+    /// of a kubeconfig.
     #[arg(long, value_name = "FILE", help_heading = HISTORY_HEADING)]
     pub(crate) arrivals: Option<PathBuf>,
     /// Nodes and pods in the form of Alibaba's openb trace.

@@ -92,7 +92,8 @@ const VERBS: &[Verb] = &[
         name: "whatif",
         title: "What would happen if?",
         description: "Applies changes to a copy of the cluster's state and decides again: what is placed where, what \
-            stays pending and why, who moves or is preempted, utilisation before and after. The cluster is not changed.",
+            stays pending and why, who moves or is preempted, utilisation before and after. The cluster is not \
+            changed.",
         properties: &[
             Property {
                 name: "actions",
