@@ -71,6 +71,8 @@ pub(super) struct Names {
     bearers: BTreeMap<String, usize>,
     /// The claims of ephemeral volumes, which are found by the names of pod and volume.
     joined: BTreeMap<String, (String, String)>,
+    /// The names of CSI drivers, by which classes and nodes call them.
+    drivers: BTreeSet<String>,
 }
 
 impl Names {
@@ -81,6 +83,9 @@ impl Names {
         if let Some(place) = PREFIXES.iter().position(|(of, _)| *of == kind) {
             let bearer = self.bearers.entry(name.clone()).or_insert(place);
             *bearer = place.min(*bearer);
+        }
+        if kind == "CSIDriver" {
+            self.drivers.insert(name.clone());
         }
         if kind == "Pod" {
             for volume in object["spec"]["volumes"].as_array().into_iter().flatten() {
@@ -108,6 +113,7 @@ impl Names {
             let joined = format!("{}-{}", shown(pod), shown(volume));
             known.insert(claim.clone(), joined);
         }
+        known.extend(self.drivers.into_iter().map(|driver| (driver.clone(), driver)));
         Pseudonyms(known)
     }
 }

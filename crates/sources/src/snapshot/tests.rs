@@ -138,6 +138,7 @@ fn acme() -> Vec<Value> {
                 "driver": "gpu.example", "pool": "acme-node", "device": "acme-gpu-0"}]}},
                     "reservedFor": [{"resource": "pods", "name": "acme-pod", "uid": "acme-uid"}]}}),
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta("SECRET"), "data": {"a": "SECRET"}}),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "csi.example"}}),
     ]
 }
 
@@ -164,7 +165,9 @@ fn nothing_that_a_user_chose_is_left_after_redaction() {
 fn redacted_names_still_refer_to_each_other() {
     let objects = read(&snapshot(&cluster(&acme()), Redaction::Names));
     let values = values(&objects);
-    let [node, pod, deployment, claim, volume, class, budget, device_claim] = &values[..] else { panic!("{values:?}") };
+    let [node, pod, deployment, claim, volume, class, budget, device_claim, driver] = &values[..] else {
+        panic!("{values:?}")
+    };
     let name = |object: &Value| object["metadata"]["name"].clone();
     assert!(name(node).as_str().unwrap().starts_with("node-"));
     assert_eq!(pod["spec"]["nodeName"], name(node));
@@ -180,6 +183,7 @@ fn redacted_names_still_refer_to_each_other() {
     assert_eq!(name(claim), format!("{}-{}", pod_name.as_str().unwrap(), volume_name.as_str().unwrap()));
     assert_eq!(claim["spec"]["volumeName"], name(volume));
     assert_eq!(claim["spec"]["storageClassName"], name(class));
+    assert_eq!(class["provisioner"], name(driver));
     assert_eq!(volume["spec"]["claimRef"]["name"], name(device_claim));
     assert_eq!(
         budget["status"]["disruptedPods"].as_object().unwrap().keys().next().unwrap(),
