@@ -24,7 +24,8 @@ pub(crate) struct Why {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
     /// Take the objects of --filename exactly as they are instead of completing them as an API server would.
-    #[arg(long, requires = "filename")]
+    // What is asked by name excludes --filename, and clap then no longer requires it.
+    #[arg(long, requires = "filename", conflicts_with_all = ["what", "all_namespaces"])]
     pub(crate) as_written: bool,
     /// Ask every filter about this node, not only until the first refuses it.
     #[arg(long, value_name = "NAME")]

@@ -393,7 +393,8 @@ mod tests {
             ("pod/", "names nothing"),
             ("secret/x", "has no pods"),
             ("pod/web -A", "cannot be used with"),
-            ("--as-written web", "required arguments"),
+            ("--as-written web", "cannot be used with"),
+            ("--as-written", "required arguments"),
         ] {
             assert!(question(arguments).unwrap_err().contains(needle), "{arguments}: {:?}", question(arguments));
         }

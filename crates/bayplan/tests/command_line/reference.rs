@@ -39,7 +39,9 @@ fn components_print_the_version_they_stand_for() {
 #[test]
 fn help_is_there_for_every_command_and_groups_its_flags() {
     let overview = output(&["--help"]);
-    for command in ["up", "apiserver", "scheduler", "controller-manager", "bench", "version", "completions", "man"] {
+    let parts = ["up", "apiserver", "scheduler", "controller-manager", "bench", "version", "completions", "man"];
+    let questions = ["why", "whatif", "simulate", "shadow", "snapshot", "page", "mcp", "plugin"];
+    for command in parts.into_iter().chain(questions) {
         assert!(overview.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}: {overview}");
         assert_eq!(output(&["help", command]), output(&[command, "--help"]));
     }
@@ -83,7 +85,25 @@ fn manual_pages_come_one_at_a_time_or_all_at_once() {
     let mut pages: Vec<String> =
         std::fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     pages.sort();
-    let commands = ["apiserver", "bench", "completions", "controller-manager", "man", "scheduler", "up", "version"];
+    let commands = [
+        "apiserver",
+        "bench",
+        "completions",
+        "controller-manager",
+        "man",
+        "mcp",
+        "page",
+        "plugin-install",
+        "plugin",
+        "scheduler",
+        "shadow",
+        "simulate",
+        "snapshot",
+        "up",
+        "version",
+        "whatif",
+        "why",
+    ];
     let mut expected: Vec<String> = commands.iter().map(|command| format!("bayplan-{command}.1")).collect();
     expected.push("bayplan.1".into());
     assert_eq!(pages, expected);
@@ -98,6 +118,7 @@ fn every_workload_is_listed() {
         assert_eq!(list.lines().filter(|listed| listed.starts_with(line)).count(), 1, "{line}: {list}");
     }
     let names = list.lines().map(|line| line.split_whitespace().next().unwrap());
-    assert_eq!(names.count(), bayplan_bench::workload::all().len() + bayplan_bench::e2e::Deployments::ALL.len());
+    let (workloads, deployments) = (bayplan_bench::workload::all().len(), bayplan_bench::e2e::Deployments::ALL.len());
+    assert_eq!(names.count(), workloads + deployments + bayplan_bench::ask::Question::ALL.len());
     assert!(list.contains("until its last pod runs (--mode e2e only)\n"), "{list}");
 }
