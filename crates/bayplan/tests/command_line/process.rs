@@ -69,6 +69,9 @@ impl Server {
         self.signal(signal);
         let mut stderr = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        // On a busy machine registering nodes takes long enough to be shown.
+        let is_progress = |line: &&str| line.contains(" nodes are registered; the API server answers at ");
+        let stderr = stderr.lines().filter(|line| !is_progress(line)).map(|line| format!("{line}\n")).collect();
         (self.child.wait().unwrap().success(), stderr)
     }
 

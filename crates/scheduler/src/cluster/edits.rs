@@ -55,6 +55,9 @@ impl Cluster {
         let placed = self.placed.get(uid)?.clone();
         let node = self.node_in_slot(placed.node).name.clone();
         self.remove_pod(uid);
+        if let Some(id) = self.by_name.get(&node).copied() {
+            self.node_in_slot_mut(id).mark_ports();
+        }
         Some(TakenPod { placed, node })
     }
 

@@ -130,6 +130,14 @@ impl NodeInfo {
         self.pods.get(at)
     }
 
+    /// Marks the ports of all pods as used. Ports are a set, as upstream's: when one of two pods with the same port
+    /// leaves, the scheduler takes the port for free until it reads the node again. An edited state does not.
+    pub(super) fn mark_ports(&mut self) {
+        for port in self.pods.iter().flat_map(|pod| pod.host_ports()) {
+            self.used_ports.add(port);
+        }
+    }
+
     /// Swaps two pods in the order of [`NodeInfo::pods`].
     pub(super) fn swap_pods(&mut self, one: usize, other: usize) {
         self.pods.swap(one, other);
