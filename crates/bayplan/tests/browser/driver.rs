@@ -155,13 +155,16 @@ impl Browser {
         serious.map(str::to_owned).collect()
     }
 
-    /// The URLs that the page asked for since this was last called.
+    /// The URLs that the page asked for since this was last called; the browser's own start page does not count.
     pub(crate) fn requests(&self) -> Vec<String> {
         let entries = self.in_session("POST", "/se/log", Some(&json!({"type": "performance"})));
         let events = entries.as_array().into_iter().flatten().filter_map(|entry| {
             let event: Value = serde_json::from_str(entry["message"].as_str()?).ok()?;
             let message = &event["message"];
-            (message["method"] == "Network.requestWillBeSent").then(|| message["params"]["request"]["url"].clone())
+            let asked = &message["params"];
+            let is_ours = asked["documentURL"].as_str().is_some_and(|document| document.starts_with("http"));
+            let is_request = message["method"] == "Network.requestWillBeSent";
+            (is_request && is_ours).then(|| asked["request"]["url"].clone())
         });
         events.filter_map(|url| url.as_str().map(str::to_owned)).collect()
     }

@@ -174,7 +174,7 @@ fn the_keyboard_is_enough_and_the_page_fits_any_window_in_both_themes() {
         browser.prefer(scheme);
         for (width, height) in [(1920, 1080), (1500, 900), (1100, 800), (800, 900), (390, 844)] {
             browser.resize(width, height);
-            browser.wait_for(&format!("document.documentElement.clientWidth === {width}"));
+            browser.wait_for(&format!("innerWidth === {width}"));
             let wide = browser.run("return document.documentElement.scrollWidth");
             assert!(wide.as_u64().unwrap() <= u64::from(width), "{wide} pixels at {width}, {scheme}");
             browser.picture(&format!("{scheme}-{width}"));
