@@ -451,6 +451,7 @@ async function start() {
   if (theme) document.documentElement.dataset.theme = theme;
   const [, linked] = location.hash.match(/^#pod=(.+)$/) ?? [];
   if (saved) {
+    byId('slider').closest('footer').hidden = true;
     takeSummary(saved.summary);
     takeNodes(saved.nodes);
     pending.set(saved.pending);
