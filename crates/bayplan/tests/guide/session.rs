@@ -229,9 +229,11 @@ fn is_reading(text: &str) -> bool {
     text.starts_with("kubectl ") && looks || is_question(text)
 }
 
-/// Whether a command asks why, so that its exit code is a part of the answer.
+/// Whether a command asks, so that its exit code is a part of the answer.
 fn is_question(text: &str) -> bool {
-    text.contains("bayplan why ") || text.contains("kubectl why ")
+    ["bayplan", "kubectl"]
+        .iter()
+        .any(|name| ["why", "whatif"].iter().any(|verb| text.contains(&format!("{name} {verb} "))))
 }
 
 /// Not yet, or never as specified.
