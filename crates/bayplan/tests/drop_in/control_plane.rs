@@ -167,10 +167,15 @@ impl ControlPlane {
 
     /// Deletes a pod without waiting for a kubelet that is not there.
     pub(crate) async fn remove_pod(&self, namespace: &str, name: &str) {
+        self.remove("Pod", namespace, name).await;
+    }
+
+    /// Deletes an object at once, if it is there.
+    pub(crate) async fn remove(&self, kind: &str, namespace: &str, name: &str) {
         let at_once = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-        let request = Request::object(&resource("Pod"), namespace, name, Verb::Delete(at_once));
+        let request = Request::object(&resource(kind), namespace, name, Verb::Delete(at_once));
         match self.ask(request).await {
-            Err(status) if !status.is(reason::NOT_FOUND) => panic!("{namespace}/{name}: {}", status.message),
+            Err(status) if !status.is(reason::NOT_FOUND) => panic!("{kind} {namespace}/{name}: {}", status.message),
             _ => {}
         }
     }

@@ -1,5 +1,6 @@
 //! `bayplan shadow` beside a real kube-scheduler, over pods of all kinds while nodes and pods come and go.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -14,8 +15,12 @@ const NODES: usize = 40;
 const PODS: usize = 2000;
 /// Another with `DROP_IN_SEED`.
 const SEED: u64 = 14;
+/// Pods that are judged by another configuration than kube-scheduler's.
+const CONTROL_PODS: usize = 80;
 /// Pods that are created at once.
 const BURST: usize = 8;
+/// Pods that are there at once: about as many as fit.
+const ALIVE: usize = 120;
 const NAMESPACE: &str = "default";
 const PRIORITIES: [&str; 4] = ["", "", "low", "high"];
 
@@ -33,26 +38,35 @@ async fn a_shadow_explains_every_binding_of_kube_scheduler() {
     let mut random = StdRng::seed_from_u64(seed);
     prepare(&plane, &mut random).await;
 
-    let cases = plane.folder().join("cases");
-    let arguments = ["shadow", &kubeconfig, "-o", "json", "--cases", cases.to_str().unwrap()];
-    let shadow = plane.bayplan("shadow", &arguments);
-    eventually("the shadow watches", async || shadow.log().contains("watching").then_some(())).await;
-    offer_pods(&plane, pods, &mut random).await;
-    // What is bound by now is seen by now; judging waits two seconds for bindings on their way.
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let log = plane.folder().join("shadow.log");
-    assert!(shadow.stop().success());
-
-    let log = std::fs::read_to_string(log).unwrap();
-    let report: Value = serde_json::from_str(&log[log.find("\n{").unwrap()..]).unwrap();
+    let report = shadowed(&plane, "shadow", &[], 0..pods, &mut random).await;
     let count = |name: &str| report[name].as_u64().unwrap();
-    if let Ok(kept) = std::env::var("DROP_IN_KEEP") {
-        let _ = std::process::Command::new("cp").args(["-r", cases.to_str().unwrap(), &kept]).status();
-    }
     assert_eq!(count("unexplained"), 0, "seed {seed}: {report:#}");
     // A run in which hardly anything was judged, or in which anything would have been right, proves nothing.
     assert!(count("seen") as usize > pods / 2 && count("same") as usize > pods / 4, "seed {seed}: {report:#}");
     println!("{report:#}");
+
+    // Against a configuration that is not kube-scheduler's, the same judge finds what is wrong.
+    let fit = json!([{"name": "NodeResourcesFit", "args": {"scoringStrategy": {
+        "type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]}}}]);
+    let profiles = json!([{"schedulerName": "default-scheduler", "pluginConfig": fit}]);
+    let other = plane.scheduler_config("other", json!({"profiles": profiles}));
+    let report = shadowed(&plane, "other", &["--config", &other], pods..pods + CONTROL_PODS, &mut random).await;
+    let wrong = report["unexplained"].as_u64().unwrap() as usize;
+    assert!(wrong > 0, "seed {seed}: {report:#}");
+}
+
+/// Offers pods beside a shadow, and answers its report.
+async fn shadowed(plane: &ControlPlane, name: &str, more: &[&str], pods: Range<usize>, random: &mut StdRng) -> Value {
+    let kubeconfig = plane.kubeconfig("admin");
+    let arguments = ["shadow", "--kubeconfig", kubeconfig.to_str().unwrap(), "-o", "json"];
+    let shadow = plane.bayplan(name, &[&arguments[..], more].concat());
+    eventually("the shadow watches", async || shadow.log().contains("watching").then_some(())).await;
+    offer_pods(plane, pods, random).await;
+    // What is bound by now is seen by now; judging waits two seconds for bindings on their way.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(shadow.stop().success());
+    let log = std::fs::read_to_string(plane.folder().join(format!("{name}.log"))).unwrap();
+    serde_json::from_str(&log[log.find("\n{").unwrap()..]).unwrap()
 }
 
 async fn prepare(plane: &ControlPlane, random: &mut StdRng) {
@@ -72,9 +86,10 @@ async fn prepare(plane: &ControlPlane, random: &mut StdRng) {
 }
 
 /// Creates pods in bursts; in between pods leave, and nodes are cordoned, relabelled, removed and added.
-async fn offer_pods(plane: &ControlPlane, pods: usize, random: &mut StdRng) {
-    for first in (0..pods).step_by(BURST) {
-        let burst: Vec<Value> = (first..(first + BURST).min(pods)).map(|index| random_pod(index, random)).collect();
+async fn offer_pods(plane: &ControlPlane, pods: Range<usize>, random: &mut StdRng) {
+    let mut alive: Vec<String> = Vec::new();
+    for first in pods.clone().step_by(BURST) {
+        let burst: Vec<Value> = (first..(first + BURST).min(pods.end)).map(|index| random_pod(index, random)).collect();
         for pod in &burst {
             if pod["spec"]["volumes"].is_array() {
                 let name = pod["metadata"]["name"].as_str().unwrap();
@@ -82,8 +97,14 @@ async fn offer_pods(plane: &ControlPlane, pods: usize, random: &mut StdRng) {
                 plane.create(claim(name)).await;
             }
         }
+        alive.extend(burst.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()));
         futures::future::join_all(burst.into_iter().map(|pod| plane.create(pod))).await;
-        churn(plane, first, random).await;
+        while alive.len() > ALIVE {
+            // Not the youngest, which may not be decided yet.
+            let leaver = alive.remove(random.random_range(0..alive.len() - 4 * BURST));
+            plane.remove_pod(NAMESPACE, &leaver).await;
+        }
+        churn(plane, random).await;
     }
 }
 
@@ -124,20 +145,19 @@ fn claim(name: &str) -> Value {
     })
 }
 
-async fn churn(plane: &ControlPlane, first: usize, random: &mut StdRng) {
-    // As many leave as come, once the cluster is busy.
-    for _ in 0..BURST {
-        if first > 200 && random.random_bool(0.9) {
-            plane.remove_pod(NAMESPACE, &format!("pod-{}", random.random_range(0..first))).await;
-        }
-    }
-    let name = format!("node-{:02}", random.random_range(0..NODES));
+async fn churn(plane: &ControlPlane, random: &mut StdRng) {
+    let index = random.random_range(0..NODES);
+    let name = format!("node-{index:02}");
     match random.random_range(0..8) {
         0 => plane.patch(("Node", "", name.as_str()), json!({"spec": {"unschedulable": true}})).await,
         1 | 2 => plane.patch(("Node", "", name.as_str()), json!({"spec": {"unschedulable": null}})).await,
         3 => {
             let disk = one_of(random, ["ssd", "hdd"]);
             plane.patch(("Node", "", name.as_str()), json!({"metadata": {"labels": {"disk": disk}}})).await;
+        }
+        4 => {
+            plane.remove("Node", "", &name).await;
+            plane.create(random_node(index, random)).await;
         }
         _ => {}
     }
