@@ -134,7 +134,7 @@ async fn it_is_up_when_every_node_is_there_and_shows_how_far_it_is() {
 
     let took = server.screen.lines().next().unwrap().trim_start_matches("Bayplan is up after ").to_owned();
     let url = format!("https://127.0.0.1:{}", server.port());
-    let (success, stderr) = server.stop("-INT");
+    let (success, stderr) = server.stop_and_show("-INT");
     assert!(success);
     let is_progress = |line: &str| {
         line.ends_with(&format!(" of 1,500 nodes are registered; the API server answers at {url}"))

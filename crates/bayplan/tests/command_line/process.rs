@@ -65,14 +65,18 @@ impl Server {
     }
 
     /// Stops it with a signal; returns whether it ended well, and its standard error.
-    pub(crate) fn stop(mut self, signal: &str) -> (bool, String) {
+    pub(crate) fn stop_and_show(mut self, signal: &str) -> (bool, String) {
         self.signal(signal);
         let mut stderr = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        // On a busy machine registering nodes takes long enough to be shown.
-        let is_progress = |line: &&str| line.contains(" nodes are registered; the API server answers at ");
-        let stderr = stderr.lines().filter(|line| !is_progress(line)).map(|line| format!("{line}\n")).collect();
         (self.child.wait().unwrap().success(), stderr)
+    }
+
+    /// The same without progress: on a busy machine registering nodes takes long enough to be shown.
+    pub(crate) fn stop(self, signal: &str) -> (bool, String) {
+        let (success, stderr) = self.stop_and_show(signal);
+        let is_progress = |line: &&str| line.contains(" nodes are registered; the API server answers at ");
+        (success, stderr.lines().filter(|line| !is_progress(line)).map(|line| format!("{line}\n")).collect())
     }
 
     /// The port of the API server.
