@@ -155,8 +155,9 @@ fn request(
     body: &[u8],
 ) -> Option<Request<Full<Bytes>>> {
     let method = Method::from_bytes(method.as_bytes()).ok()?;
-    // What arrives over a connection is a path and a query, never a whole URL.
-    if !url.starts_with('/') {
+    // What arrives over a connection is a path and a query, never a whole URL. A fragment would hide that it is a dry
+    // run.
+    if !url.starts_with('/') || url.contains('#') {
         return None;
     }
     let mut request = Request::builder().method(method).uri(url);
