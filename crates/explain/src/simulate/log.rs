@@ -1,4 +1,4 @@
-//! A decision log as a history: what came and went is kept, where pods were put is decided anew.
+//! A decision log as a history: what came and went is kept, where pods were put is decided again.
 
 use std::sync::Arc;
 

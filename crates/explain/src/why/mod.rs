@@ -55,7 +55,7 @@ impl Options {
     }
 }
 
-/// Explains a pod. One that the state has on a node is decided anew on the state without it; any other is decided as
+/// Explains a pod. One that the state has on a node is decided again on the state without it; any other is decided as
 /// not bound, even when it names a node.
 pub fn explain(state: &mut State, profiles: &Profiles, pod: &Arc<PodInfo>, options: &Options) -> Explanation {
     let placed = state.cluster().placed(pod.uid()).cloned();
