@@ -17,6 +17,9 @@ const NODES_TRIED_MAX: usize = 24;
 const DELETIONS_MAX: usize = 4;
 /// Most pods that are worth deleting for one; whether each has to go is a decision of its own.
 const PODS_MAX: usize = 20;
+/// The filters that look at nothing but a node, its pods and the pod.
+const ONE_NODE: [&str; 6] =
+    ["NodeAffinity", "NodeName", "NodePorts", "NodeResourcesFit", "NodeUnschedulable", "TaintToleration"];
 /// The annotation of a pod that a kubelet runs by itself.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
@@ -47,14 +50,26 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Chang
         if found.len() == DELETIONS_MAX {
             break;
         }
-        found.extend(only_needed(trial, deletion));
+        found.extend(only_needed(trial, obstacles, deletion));
     }
     found
 }
 
+/// Whether each pod of a deletion is known to have to go. On its own node each has to, unless pods attract each other;
+/// and where every other node is refused by a filter that looks at nothing but that node, pods that leave this one let
+/// nobody in there.
+fn is_least(trial: &Trial<'_>, obstacles: &Obstacles, deletion: &Deletion) -> bool {
+    let refused_by_itself = |node: &RefusedNode| node.refusals.iter().any(|status| ONE_NODE.contains(&status.plugin));
+    let mut others = obstacles.nodes.iter().filter(|node| node.name != deletion.node);
+    trial.pod.required_affinity.is_empty() && others.all(refused_by_itself)
+}
+
 /// Proves a deletion and leaves out the pods that could stay, because fewer let the pod in on some other node.
-fn only_needed(trial: &mut Trial<'_>, mut deletion: Deletion) -> Option<Change> {
+fn only_needed(trial: &mut Trial<'_>, obstacles: &Obstacles, mut deletion: Deletion) -> Option<Change> {
     let mut change = trial.prove_deletion(draft(&deletion), deletion.pdb_violations)?;
+    if is_least(trial, obstacles, &deletion) {
+        return Some(change);
+    }
     let mut at = 0;
     while deletion.pods.len() > 1 && at < deletion.pods.len() {
         let mut pods = deletion.pods.clone();

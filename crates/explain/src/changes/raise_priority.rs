@@ -39,9 +39,8 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Option<Ch
     }
     let tried = tried.into_iter().filter(|priority| *priority >= lowest && *priority <= HIGHEST_USER_PRIORITY);
     for priority in tried.take(PRIORITIES_TRIED_MAX) {
-        let draft = draft(trial, priority, None);
-        if trial.with_draft(&draft, |trial, pod| trial.preempt(&pod)).is_some() {
-            return with_class(trial, priority).or_else(|| prove(trial, priority, None));
+        if let Some(change) = prove(trial, priority, None) {
+            return with_class(trial, priority).or(Some(change));
         }
     }
     None

@@ -71,11 +71,11 @@ fn least_reduction(trial: &mut Trial<'_>, resource: &str, guess: i64) -> Option<
     if guess >= total {
         return None;
     }
-    let (mut fits, mut too_much) = match fits(trial, &of(guess)) {
-        true if guess + 1 >= total || !self::fits(trial, &of(guess + 1)) => (guess, guess + 1),
-        true => (guess + 1, total),
-        false if guess > least && self::fits(trial, &of(least)) => (least, guess),
-        false => return None,
+    let (mut fits, mut too_much) = match trial.prove(draft(trial, &of(guess))?) {
+        Some(change) if guess + 1 >= total || !self::fits(trial, &of(guess + 1)) => return Some(change),
+        Some(_) => (guess + 1, total),
+        None if guess > least && self::fits(trial, &of(least)) => (least, guess),
+        None => return None,
     };
     while too_much - fits > 1 {
         let middle = fits + (too_much - fits) / 2;
