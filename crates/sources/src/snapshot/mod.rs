@@ -138,7 +138,9 @@ fn pruned(objects: &ClusterObjects) -> impl Iterator<Item = (&'static str, Value
     })
 }
 
+/// Writes a line at once: the encoder clears its whole buffer for each write, however small.
 fn write_line(output: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, value)?;
-    output.write_all(b"\n")
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    output.write_all(&line)
 }
