@@ -66,6 +66,12 @@ impl Mix {
         self.seen.insert(entries.map(|(name, amount)| (Arc::from(name), amount)).collect());
     }
 
+    /// Leaves out what does not count: requests that ask for more than others in every way.
+    pub(crate) fn reduce(&mut self) {
+        let kept: BTreeSet<Vec<(Arc<str>, i64)>> = self.smallest().into_values().flatten().map(<[_]>::to_vec).collect();
+        self.seen = kept;
+    }
+
     /// For each resource, the requests for it that no smaller one makes superfluous.
     fn smallest(&self) -> RequestsFor<'_> {
         let mut smallest = RequestsFor::new();
@@ -94,68 +100,88 @@ fn amounts(amounts: &Amounts) -> impl Iterator<Item = (&str, i64)> {
     basic.into_iter().chain(amounts.scalars.iter().map(|(name, amount)| (&**name, *amount)))
 }
 
-/// The sums over the nodes that take pods.
-#[derive(Default)]
-struct Totals {
-    allocatable: BTreeMap<String, i128>,
-    requested: BTreeMap<String, i128>,
-    free: BTreeMap<String, i128>,
-    unusable: BTreeMap<String, i128>,
+/// The sums of one resource over the nodes that take pods.
+struct Sums {
+    name: String,
+    /// Whether a node has any of it to allocate.
+    is_allocatable: bool,
+    allocatable: i128,
+    requested: i128,
+    free: i128,
+    unusable: i128,
+    /// The most that one node has free, and which.
+    hole: Option<(i64, Arc<str>)>,
 }
+
+/// The sums by resource. Clusters have few resources: a list is searched faster than a map.
+#[derive(Default)]
+struct Totals(Vec<Sums>);
 
 impl Capacity {
     /// Measures a cluster.
     pub fn of(cluster: &Cluster, pending: usize, mix: &Mix) -> Self {
         let smallest = mix.smallest();
         let mut totals = Totals::default();
-        let mut holes: BTreeMap<String, (i64, Arc<str>)> = BTreeMap::new();
         let mut pods = 0;
         for node in cluster.nodes() {
             pods += node.pods().len();
-            if node.node().spec.unschedulable {
-                continue;
-            }
-            totals.add(node, &smallest);
-            let has_slot = (node.pods().len() as i64) < node.allocatable.pods;
-            for (name, free) in free(node).filter(|_| has_slot) {
-                let known = holes.entry(name.to_owned()).or_insert_with(|| (0, node.name.clone()));
-                if free > known.0 {
-                    *known = (free, node.name.clone());
-                }
+            if !node.node().spec.unschedulable {
+                totals.add(node, &smallest);
             }
         }
-        holes.retain(|name, _| totals.allocatable.contains_key(name));
+        let Totals(mut all) = totals;
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        let holes = || {
+            let allocatable = all.iter().filter(|sums| sums.is_allocatable);
+            allocatable.filter_map(|sums| sums.hole.as_ref().map(|(free, node)| (&sums.name, *free, node)))
+        };
         Capacity {
             nodes: cluster.node_count(),
             pods,
             pending,
-            utilisation: shares(&totals.requested, &totals.allocatable),
-            largest_hole: holes.iter().map(|(name, (free, _))| (name.clone(), quantity(name, *free))).collect(),
-            largest_hole_nodes: holes.into_iter().map(|(name, (_, node))| (name, node.to_string())).collect(),
-            fragmented: shares(&totals.unusable, &totals.free),
+            utilisation: shares(&all, |sums| (sums.requested, sums.allocatable)),
+            largest_hole: holes().map(|(name, free, _)| (name.clone(), quantity(name, free))).collect(),
+            largest_hole_nodes: holes().map(|(name, _, node)| (name.clone(), node.to_string())).collect(),
+            fragmented: shares(&all, |sums| (sums.unusable, sums.free)),
         }
     }
 }
 
 impl Totals {
+    fn of(&mut self, name: &str) -> &mut Sums {
+        let at = self.0.iter().position(|sums| sums.name == name).unwrap_or_else(|| {
+            let name = name.to_owned();
+            let (allocatable, requested, free, unusable) = (0, 0, 0, 0);
+            self.0.push(Sums { name, is_allocatable: false, allocatable, requested, free, unusable, hole: None });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
     fn add(&mut self, node: &NodeInfo, smallest: &RequestsFor<'_>) {
-        let sum = |into: &mut BTreeMap<String, i128>, name: &str, amount: i64| match into.get_mut(name) {
-            Some(sum) => *sum += i128::from(amount),
-            None => drop(into.insert(name.to_owned(), i128::from(amount))),
-        };
-        for (name, amount) in amounts(&node.allocatable).filter(|(_, amount)| *amount > 0) {
-            sum(&mut self.allocatable, name, amount);
-            sum(&mut self.requested, name, node.requested.get(name));
-        }
-        sum(&mut self.allocatable, PODS, node.allocatable.pods);
-        sum(&mut self.requested, PODS, node.pods().len() as i64);
-        let has_slot = (node.pods().len() as i64) < node.allocatable.pods;
-        for (name, free) in free(node).filter(|(_, free)| *free > 0) {
+        let pods = node.pods().len() as i64;
+        let has_slot = pods < node.allocatable.pods;
+        let slots = self.of(PODS);
+        slots.allocatable += i128::from(node.allocatable.pods);
+        slots.requested += i128::from(pods);
+        for (name, amount) in amounts(&node.allocatable) {
+            let requested = node.requested.get(name);
+            let free = amount.saturating_sub(requested).max(0);
+            let sums = self.of(name);
+            if amount > 0 {
+                sums.is_allocatable = true;
+                sums.allocatable += i128::from(amount);
+                sums.requested += i128::from(requested);
+            }
+            if has_slot && sums.hole.as_ref().is_none_or(|(most, _)| free > *most) {
+                sums.hole = Some((free, node.name.clone()));
+            }
             // Without a pod that asks for it there is nothing to say.
-            let Some(requests) = smallest.get(name) else { continue };
-            sum(&mut self.free, name, free);
-            let fits = has_slot && requests.iter().any(|request| fits(node, request));
-            sum(&mut self.unusable, name, if fits { 0 } else { free });
+            let Some(requests) = smallest.get(name).filter(|_| free > 0) else { continue };
+            sums.free += i128::from(free);
+            if !(has_slot && requests.iter().any(|request| fits(node, request))) {
+                sums.unusable += i128::from(free);
+            }
         }
     }
 }
@@ -164,18 +190,13 @@ fn fits(node: &NodeInfo, request: &Request) -> bool {
     request.iter().all(|(name, amount)| *amount <= node.allocatable.get(name).saturating_sub(node.requested.get(name)))
 }
 
-/// What a node has free of each resource.
-fn free(node: &NodeInfo) -> impl Iterator<Item = (&str, i64)> {
-    amounts(&node.allocatable).map(|(name, amount)| (name, amount.saturating_sub(node.requested.get(name)).max(0)))
-}
-
 /// Parts of wholes, to six digits; a whole of nothing has no share.
-fn shares(parts: &BTreeMap<String, i128>, wholes: &BTreeMap<String, i128>) -> Shares {
-    let share = |(name, whole): (&String, &i128)| {
-        let part = parts.get(name).copied().unwrap_or(0);
-        (*whole > 0).then(|| (name.clone(), (part as f64 / *whole as f64 * 1e6).round() / 1e6))
+fn shares(all: &[Sums], of: impl Fn(&Sums) -> (i128, i128)) -> Shares {
+    let share = |sums: &Sums| {
+        let (part, whole) = of(sums);
+        (whole > 0).then(|| (sums.name.clone(), (part as f64 / whole as f64 * 1e6).round() / 1e6))
     };
-    wholes.iter().filter_map(share).collect()
+    all.iter().filter_map(share).collect()
 }
 
 /// An amount as Kubernetes writes it.

@@ -64,14 +64,14 @@ impl Comparison {
                 let nodes = self.open.entry(placement.pod.clone()).or_insert_with(|| vec![None; self.names.len()]);
                 nodes[at].get_or_insert(placement.node);
                 if nodes.iter().all(Option::is_some) {
-                    complete.push(placement.pod);
+                    complete.push((placement.time, placement.pod));
                 }
             }
         }
-        for pod in complete {
+        for (time, pod) in complete {
             let nodes: Vec<String> = self.open.remove(&pod).into_iter().flatten().flatten().collect();
             if nodes.iter().any(|node| *node != nodes[0]) {
-                self.diverged(pod, nodes, worlds);
+                self.diverged(time, pod, nodes, worlds);
             }
         }
     }
@@ -81,7 +81,7 @@ impl Comparison {
         self.open.remove(pod);
     }
 
-    fn diverged(&mut self, pod: String, nodes: Vec<String>, worlds: &[World]) {
+    fn diverged(&mut self, time: Timestamp, pod: String, nodes: Vec<String>, worlds: &[World]) {
         self.count += 1;
         if self.divergences.len() >= LISTED_MAX {
             return;
@@ -94,7 +94,6 @@ impl Comparison {
             }
             false => None,
         };
-        let time = worlds.iter().map(World::now).max().unwrap_or_default();
         let nodes = self.names.iter().cloned().zip(nodes).collect();
         self.divergences.push(Divergence { time, pod, nodes, plugin });
     }

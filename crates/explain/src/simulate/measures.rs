@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bayplan_model::label_selector::Selector;
+use bayplan_model::affinity::TopologySpreadConstraint;
+use bayplan_model::label_selector::{LabelSelector, Selector};
+use bayplan_model::meta::Map;
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::Scheduler;
 use jiff::{SignedDuration, Timestamp};
@@ -13,8 +15,11 @@ use serde::Serialize;
 use crate::capacity::{Capacity, Mix, Shares};
 
 /// How many spreading rules are followed; further ones count no violations. A history has one for each workload that
-/// spreads, and each costs a look at every placement in its namespace.
+/// spreads, and each is compared with the labels of every template in its namespace.
 const SPREAD_RULES_MAX: usize = 1000;
+
+/// For how many templates it is kept which rules count their pods. Pods with labels of their own would fill memory.
+const COUNTED_MAX: usize = 10_000;
 
 /// How long pods waited for a node, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -80,8 +85,6 @@ struct SpreadRule {
     namespace: String,
     topology_key: String,
     selector: Selector,
-    /// As it is written, to find it again.
-    written: String,
     counts: FxHashMap<String, u32>,
     /// How many domains have a count, by the count; those with none are not in it.
     histogram: BTreeMap<u32, usize>,
@@ -128,6 +131,10 @@ pub(super) struct Measures {
     in_use: FxHashMap<String, u32>,
     waits: Vec<f32>,
     rules: Vec<SpreadRule>,
+    /// The rules by namespace, topology key and what they select.
+    rule_of: FxHashMap<(String, String, Option<LabelSelector>), usize>,
+    /// The rules that count pods of a namespace with some labels.
+    counted_by: FxHashMap<(String, Map), Arc<[usize]>>,
     /// The number of domains by topology key, as long as the nodes stay as they are.
     domains: FxHashMap<String, usize>,
 }
@@ -146,6 +153,8 @@ impl Measures {
             in_use: FxHashMap::default(),
             waits: Vec::new(),
             rules: Vec::new(),
+            rule_of: FxHashMap::default(),
+            counted_by: FxHashMap::default(),
             domains: FxHashMap::default(),
         }
     }
@@ -217,36 +226,56 @@ impl Measures {
     }
 
     fn count_for_rules(&mut self, pod: &Pod, node: &str, more: bool, scheduler: &Scheduler) {
-        for rule in self.rules.iter_mut().filter(|rule| rule.namespace == pod.metadata.namespace) {
-            if rule.selector.matches(&pod.metadata.labels)
-                && let Some(domain) = scheduler.cluster().node(node).and_then(|node| node.label(&rule.topology_key))
-            {
+        if self.rules.is_empty() {
+            return;
+        }
+        let rules = self.rules_counting(pod);
+        let node = if rules.is_empty() { None } else { scheduler.cluster().node(node) };
+        for at in rules.iter() {
+            let rule = &mut self.rules[*at];
+            if let Some(domain) = node.and_then(|node| node.label(&rule.topology_key)) {
                 rule.change(domain, more);
             }
         }
     }
 
+    /// The rules that count pods like this one.
+    fn rules_counting(&mut self, pod: &Pod) -> Arc<[usize]> {
+        let meta = &pod.metadata;
+        let key = (meta.namespace.clone(), meta.labels.clone());
+        if let Some(known) = self.counted_by.get(&key) {
+            return known.clone();
+        }
+        let counts = |rule: &SpreadRule| rule.namespace == meta.namespace && rule.selector.matches(&meta.labels);
+        let rules: Arc<[usize]> = (0..self.rules.len()).filter(|at| counts(&self.rules[*at])).collect();
+        if self.counted_by.len() >= COUNTED_MAX {
+            self.counted_by.clear();
+        }
+        self.counted_by.insert(key, rules.clone());
+        rules
+    }
+
+    /// The rule of a constraint; none when its selector is invalid or there are too many.
+    fn rule(&mut self, pod: &Pod, constraint: &TopologySpreadConstraint, scheduler: &Scheduler) -> Option<usize> {
+        let (namespace, selector) = (&pod.metadata.namespace, &constraint.label_selector);
+        let key = (namespace.clone(), constraint.topology_key.clone(), selector.clone());
+        if let Some(at) = self.rule_of.get(&key) {
+            return Some(*at);
+        }
+        let selector = Selector::of(selector.as_ref()).ok()?;
+        if self.rules.len() >= SPREAD_RULES_MAX {
+            return None;
+        }
+        self.rules.push(new_rule(pod, constraint.topology_key.clone(), selector, scheduler));
+        self.rule_of.insert(key, self.rules.len() - 1);
+        self.counted_by.clear();
+        Some(self.rules.len() - 1)
+    }
+
     /// Counts the rules of a pod that its placement exceeds.
     pub(super) fn check_spread(&mut self, pod: &Pod, node: &str, scheduler: &Scheduler) {
         for constraint in &pod.spec.topology_spread_constraints {
-            let written = format!("{:?}", constraint.label_selector);
-            let is_known = |rule: &SpreadRule| {
-                rule.namespace == pod.metadata.namespace
-                    && rule.topology_key == constraint.topology_key
-                    && rule.written == written
-            };
-            let at = match self.rules.iter().position(is_known) {
-                Some(at) => at,
-                None => {
-                    let Ok(selector) = Selector::of(constraint.label_selector.as_ref()) else { continue };
-                    if self.rules.len() >= SPREAD_RULES_MAX {
-                        continue;
-                    }
-                    let topology_key = constraint.topology_key.clone();
-                    self.rules.push(new_rule(pod, topology_key, selector, written, scheduler));
-                    self.rules.len() - 1
-                }
-            };
+            let Some(at) = self.rule(pod, constraint, scheduler) else { continue };
             let key = &constraint.topology_key;
             let Some(domain) = scheduler.cluster().node(node).and_then(|node| node.label(key)) else { continue };
             let domains = *self.domains.entry(key.clone()).or_insert_with(|| count_domains(scheduler, key));
@@ -258,8 +287,7 @@ impl Measures {
     }
 
     /// Ends measuring.
-    pub(super) fn end(&mut self, now: Timestamp, mix: &Mix, scheduler: &Scheduler) {
-        self.mix = Arc::new(mix.clone());
+    pub(super) fn end(&mut self, now: Timestamp, scheduler: &Scheduler) {
         self.sample(now, scheduler);
         let seconds = now.duration_since(self.start).as_secs_f64();
         self.metrics.nodes_in_use = match seconds > 0.0 {
@@ -283,10 +311,10 @@ impl Measures {
     }
 }
 
-fn new_rule(pod: &Pod, topology_key: String, selector: Selector, written: String, scheduler: &Scheduler) -> SpreadRule {
+fn new_rule(pod: &Pod, topology_key: String, selector: Selector, scheduler: &Scheduler) -> SpreadRule {
     let namespace = pod.metadata.namespace.clone();
     let (counts, histogram) = (FxHashMap::default(), BTreeMap::new());
-    let mut rule = SpreadRule { namespace, topology_key, selector, written, counts, histogram };
+    let mut rule = SpreadRule { namespace, topology_key, selector, counts, histogram };
     for node in scheduler.cluster().nodes() {
         let Some(domain) = node.label(&rule.topology_key).map(str::to_owned) else { continue };
         let same = node.pods().iter().filter(|other| other.metadata.namespace == rule.namespace);

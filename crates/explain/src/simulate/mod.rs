@@ -13,6 +13,9 @@ mod html;
 mod log;
 mod measures;
 mod openb;
+mod pending;
+#[cfg(test)]
+mod retries_tests;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -39,7 +42,7 @@ use crate::capacity::Mix;
 use crate::why::API_VERSION;
 use divergence::Comparison;
 use measures::Measures;
-use world::{World, without_preemption};
+use world::{Retries, World, without_preemption};
 
 /// How many samples a simulation takes over its time: enough for a plot, and few enough to cost little.
 const SAMPLES: i32 = 288;
@@ -103,6 +106,16 @@ pub fn simulate(
     options: &Options,
     progress: &mut Progress<'_>,
 ) -> Result<Simulation, bayplan_scheduler::Error> {
+    simulate_with(history, configurations, options, Retries::Hopeful, progress)
+}
+
+fn simulate_with(
+    history: &History,
+    configurations: &[(String, Configuration)],
+    options: &Options,
+    retries: Retries,
+    progress: &mut Progress<'_>,
+) -> Result<Simulation, bayplan_scheduler::Error> {
     let (from, to) = history.span().unwrap_or((Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH));
     let mix = Arc::new(mix_of(history));
     let every = to.duration_since(from).checked_div(SAMPLES).unwrap_or(SignedDuration::ZERO);
@@ -112,16 +125,10 @@ pub fn simulate(
         let changed = (!options.preempt).then(|| without_preemption(configuration));
         let measures = Measures::new(from, every, Arc::clone(&mix));
         let configuration = changed.as_ref().unwrap_or(configuration);
-        worlds.push(World::new(name, configuration, options.ties.clone(), measures, from)?);
+        worlds.push(World::new(name, configuration, options.ties.clone(), retries, measures, from)?);
     }
     let mut comparison = Comparison::new(configurations);
-    for world in &mut worlds {
-        // Nodes first: a pod on a node that is not known yet would count for no domain.
-        let (nodes, others): (Vec<&Object>, Vec<&Object>) =
-            history.objects.iter().partition(|object| !matches!(object, Object::Pod(_)));
-        nodes.into_iter().chain(others).for_each(|object| world.begin_with(object));
-        world.schedule();
-    }
+    worlds.iter_mut().for_each(|world| begin(world, history));
     comparison.compare(&mut worlds);
     for (at, event) in history.events.iter().enumerate() {
         if at % PROGRESS_EVERY == 0 {
@@ -139,7 +146,7 @@ pub fn simulate(
     }
     let nodes = worlds.first().map_or(0, |world| world.scheduler.cluster().node_count());
     let configs = worlds.into_iter().map(|mut world| {
-        world.end(&mix);
+        world.end();
         Simulated { name: world.name, metrics: world.measures.into_metrics() }
     });
     Ok(Simulation {
@@ -154,6 +161,15 @@ pub fn simulate(
         divergent_pods: comparison.count,
         notes: history.notes.clone(),
     })
+}
+
+/// Brings in the cluster at the beginning, and decides what is pending in it.
+fn begin(world: &mut World, history: &History) {
+    // Nodes first: a pod on a node that is not known yet would count for no domain.
+    let (nodes, pods): (Vec<&Object>, Vec<&Object>) =
+        history.objects.iter().partition(|object| !matches!(object, Object::Pod(_)));
+    nodes.into_iter().chain(pods).for_each(|object| world.begin_with(object));
+    world.schedule();
 }
 
 /// What the pods of a history ask for.
@@ -175,5 +191,6 @@ fn mix_of(history: &History) -> Mix {
             last = Some(&pod.spec);
         }
     }
+    mix.reduce();
     mix
 }

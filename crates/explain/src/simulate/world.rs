@@ -2,9 +2,13 @@
 //!
 //! ```text
 //!   events ─handle▶ Scheduler ─schedule_one▶ effects ─▶ bound, evicted, nominated ─handle▶ Scheduler
-//!                       ▲ tick, when a backoff ends                │
-//!                       └── virtual time ──▶ Measures ◀────────────┘
+//!                       ▲ tick, when a timer is due                │ refused
+//!                       ├── virtual time ──▶ Measures ◀────────────┤
+//!                       └── schedule_pod ◀── Pending ◀─────────────┘
 //! ```
+//!
+//! Deciding takes no time here. So a refused pod is tried again as soon as it may fit, in order of priority and age,
+//! and no backoff keeps it waiting.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,19 +16,32 @@ use std::sync::Arc;
 
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::config::{Configuration, PluginRef};
+use bayplan_scheduler::inspect::QueueStage;
 use bayplan_scheduler::{Effect, Input, Object, Preemption, Registry, Scheduler, TieBreak};
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::history::{Change, Event};
 use super::measures::Measures;
-use crate::capacity::Mix;
+use super::pending::{Hope, Pending, Rank};
+
+/// Which refused pods are tried again after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retries {
+    /// Those that may get another answer.
+    Hopeful,
+    /// All of them, one by one: slow, and the truth.
+    #[cfg(test)]
+    All,
+}
 
 /// A pod that is there.
 struct Known {
     pod: Arc<Pod>,
     /// When it was created, or last displaced.
     since: Timestamp,
+    /// Its number among all that were created or displaced.
+    number: u64,
     runs_for: Option<SignedDuration>,
     /// How often it was displaced.
     generation: u32,
@@ -32,6 +49,7 @@ struct Known {
 
 /// A pod found a node.
 pub(super) struct Placement {
+    pub(super) time: Timestamp,
     /// `namespace/name`.
     pub(super) pod: String,
     pub(super) node: String,
@@ -49,6 +67,8 @@ pub(super) struct World {
     by_uid: FxHashMap<String, String>,
     /// When pods that run for some time are done: time, key and generation.
     finishing: BinaryHeap<Reverse<(Timestamp, String, u32)>>,
+    pending: Pending,
+    retries: Retries,
     now: Timestamp,
     version: u64,
     /// The placements since they were last taken.
@@ -60,16 +80,19 @@ impl World {
         name: &str,
         configuration: &Configuration,
         ties: TieBreak,
+        retries: Retries,
         measures: Measures,
         start: Timestamp,
     ) -> Result<Self, bayplan_scheduler::Error> {
         Ok(World {
             name: name.to_owned(),
-            scheduler: Scheduler::new(configuration, &Registry::default(), ties)?,
+            scheduler: Scheduler::new(configuration, &Registry::default(), ties)?.with_retries_on_request(),
             measures,
             pods: FxHashMap::default(),
             by_uid: FxHashMap::default(),
             finishing: BinaryHeap::new(),
+            pending: Pending::default(),
+            retries,
             now: start,
             version: 0,
             placements: Vec::new(),
@@ -88,7 +111,9 @@ impl World {
         let pod = self.renewed(pod, &pod.spec.node_name, 0);
         let key = pod.metadata.key();
         self.measures.placed(&pod, &pod.spec.node_name, &self.scheduler);
-        self.remember(key, Known { pod: pod.clone(), since: self.now, runs_for: None, generation: 0 });
+        self.pending.placed(&pod);
+        let known = Known { pod: pod.clone(), since: self.now, number: self.version, runs_for: None, generation: 0 };
+        self.remember(key, known);
         self.scheduler.handle(Input::upsert(Object::Pod(pod)), self.now);
     }
 
@@ -163,6 +188,7 @@ impl World {
                 if let Object::Node(_) = object {
                     self.measures.nodes_changed();
                 }
+                self.pending.changed();
                 self.scheduler.handle(Input::delete(object.clone()), self.now);
             }
         }
@@ -172,6 +198,7 @@ impl World {
         if let Object::Node(_) = &object {
             self.measures.nodes_changed();
         }
+        self.pending.changed();
         self.scheduler.handle(Input::upsert(object), self.now);
     }
 
@@ -180,7 +207,8 @@ impl World {
         self.remove(&key);
         let pod = self.renewed(&pod, "", 0);
         self.measures.arrived();
-        self.remember(key, Known { pod: pod.clone(), since: self.now, runs_for, generation: 0 });
+        let known = Known { pod: pod.clone(), since: self.now, number: self.version, runs_for, generation: 0 };
+        self.remember(key, known);
         self.scheduler.handle(Input::upsert(Object::Pod(pod)), self.now);
     }
 
@@ -194,8 +222,17 @@ impl World {
 
     fn leave(&mut self, known: &Known) {
         match known.pod.is_assigned() {
-            true => self.measures.left(&known.pod, &self.scheduler),
-            false => self.measures.gave_up(self.now.duration_since(known.since)),
+            true => {
+                self.pending.left(&known.pod);
+                self.measures.left(&known.pod, &self.scheduler);
+            }
+            false => {
+                self.pending.remove(&known.pod.metadata.uid);
+                if known.pod.is_nominated() {
+                    self.pending.changed();
+                }
+                self.measures.gave_up(self.now.duration_since(known.since));
+            }
         }
     }
 
@@ -203,13 +240,67 @@ impl World {
     pub(super) fn schedule(&mut self) {
         loop {
             while self.scheduler.schedule_one(self.now) {}
-            let effects = self.scheduler.take_effects();
-            if effects.is_empty() {
+            if !self.carry_out_effects() && !self.retry() {
                 return;
             }
-            for effect in effects {
-                self.carry_out(effect);
+        }
+    }
+
+    /// Carries out what the scheduler asked for; false when there was nothing.
+    fn carry_out_effects(&mut self) -> bool {
+        let effects = self.scheduler.take_effects();
+        let any = !effects.is_empty();
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+        any
+    }
+
+    /// Tries refused pods again until one of them is placed or displaces others; false when all stay refused.
+    fn retry(&mut self) -> bool {
+        match self.retries {
+            Retries::Hopeful => self.retry_hopeful(),
+            #[cfg(test)]
+            Retries::All => self.pending.all().iter().any(|uid| self.try_again(uid)),
+        }
+    }
+
+    fn retry_hopeful(&mut self) -> bool {
+        let mut after = None;
+        while let Some((rank, hope)) = self.pending.next(after) {
+            after = Some(rank);
+            let Some((pod, uid)) = self.pending.head(rank) else { continue };
+            if hope == Hope::Fit && self.scheduler.fits(&pod, self.now) == Some(false) {
+                self.pending.refused(&uid);
+            } else if self.try_again(&uid) {
+                return true;
+            } else {
+                self.pending.refused(&uid);
             }
+        }
+        false
+    }
+
+    /// Tries a pod; true when something came of it.
+    fn try_again(&mut self, uid: &str) -> bool {
+        if !self.scheduler.schedule_pod(uid, self.now) {
+            self.pending.remove(uid);
+            return false;
+        }
+        let effects = self.scheduler.take_effects();
+        let succeeded = effects.iter().any(|effect| matches!(effect, Effect::Bind(_) | Effect::Preempt(_)));
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+        succeeded
+    }
+
+    /// A pod found no node: it waits with the others, unless a gate holds it back.
+    fn refused(&mut self, uid: &str) {
+        let stage = self.scheduler.queue().stage(uid);
+        if !matches!(stage, Some(QueueStage::Unschedulable | QueueStage::Backoff)) {
+            return;
+        }
+        let known = self.by_uid.get(uid).and_then(|key| self.pods.get(key));
+        if let (Some(queued), Some(known)) = (self.scheduler.queue().pod(uid), known) {
+            let rank = Rank::new(&queued.info, known.since, known.number);
+            self.pending.add(&queued.info, rank);
         }
     }
 
@@ -228,14 +319,18 @@ impl World {
                     self.nominated(&key, node);
                 }
             }
-            // Nobody reads events here, and devices stay as Reserve left them.
+            Effect::Record { event, .. } if event.reason == "FailedScheduling" => self.refused(&event.regarding.uid),
+            // Nobody reads other events here, and devices stay as Reserve left them.
             Effect::Record { .. } | Effect::Call(_) => {}
         }
     }
 
     fn bound(&mut self, key: String, node: String) {
         let Some(known) = self.pods.get(&key) else { return };
-        let (former, since, runs_for, generation) = (known.pod.clone(), known.since, known.runs_for, known.generation);
+        let Known { since, number, runs_for, generation, .. } = *known;
+        let former = known.pod.clone();
+        self.pending.remove(&former.metadata.uid);
+        self.pending.placed(&former);
         let pod = self.renewed(&former, &node, generation);
         self.measures.waited(self.now.duration_since(since));
         self.scheduler.handle(Input::upsert(Object::Pod(pod.clone())), self.now);
@@ -244,8 +339,8 @@ impl World {
         if let Some(time) = runs_for.and_then(|runs_for| self.now.checked_add(runs_for).ok()) {
             self.finishing.push(Reverse((time, key.clone(), generation)));
         }
-        self.placements.push(Placement { pod: key.clone(), node, first: generation == 0 });
-        self.remember(key, Known { pod, since, runs_for, generation });
+        self.placements.push(Placement { time: self.now, pod: key.clone(), node, first: generation == 0 });
+        self.remember(key, Known { pod, since, number, runs_for, generation });
     }
 
     fn nominated(&mut self, key: &str, node: String) {
@@ -258,7 +353,13 @@ impl World {
         pod.status.nominated_node_name = node;
         pod.metadata.resource_version = self.version.to_string();
         known.pod = Arc::new(pod);
+        let uid = known.pod.metadata.uid.clone();
         self.scheduler.handle(Input::upsert(Object::Pod(known.pod.clone())), self.now);
+        // It is answered by itself now, or with its like again, and others may fit where it would have gone.
+        self.pending.changed();
+        if self.pending.remove(&uid).is_some() {
+            self.refused(&uid);
+        }
     }
 
     /// Victims leave at once, and come back as new pods: what they were there for still has to be done.
@@ -275,8 +376,8 @@ impl World {
             let next = self.renewed(&known.pod, "", generation);
             self.scheduler.handle(Input::delete(Object::Pod(known.pod)), self.now);
             self.measures.arrived();
-            let runs_for = known.runs_for;
-            self.remember(key, Known { pod: next.clone(), since: self.now, runs_for, generation });
+            let (runs_for, number) = (known.runs_for, self.version);
+            self.remember(key, Known { pod: next.clone(), since: self.now, number, runs_for, generation });
             self.scheduler.handle(Input::upsert(Object::Pod(next)), self.now);
         }
         let uid = preemption.preemptor.uid().to_owned();
@@ -284,12 +385,12 @@ impl World {
     }
 
     /// Ends the simulation: pods that still wait count with the time they waited.
-    pub(super) fn end(&mut self, mix: &Mix) {
+    pub(super) fn end(&mut self) {
         let waiting: Vec<SignedDuration> = (self.pods.values().filter(|known| !known.pod.is_assigned()))
             .map(|known| self.now.duration_since(known.since))
             .collect();
         waiting.into_iter().for_each(|waited| self.measures.gave_up(waited));
-        self.measures.end(self.now, mix, &self.scheduler);
+        self.measures.end(self.now, &self.scheduler);
     }
 
     /// A pod as it is there.

@@ -162,6 +162,11 @@ impl SignatureHash {
 }
 
 impl PodInfo {
+    /// A number that pods of one signature share. Others may share it, too: it only finds them.
+    pub fn signature_number(&self) -> u64 {
+        self.signature_hash.full
+    }
+
     /// True when no plugin that states its dependencies can tell the two pods apart.
     pub fn same_signature(&self, other: &PodInfo) -> bool {
         self.signature_hash.full == other.signature_hash.full

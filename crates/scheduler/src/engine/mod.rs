@@ -158,6 +158,18 @@ impl Engine {
         })
     }
 
+    /// Whether a node passes all filters, without choosing one; none when only the plain cycle can tell.
+    pub(crate) fn fits(&mut self, input: DecisionInput<'_>) -> Option<bool> {
+        let dependencies = input.dependencies().ok()?;
+        let uncached = UncachedFilters::prepare(&input, &dependencies.uncached).ok()?;
+        if !uncached.is_empty() {
+            return None;
+        }
+        let scoreboard = self.scoreboard(&input, dependencies).ok()?;
+        scoreboard.account_for_nominated(&input, &uncached).ok()?;
+        Some(scoreboard.fits_somewhere())
+    }
+
     /// Why no node fits a pod, and the answer of PostFilter.
     pub(crate) fn explain(
         &mut self,

@@ -435,6 +435,11 @@ impl Scoreboard {
         }
     }
 
+    /// True when any node is feasible.
+    pub(super) fn fits_somewhere(&mut self) -> bool {
+        !self.feasible_buckets().is_empty()
+    }
+
     /// All feasible nodes with their scores.
     pub(super) fn all(&mut self) -> Vec<(NodeId, i64)> {
         let feasible_buckets: FxHashMap<BucketId, i64> = self.feasible_buckets().into_iter().collect();

@@ -77,6 +77,8 @@ pub struct Queue {
     next_sequence: u64,
     next_flush: Option<Timestamp>,
     max_in_unschedulable: SignedDuration,
+    /// Rejected pods stay where they are until they are asked for; events move only those that a gate holds back.
+    holds_rejected: bool,
     incoming: Option<IncomingPods>,
     /// The pods nominated to nodes.
     pub nominator: Nominator,
@@ -97,6 +99,7 @@ impl Queue {
             next_sequence: 0,
             next_flush: None,
             max_in_unschedulable: MAX_IN_UNSCHEDULABLE,
+            holds_rejected: false,
             incoming: None,
             nominator: Nominator::default(),
         }
@@ -105,6 +108,11 @@ impl Queue {
     /// Retries unschedulable pods after this long without any event.
     pub(crate) fn set_max_in_unschedulable(&mut self, duration: SignedDuration) {
         self.max_in_unschedulable = duration;
+    }
+
+    /// Lets rejected pods stay where they are until [`Queue::pop_pod`] asks for them.
+    pub(crate) fn hold_rejected(&mut self) {
+        self.holds_rejected = true;
     }
 
     /// Counts pods that enter a sub-queue.
@@ -139,6 +147,12 @@ impl Queue {
             SubQueue::Unschedulable => Some(QueueStage::Unschedulable),
             SubQueue::None => self.slots.in_flight_since(slot).map(|_| QueueStage::InFlight),
         }
+    }
+
+    /// A pod that is not in flight.
+    pub fn pod(&self, uid: &str) -> Option<&QueuedPod> {
+        let slot = self.slots.find(uid)?;
+        (self.slots.sub_queue(slot) != SubQueue::None).then(|| self.slots.pod(slot))
     }
 
     /// The number of pods that are active, backing off, unschedulable and gated.
@@ -408,8 +422,10 @@ impl Queue {
         if !change.event.is_wildcard() && !plugins.any_registered(&change.event) {
             return;
         }
-        if self.unschedulable.len() > 0 {
-            let (moved, still_gated) = self.unschedulable.moved_by(change, may, &self.slots, plugins);
+        let movable = self.movable();
+        if movable > 0 {
+            let (mut moved, still_gated) = self.unschedulable.moved_by(change, may, &self.slots, plugins);
+            moved.retain(|(slot, _)| self.is_moved_by_events(*slot));
             if let Some(incoming) = &mut self.incoming {
                 // Counted as upstream does, though they stay where they are.
                 incoming.count_many(QueueLabel::Unschedulable, Cause::Event(change.event), still_gated as u64);
@@ -498,13 +514,22 @@ impl Queue {
         let overdue: Vec<Slot> = self
             .unschedulable
             .iter()
-            .filter(|slot| waited(self.slots.pod(*slot)) > self.max_in_unschedulable)
+            .filter(|slot| waited(self.slots.pod(*slot)) > self.max_in_unschedulable && self.is_moved_by_events(*slot))
             .collect();
         for slot in overdue {
             self.slots.pod_mut(slot).flushed = Some(now);
             let change = ClusterChange::of(ClusterEvent::WILDCARD);
             self.move_one(slot, &change, Cause::UnschedulableTimeout, now, plugins);
         }
+    }
+
+    /// The number of pods that events may move.
+    fn movable(&self) -> usize {
+        if self.holds_rejected { self.unschedulable.gated() } else { self.unschedulable.len() }
+    }
+
+    fn is_moved_by_events(&self, slot: Slot) -> bool {
+        !self.holds_rejected || self.slots.pod(slot).gating_plugin.is_some()
     }
 
     /// When [`Queue::tick`] is due next.
@@ -514,7 +539,8 @@ impl Queue {
             let end = Timestamp::from_second(expiry).unwrap_or(Timestamp::MAX);
             end.saturating_add(SignedDuration::from_secs(1)).unwrap_or(end)
         });
-        let flush = if self.unschedulable.len() == 0 { None } else { self.next_flush };
+        let movable = self.movable();
+        let flush = if movable == 0 { None } else { self.next_flush };
         expiry.chain(flush).min()
     }
 }

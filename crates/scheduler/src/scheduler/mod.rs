@@ -12,6 +12,7 @@ mod attempt;
 mod binding;
 mod events;
 mod failure;
+mod on_request;
 mod permit;
 mod preemption;
 mod profiles;
