@@ -20,8 +20,8 @@ use crate::progress::Progress;
 /// The default numbers of nodes and pods of Deployments.
 const DEPLOYMENT_SIZE: (usize, usize) = (5_000, 10_000);
 
-/// The default numbers of nodes and running pods of questions.
-const QUESTION_SIZE: (usize, usize) = (5_000, 150_000);
+/// The default number of nodes of questions.
+const QUESTION_NODES: usize = 5_000;
 
 /// Runs the benchmarks and prints their figures.
 pub(crate) async fn run(args: Bench) -> Result<()> {
@@ -119,7 +119,7 @@ impl Benchmark {
     fn nodes(self) -> usize {
         match self {
             Benchmark::Workload(workload) => workload.nodes,
-            Benchmark::Question(_) => QUESTION_SIZE.0,
+            Benchmark::Question(_) => QUESTION_NODES,
             Benchmark::Deployments(_) | Benchmark::Trace => DEPLOYMENT_SIZE.0,
         }
     }
@@ -128,7 +128,7 @@ impl Benchmark {
     fn pods(self, nodes: usize) -> usize {
         match self {
             Benchmark::Workload(workload) => workload.pods_on(nodes),
-            Benchmark::Question(_) => QUESTION_SIZE.1,
+            Benchmark::Question(question) => question.pods(),
             Benchmark::Deployments(_) | Benchmark::Trace => DEPLOYMENT_SIZE.1,
         }
     }

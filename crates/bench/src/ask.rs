@@ -1,23 +1,27 @@
-//! What it costs to ask: a large cluster is written as a snapshot, loaded again, and asked about its pending pods.
+//! What it costs to ask: a large cluster is written as a snapshot, loaded again, and asked about its pending pods; and
+//! a day of a cluster is simulated.
 //!
 //! ```text
 //!   nodes, running and pending pods as JSON ─▶ snapshot ─▶ State ─▶ why, proven changes, why -A
+//!   pods that come and go, as lines of JSON ─▶ History ─▶ Simulation
 //! ```
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bayplan_explain::simulate::{Options as SimulateOptions, simulate};
 use bayplan_explain::why::{Options as WhyOptions, explain, explain_all};
 use bayplan_explain::{ChangeOptions, Subject, changes};
 use bayplan_explain::{Profiles, State};
 use bayplan_scheduler::config::Configuration;
-use bayplan_scheduler::{PodInfo, Registry};
+use bayplan_scheduler::{PodInfo, Registry, TieBreak};
 use bayplan_sources::{ClusterObjects, Given, Redaction, SourceObject, SourceReader, resource_of, write_snapshot};
 use jiff::Timestamp;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
+use crate::day;
 use crate::measurement::{Latencies, Memory, thread_cpu_seconds};
 use crate::report::Run;
 
@@ -29,6 +33,11 @@ const TEMPLATES: usize = 50;
 
 /// How many pending pods there are for each running one: 10,000 for 150,000.
 const PENDING_SHARE: usize = 15;
+
+/// What pods of a day ask for, as a share of what the nodes have: room for all of them,
+const DAY_LOAD: f64 = 0.7;
+/// or more than there is, so that thousands wait.
+const OVERLOAD: f64 = 1.25;
 
 /// How many changes are looked for.
 const CHANGES: usize = 20;
@@ -45,6 +54,12 @@ pub enum Error {
     /// The default profile could not be built.
     #[error(transparent)]
     Profiles(#[from] bayplan_explain::ProfilesError),
+    /// The day could not be read.
+    #[error(transparent)]
+    Arrivals(#[from] bayplan_explain::simulate::ArrivalsError),
+    /// The scheduler of a simulation could not be built.
+    #[error(transparent)]
+    Scheduler(#[from] bayplan_scheduler::Error),
     /// What was loaded is not what was written.
     #[error("{found} of {expected} objects were loaded")]
     Lost {
@@ -66,11 +81,22 @@ pub enum Question {
     ProvenChanges,
     /// Why all pods are pending.
     WhyAll,
+    /// A day on a cluster that has room for it.
+    SimulateDay,
+    /// A day on a cluster that has not.
+    SimulateOverload,
 }
 
 impl Question {
     /// All questions.
-    pub const ALL: [Question; 4] = [Question::LoadSnapshot, Question::Why, Question::ProvenChanges, Question::WhyAll];
+    pub const ALL: [Question; 6] = [
+        Question::LoadSnapshot,
+        Question::Why,
+        Question::ProvenChanges,
+        Question::WhyAll,
+        Question::SimulateDay,
+        Question::SimulateOverload,
+    ];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -79,6 +105,8 @@ impl Question {
             Question::Why => "Why",
             Question::ProvenChanges => "ProvenChanges",
             Question::WhyAll => "WhyAll",
+            Question::SimulateDay => "SimulateDay",
+            Question::SimulateOverload => "SimulateOverload",
         }
     }
 
@@ -89,6 +117,16 @@ impl Question {
             Question::Why => "why a pod is pending, once for each of 50 templates",
             Question::ProvenChanges => "up to 20 proven changes that let a pod in, once for each of 50 templates",
             Question::WhyAll => "why -A: all pending pods, of 50 templates",
+            Question::SimulateDay => "simulate: pods come and go for a day, two events each, and ask for 70 %",
+            Question::SimulateOverload => "simulate: pods come and go for a day, two events each, and ask for 125 %",
+        }
+    }
+
+    /// The number of running pods, or of pods that come and go, by default.
+    pub fn pods(self) -> usize {
+        match self {
+            Question::SimulateDay | Question::SimulateOverload => 500_000,
+            _ => 150_000,
         }
     }
 
@@ -100,6 +138,29 @@ impl Question {
 
 /// Measures a question on a cluster of so many nodes and running pods.
 pub fn run(question: Question, nodes: usize, pods: usize) -> Result<Run, Error> {
+    match question {
+        Question::SimulateDay => simulated(question, nodes, pods, DAY_LOAD),
+        Question::SimulateOverload => simulated(question, nodes, pods, OVERLOAD),
+        _ => asked(question, nodes, pods),
+    }
+}
+
+/// Reads a day and simulates it.
+fn simulated(question: Question, nodes: usize, pods: usize, load: f64) -> Result<Run, Error> {
+    let arrivals = day::arrivals(nodes, pods, load);
+    let cpu = thread_cpu_seconds();
+    let started = Instant::now();
+    let history = day::history(nodes, &arrivals)?;
+    let configurations = [("default".to_owned(), Configuration::default())];
+    let options = SimulateOptions { ties: TieBreak::SmallestName, preempt: true };
+    let simulation = simulate(&history, &configurations, &options, &mut |_, _| {})?;
+    let mut latencies = Latencies::with_capacity(1);
+    latencies.add(started.elapsed());
+    let cpu_seconds = thread_cpu_seconds() - cpu;
+    Ok(measured(question, nodes, simulation.events, latencies, cpu_seconds))
+}
+
+fn asked(question: Question, nodes: usize, pods: usize) -> Result<Run, Error> {
     let pending = (pods / PENDING_SHARE).max(TEMPLATES);
     let snapshot = snapshot(nodes, pods, pending)?;
     let cpu = thread_cpu_seconds();
@@ -132,19 +193,24 @@ pub fn run(question: Question, nodes: usize, pods: usize) -> Result<Run, Error> 
             latencies.add(started.elapsed());
             count
         }
+        // Measured without a snapshot.
+        Question::SimulateDay | Question::SimulateOverload => 0,
     };
     let cpu_seconds = if question == Question::LoadSnapshot { loading.1 } else { thread_cpu_seconds() - cpu };
-    let (seconds, latency_us) = (latencies.total_seconds(), latencies.summary());
-    Ok(Run {
+    Ok(measured(question, nodes, asked, latencies, cpu_seconds))
+}
+
+fn measured(question: Question, nodes: usize, asked: usize, latencies: Latencies, cpu_seconds: f64) -> Run {
+    Run {
         workload: question.name().to_owned(),
         mode: "ask".to_owned(),
         nodes,
         pods: asked,
-        pods_per_second: asked as f64 / seconds,
-        latency_us,
+        pods_per_second: asked as f64 / latencies.total_seconds(),
+        latency_us: latencies.summary(),
         cpu_seconds,
         peak_rss_bytes: Memory::read().peak_bytes,
-    })
+    }
 }
 
 /// Asks about one pod of each template.

@@ -7,6 +7,7 @@
 //! ```
 
 pub mod ask;
+mod day;
 pub mod e2e;
 pub mod engine;
 mod fake_api_server;
