@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bayplan_explain::simulate::{Options as SimulateOptions, simulate};
-use bayplan_explain::why::{Options as WhyOptions, explain, explain_all};
+use bayplan_explain::why::{Options as WhyOptions, WrittenPods, explain, explain_all, find_changes_of_all};
 use bayplan_explain::{ChangeOptions, Subject, changes};
 use bayplan_explain::{Profiles, State};
 use bayplan_scheduler::config::Configuration;
@@ -189,7 +189,11 @@ fn asked(question: Question, nodes: usize, pods: usize) -> Result<Run, Error> {
             let all: Vec<Arc<PodInfo>> = state.pending().cloned().collect();
             let count = all.len();
             let started = Instant::now();
-            black_box(explain_all(&mut state, &profiles, all, &WhyOptions::at(NOW)));
+            let options = WhyOptions::at(NOW);
+            let mut list = explain_all(&mut state, &profiles, all, &options);
+            let pods = WrittenPods { json: &|state, pod| written(state, &pod.namespace, &pod.name), complete: None };
+            find_changes_of_all(&mut state, &profiles, &mut list, &pods, &options);
+            black_box(list);
             latencies.add(started.elapsed());
             count
         }
@@ -229,12 +233,15 @@ fn each_template(
 }
 
 fn changes_of(state: &mut State, profiles: &Profiles, pod: &PodInfo) -> usize {
-    let resource = resource_of("v1", "Pod").expect("pods are read");
-    let written = state.written(resource, &pod.metadata.namespace, &pod.metadata.name);
-    let json: Value = written.and_then(|json| serde_json::from_str(json.get()).ok()).expect("the snapshot has the pod");
+    let json = written(state, &pod.metadata.namespace, &pod.metadata.name).expect("the snapshot has the pod");
     let profile = profiles.first().expect("the default configuration has a profile").clone();
     let options = ChangeOptions { max: CHANGES, ..ChangeOptions::at(NOW) };
     changes(state, &profile, Subject::as_written(&json), &options).len()
+}
+
+fn written(state: &State, namespace: &str, name: &str) -> Option<Value> {
+    let written = state.written(resource_of("v1", "Pod")?, namespace, name)?;
+    serde_json::from_str(written.get()).ok()
 }
 
 fn load(snapshot: &[u8]) -> State {

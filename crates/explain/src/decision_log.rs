@@ -238,7 +238,7 @@ impl Replay {
             }
         });
         let objects = order.iter().filter_map(|key| objects.remove(key)).collect();
-        ClusterObjects { origin, objects, listed, notes }
+        ClusterObjects { origin, objects, listed, notes, ..ClusterObjects::default() }
     }
 }
 

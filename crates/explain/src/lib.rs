@@ -23,7 +23,10 @@ pub mod text;
 pub mod whatif;
 pub mod why;
 
-pub use changes::{CHANGES_MAX, Change, ChangeKind, ChangeOptions, Complete, ObjectPatch, Subject, Target, changes};
+pub use changes::{
+    CHANGES_MAX, Change, ChangeKind, ChangeOptions, Complete, DECISIONS_MAX, FoundChanges, ObjectPatch, Subject,
+    Target, changes, search,
+};
 pub use completion::{Completion, DEFAULT_NAMESPACE, Refused};
 pub use pools::pool_of;
 pub use profiles::{Profiles, ProfilesError};

@@ -4,7 +4,7 @@
 
 mod stranger;
 
-use bayplan_explain::{ChangeOptions, Subject, changes};
+use bayplan_explain::{ChangeKind, ChangeOptions, Subject, changes, search};
 use bayplan_testkit::{node, pod};
 use serde_json::{Value, json};
 
@@ -117,6 +117,57 @@ fn taints_are_tolerated_with_the_fewest_tolerations() {
         &["Tolerate n1: tolerate the taint node.kubernetes.io/not-ready:NoSchedule; the node is cordoned or not \
            healthy, so the pod may not start there"],
     );
+}
+
+#[test]
+fn two_changes_together_are_offered_where_none_alone_is_enough() {
+    let gpu = || node("n1").taint("gpu", "yes", "NoSchedule").allocatable("cpu", "2");
+    check(
+        "a toleration and a smaller request",
+        &[gpu().json()],
+        &pod("p").request("cpu", "3").json(),
+        &["Tolerate n1: tolerate the taint gpu=yes:NoSchedule, and request 1 less cpu: 2 instead of 3 \
+           (container main 3 → 2)"],
+    );
+    check(
+        "a constraint that is given up, and pods that go",
+        &[node("n1").label("pool", "one").json(), placed("busy", "n1", "4")],
+        &pod("p").request("cpu", "3").node_selector("pool", "two").json(),
+        &["RelaxConstraint n1: drop the node selector pool=two, and delete pod default/busy on node n1"],
+    );
+    check(
+        "a node that is uncordoned, and a smaller request",
+        &[node("n1").unschedulable().json()],
+        &pod("p").request("cpu", "5").json(),
+        &["RelaxConstraint n1: uncordon node n1, and request 1 less cpu: 4 instead of 5 (container main 5 → 4)"],
+    );
+    check(
+        "of a pod that is gated, too",
+        &[gpu().json()],
+        &pod("p").request("cpu", "3").gate("g").json(),
+        &["Tolerate n1: remove the scheduling gates, and tolerate the taint gpu=yes:NoSchedule, and request 1 less \
+           cpu: 2 instead of 3 (container main 3 → 2)"],
+    );
+    let nodes = [gpu().json(), node("n2").allocatable("cpu", "1").json()];
+    let all = summaries(&nodes, &pod("p").request("cpu", "3").json());
+    assert!(all.iter().any(|line| line.starts_with("ReduceRequest n2: request 2 less cpu")), "{all:?}");
+    assert!(!all.iter().any(|line| line.contains("tolerate")), "one change is enough: {all:?}");
+}
+
+#[test]
+fn a_search_ends_when_its_decisions_are_used_up() {
+    let nodes = [node("n1").taint("gpu", "yes", "NoSchedule").json(), node("n2").json(), placed("a", "n2", "3")];
+    let pod = pod("p").request("cpu", "2").json();
+    let profile = stranger::profile(&Value::Null);
+    let search = |decisions_max: usize| {
+        let options = ChangeOptions { decisions_max, ..ChangeOptions::at(stranger::NOW) };
+        search(&mut stranger::state(&nodes), &profile, Subject::as_written(&pod), &options)
+    };
+    let whole = search(1_000_000);
+    assert!(whole.is_complete && whole.changes.len() > 3 && whole.decisions < 100, "{whole:?}");
+    let cut = search(3);
+    assert!(!cut.is_complete && cut.changes.len() < whole.changes.len(), "{cut:?}");
+    assert!(cut.changes.iter().all(|change| whole.changes.contains(change)), "{cut:?}");
 }
 
 #[test]
@@ -470,7 +521,12 @@ fn patches_are_for_the_pod_as_written_and_proven_on_the_pod_as_completed() {
         let subject = Subject { json: &written, complete: Some(&complete) };
         changes(&mut state, &profile, subject, &ChangeOptions::at(stranger::NOW))
     };
-    assert_eq!(ask(&objects), [], "neither a toleration nor a smaller request is enough alone");
+    let found = ask(&objects);
+    let kinds: Vec<_> = found.iter().map(|change| (change.kind, &change.with[..])).collect();
+    assert_eq!(kinds, [(ChangeKind::Tolerate, &[ChangeKind::ReduceRequest][..])], "neither is enough alone");
+    let paths: Vec<&Value> = found[0].patches[0].patch.iter().map(|operation| &operation["path"]).collect();
+    assert_eq!(paths[0], "/spec/tolerations");
+    assert_eq!(paths[1], "/spec/containers/0/resources/requests");
     let objects = [node("n1").allocatable("example.com/gpu", "1").json()];
     let found = ask(&objects);
     let patch = json!([

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use serde_json::value::RawValue;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
-use crate::resources::{RESOURCES, Resource};
+use crate::attempts::FailedAttempts;
+use crate::resources::{RESOURCES, Resource, resource_of};
 
 /// An object as its source had it.
 #[derive(Clone, Debug)]
@@ -59,11 +61,25 @@ pub struct ClusterObjects {
     pub objects: Vec<SourceObject>,
     /// Names of resources whose objects the source lists, even if there are none.
     pub listed: BTreeSet<&'static str>,
+    /// What events say of the pods that wait, by namespace and name; one for each pod.
+    pub failed_attempts: Vec<FailedAttempts>,
     /// One line for each thing that could not be read or was left out.
     pub notes: Vec<String>,
 }
 
 impl ClusterObjects {
+    /// These objects, as they are. Those that no decision reads are left out.
+    pub fn of(objects: &[Value]) -> Self {
+        let source = |json: &Value| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let resource = resource_of(&text(&json["apiVersion"]), &text(&json["kind"]))?;
+            let (namespace, name) = (&json["metadata"]["namespace"], &json["metadata"]["name"]);
+            let json = to_raw_value(json).ok()?;
+            Some(SourceObject { resource, namespace: text(namespace).into(), name: text(name).into(), json })
+        };
+        ClusterObjects { objects: objects.iter().filter_map(source).collect(), ..ClusterObjects::default() }
+    }
+
     /// The resources that decisions read and the source says nothing about; they may change an answer.
     pub fn missing(&self) -> Vec<&'static str> {
         let seen: BTreeSet<&str> = self.objects.iter().map(|object| object.resource.name).collect();

@@ -7,11 +7,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::attempts::{Attempts, FailedAttempts, is_event, uid_if_waiting};
 use crate::cluster_objects::{ClusterObjects, Origin, SourceObject};
-use crate::document::Sink;
-use crate::limits::KEPT_BYTES_MAX;
+use crate::document::{Sink, typed};
+use crate::limits::{ATTEMPT_EVENTS_MAX, KEPT_BYTES_MAX, KEPT_WHOLE_BYTES_MAX};
 use crate::notes::Notes;
 use crate::resources::{Resource, Version, version_of};
+use crate::snapshot::prune;
 
 /// What tells objects apart.
 #[derive(Deserialize)]
@@ -40,11 +42,14 @@ pub(crate) struct Collector {
     bytes: usize,
     listed: BTreeSet<&'static str>,
     pub(crate) notes: Notes,
+    /// The `apiVersion` and kind of objects that do not say them, by the path of the file that is read.
+    pub(crate) implied: Option<(&'static str, &'static str)>,
     /// Objects of versions that are not read, by `apiVersion` and kind.
     unknown_versions: BTreeMap<(String, &'static str), (usize, &'static Resource)>,
     untyped: usize,
     nameless: usize,
     beyond_limit: usize,
+    attempts: Attempts,
     /// Objects of any kind.
     seen: usize,
 }
@@ -61,11 +66,17 @@ impl Collector {
     }
 
     /// Keeps an object.
-    pub(crate) fn keep(&mut self, object: SourceObject) {
-        self.bytes += object.json.get().len();
-        if self.bytes > KEPT_BYTES_MAX {
+    pub(crate) fn keep(&mut self, mut object: SourceObject) {
+        if self.bytes > KEPT_WHOLE_BYTES_MAX
+            && let Some(pruned) = pruned(&object)
+        {
+            object.json = pruned;
+        }
+        let bytes = object.json.get().len();
+        if self.bytes + bytes > KEPT_BYTES_MAX {
             self.beyond_limit += 1;
         } else {
+            self.bytes += bytes;
             self.objects.push(object);
         }
     }
@@ -76,12 +87,24 @@ impl Collector {
             self.untyped += 1;
             return None;
         };
+        if head.api_version.is_empty() && head.kind.is_empty() && head.metadata.is_some() {
+            if let Some((api_version, kind)) = self.implied.take() {
+                let typed = typed(&json, api_version, kind);
+                let object = typed.and_then(|json| self.resolve(json));
+                self.implied = Some((api_version, kind));
+                return object;
+            }
+        }
         if head.api_version.is_empty() || head.kind.is_empty() {
             // A line of a log is JSON too; it is no object that forgot its kind.
             self.untyped += usize::from(head.metadata.is_some());
             return None;
         }
         self.seen += 1;
+        if is_event(&head.api_version, &head.kind) {
+            self.attempts.add(&json);
+            return None;
+        }
         let (resource, same) = match version_of(&head.api_version, &head.kind)? {
             Version::Read(resource) => (resource, true),
             Version::Twin(resource) => (resource, false),
@@ -153,8 +176,30 @@ impl Collector {
             let (count, limit) = (self.beyond_limit, KEPT_BYTES_MAX >> 30);
             self.notes.add(format!("{count} objects are left out, because together they take more than {limit} GiB"));
         }
+        if self.attempts.beyond_limit > 0 {
+            let count = self.attempts.beyond_limit;
+            self.notes
+                .add(format!("{count} events are left out: attempts are counted from {ATTEMPT_EVENTS_MAX} at most"));
+        }
+        let failed_attempts = self.failed_attempts();
         let notes = self.notes.finish();
-        ClusterObjects { origin: self.origin, objects: self.objects, listed: self.listed, notes }
+        ClusterObjects { origin: self.origin, objects: self.objects, listed: self.listed, failed_attempts, notes }
+    }
+
+    /// The attempts of pods that wait.
+    fn failed_attempts(&mut self) -> Vec<FailedAttempts> {
+        let attempts = std::mem::take(&mut self.attempts);
+        if attempts.is_empty() {
+            return Vec::new();
+        }
+        let named = self
+            .objects
+            .iter()
+            .filter(|object| object.resource.kind == "Pod" && attempts.is_about(&object.namespace, &object.name));
+        let waiting: HashMap<(&str, &str), String> = named
+            .filter_map(|object| Some(((&*object.namespace, &*object.name), uid_if_waiting(&object.json)?)))
+            .collect();
+        attempts.finish(|namespace, name| waiting.get(&(namespace, name)).cloned())
     }
 }
 
@@ -171,6 +216,13 @@ fn version_in(json: &RawValue) -> String {
         resource_version: String,
     }
     serde_json::from_str::<Versioned>(json.get()).unwrap_or_default().metadata.resource_version
+}
+
+/// The object with nothing in it but what decisions read; none when it is no object at all.
+fn pruned(object: &SourceObject) -> Option<Box<RawValue>> {
+    let mut value: Value = serde_json::from_str(object.json.get()).ok()?;
+    prune(object.resource.kind, &mut value)?;
+    to_raw_value(&value).ok()
 }
 
 /// The object in the version that is read and with a namespace, if it needs one.
@@ -199,7 +251,7 @@ impl Sink for Collector {
     }
 
     fn ignores(&self, api_version: &str, kind: &str) -> bool {
-        version_of(api_version, kind).is_none()
+        version_of(api_version, kind).is_none() && !is_event(api_version, kind)
     }
 
     fn note(&mut self, line: String) {

@@ -50,6 +50,8 @@ pub(crate) fn form_of(head: &[u8], given: Given) -> Form {
     let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(head);
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => Form::Empty,
+        // An empty list as Go writes it.
+        Some(_) if text.trim_ascii() == b"null" => Form::Empty,
         Some(b'{' | b'[') => Form::Json,
         Some(_) if text.contains(&0) => Form::Unknown,
         // Among other files a log may well be YAML by its letters; objects say what they are.

@@ -138,6 +138,7 @@ impl Document {
         }
         for (key, json) in self.waiting {
             let kind = match (exported(key).filter(|_| typed_by_key), &item_kind) {
+                (Some((_, kind)), _) if is_beta_device(kind, &json) => Some((BETA_DEVICES.to_owned(), kind.to_owned())),
                 (Some((api_version, kind)), _) => Some((api_version.to_owned(), kind.to_owned())),
                 (None, kind) => kind.clone(),
             };
@@ -159,8 +160,22 @@ impl Document {
     }
 }
 
+/// The version of device kinds whose fields differ from those that are read.
+const BETA_DEVICES: &str = "resource.k8s.io/v1beta1";
+
+/// Whether an object of an export is one of [`BETA_DEVICES`], which KAI's snapshots held before they held v1: its
+/// requests and devices have their fields one level higher or lower.
+fn is_beta_device(kind: &str, json: &RawValue) -> bool {
+    let pointer = match kind {
+        "ResourceClaim" => "/spec/devices/requests/0/deviceClassName",
+        "ResourceSlice" => "/spec/devices/0/basic",
+        _ => return false,
+    };
+    serde_json::from_str::<Value>(json.get()).is_ok_and(|object| object.pointer(pointer).is_some())
+}
+
 /// The object with its `apiVersion` and `kind` in front. A list of one kind leaves them out.
-fn typed(json: &RawValue, api_version: &str, kind: &str) -> Option<Box<RawValue>> {
+pub(crate) fn typed(json: &RawValue, api_version: &str, kind: &str) -> Option<Box<RawValue>> {
     let own: TypeMeta = serde_json::from_str(json.get()).ok()?;
     if own.api_version.is_some() || own.kind.is_some() {
         let mut object: Value = serde_json::from_str(json.get()).ok()?;

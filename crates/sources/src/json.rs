@@ -6,6 +6,7 @@ use std::io::{self, BufReader, Read};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::error::Category;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::document::{Document, Sink, holds_objects};
@@ -17,8 +18,22 @@ const TOO_LARGE: &str = "one object takes more than";
 /// The key of KAI's snapshot under which its objects are.
 const NESTED: &str = "rawObjects";
 
+/// Why a stream was not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JsonError {
+    /// It was cut.
+    #[error("it ends in the middle of an object, in line {0}")]
+    Cut(usize),
+    /// It could not be read, or is too large.
+    #[error("{0}")]
+    Unreadable(String),
+    /// It is no JSON.
+    #[error("{0}")]
+    Broken(String),
+}
+
 /// Reads all documents of a stream. The error says where it ended and why; what came before is with the sink.
-pub(crate) fn read(input: impl Read, sink: &mut dyn Sink) -> Result<(), String> {
+pub(crate) fn read(input: impl Read, sink: &mut dyn Sink) -> Result<(), JsonError> {
     let since = Cell::new(0);
     let bounded = BufReader::with_capacity(1 << 16, Bounded { input, since: &since });
     let mut deserializer = serde_json::Deserializer::from_reader(bounded);
@@ -32,14 +47,11 @@ pub(crate) fn read(input: impl Read, sink: &mut dyn Sink) -> Result<(), String> 
         let seed = DocumentSeed { document: &mut document, sink, since: &since };
         let read = seed.deserialize(&mut deserializer);
         document.finish(read.is_ok(), sink);
-        read.map_err(|error| message(&error))?;
-    }
-}
-
-fn message(error: &serde_json::Error) -> String {
-    match error.classify() {
-        serde_json::error::Category::Eof => format!("it ends in the middle of an object, in line {}", error.line()),
-        _ => error.to_string(),
+        read.map_err(|error| match error.classify() {
+            Category::Eof => JsonError::Cut(error.line()),
+            Category::Io => JsonError::Unreadable(error.to_string()),
+            Category::Syntax | Category::Data => JsonError::Broken(error.to_string()),
+        })?;
     }
 }
 

@@ -8,6 +8,7 @@
 //! may hold has a name.
 
 mod archive;
+mod attempts;
 mod cluster_objects;
 mod collector;
 pub mod decision_log;
@@ -15,6 +16,7 @@ mod detect;
 mod document;
 mod etcd;
 mod json;
+mod json_or_yaml;
 mod limits;
 mod manifests;
 mod notes;
@@ -25,6 +27,7 @@ mod snapshot;
 mod tests;
 mod yaml;
 
+pub use attempts::FailedAttempts;
 pub use cluster_objects::{ClusterObjects, Origin, OriginKind, SourceObject};
 pub use manifests::{ManifestError, manifests};
 pub use reader::{Given, SourceReader};

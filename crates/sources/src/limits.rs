@@ -4,8 +4,15 @@
 /// adds indentation, and YAML wraps lists that a generator wrote in its own form.
 pub(crate) const OBJECT_BYTES_MAX: usize = 32 << 20;
 
+/// What begins like JSON, is broken as such and is read again as YAML. People write that by hand; a dump is longer.
+pub(crate) const READ_TWICE_BYTES_MAX: usize = 4 << 20;
+
 /// The objects that are kept, as text. 150,000 pods with everything a kubelet writes about them are below 2 GiB.
-pub(crate) const KEPT_BYTES_MAX: usize = 4 << 30;
+pub(crate) const KEPT_BYTES_MAX: usize = 2 << 30;
+
+/// Objects are kept as they are written until they take this much; from there on without what no decision reads, which
+/// leaves a fifth of a pod or less.
+pub(crate) const KEPT_WHOLE_BYTES_MAX: usize = 512 << 20;
 
 /// Notes about different things; a dump of a thousand broken files is one problem, not a thousand.
 pub(crate) const NOTES_MAX: usize = 50;
@@ -29,3 +36,9 @@ pub(crate) const RATIO_GRACE_BYTES: u64 = 64 << 20;
 /// A database that comes as a stream and must be held in memory. etcd suggests 8 GiB at most, most are far smaller;
 /// a file is read in place, however large.
 pub(crate) const DATABASE_BYTES_MAX: u64 = 2 << 30;
+
+/// Events about failed attempts that are counted: an hour of them about 200,000 pods.
+pub(crate) const ATTEMPT_EVENTS_MAX: usize = 200_000;
+
+/// The longest message of an event; API servers take no longer ones.
+pub(crate) const ATTEMPT_MESSAGE_BYTES_MAX: usize = 1024;

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::detect::{Form, form_of};
 use crate::document::Sink;
 use crate::reader::Given;
-use crate::{json, yaml};
+use crate::{json_or_yaml, yaml};
 
 /// Why manifests cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub fn manifests(text: &[u8]) -> Result<Vec<Value>, ManifestError> {
     let mut everything = Everything::default();
     match form_of(text, Given::Directly) {
         Form::Empty => Ok(()),
-        Form::Json => json::read(text, &mut everything),
+        Form::Json => json_or_yaml::read(text, &mut everything),
         Form::Yaml => yaml::read(text, &mut everything),
         _ => return Err(ManifestError::NotText),
     }

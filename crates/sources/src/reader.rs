@@ -4,12 +4,13 @@ use std::io::{self, Cursor, Read, Seek};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::archive::{Budget, Inflated, climbs_out, tar, zip};
+use crate::archive::{Budget, Inflated, climbs_out, kind_by_path, tar, zip};
 use crate::cluster_objects::{ClusterObjects, Origin, OriginKind};
 use crate::collector::Collector;
 use crate::detect::{Form, HEAD_BYTES, form_of};
+use crate::document::Sink as _;
 use crate::limits::{DATABASE_BYTES_MAX, NESTING_MAX};
-use crate::{etcd, json, snapshot, yaml};
+use crate::{etcd, json_or_yaml, snapshot, yaml};
 
 /// How a file came to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,12 @@ impl SourceReader {
 
     fn read_nested(&mut self, name: &str, input: &mut dyn Read, given: Given, depth: usize) {
         let before = self.collector.seen();
+        let outer = std::mem::replace(&mut self.collector.implied, kind_by_path(name));
         let done = self.read_form(name, input, given, depth);
+        if let (Ok(()), Some((api_version, kind))) = (&done, self.collector.implied) {
+            self.collector.listed(api_version, kind);
+        }
+        self.collector.implied = outer;
         self.conclude(name, given, before, done);
     }
 
@@ -73,15 +79,16 @@ impl SourceReader {
 
     fn read_form(&mut self, name: &str, input: &mut dyn Read, given: Given, depth: usize) -> Result<(), String> {
         let mut head = Vec::new();
-        (&mut *input).take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| error.to_string())?;
+        let problem = (&mut *input).take(HEAD_BYTES).read_to_end(&mut head).err();
         let form = form_of(&head, given);
-        let mut whole = Cursor::new(head).chain(input);
+        // What came before a cut is used, so the problem comes after it.
+        let mut whole = Cursor::new(head).chain(Problem(problem)).chain(input);
         if matches!(form, Form::Gzip | Form::Tar | Form::Zip) && depth >= NESTING_MAX {
             return Err(format!("archives lie in each other more than {NESTING_MAX} deep"));
         }
         match form {
             Form::Empty => Ok(()),
-            Form::Json => json::read(whole, &mut self.collector),
+            Form::Json => json_or_yaml::read(whole, &mut self.collector),
             Form::Yaml => yaml::read(whole, &mut self.collector),
             Form::Snapshot => snapshot::read(whole, &mut self.collector),
             Form::Etcd => {
@@ -140,7 +147,17 @@ impl SourceReader {
     }
 }
 
+/// A reader with nothing in it but an error, once.
+struct Problem(Option<io::Error>);
+
+impl Read for Problem {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
 /// Whether a name promises objects, so that a file without any is worth a line.
 fn has_name_of_objects(name: &str) -> bool {
+    let name = name.strip_suffix(".gz").unwrap_or(name);
     [".json", ".yaml", ".yml"].iter().any(|ending| name.ends_with(ending))
 }

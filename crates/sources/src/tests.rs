@@ -76,6 +76,7 @@ fn every_form_of_json_gives_its_objects_in_order() {
 
 #[test]
 fn every_form_of_yaml_gives_its_objects_in_order() {
+    let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}}"#;
     check_forms(&[
         ("YAML", "apiVersion: v1\nkind: Pod\nmetadata: {namespace: a, name: p}\n", &["Pod a/p"]),
         ("YAML without a namespace", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", &["Pod default/p"]),
@@ -111,6 +112,14 @@ fn every_form_of_yaml_gives_its_objects_in_order() {
             &["Pod a/p"],
         ),
         ("YAML on one line", "{kind: List, apiVersion: v1}\n", &[]),
+        ("a flow mapping", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n", &["Node /n1"]),
+        ("a flow mapping with quotes", "{\"apiVersion\": v1, 'kind': Node,\n metadata: {name: n1},}\n", &["Node /n1"]),
+        (
+            "a flow list and another document",
+            "[{apiVersion: v1, kind: Node, metadata: {name: n1}}]\n---\n{apiVersion: v1, kind: Node, metadata: {name: m}}",
+            &["Node /n1", "Node /m"],
+        ),
+        ("JSON documents as YAML ones", &format!("{POD}\n---\n{node}\n"), &["Pod a/p", "Node /n1"]),
         (
             "a dash in a text",
             concat!(
@@ -168,6 +177,8 @@ fn what_cannot_be_read_is_one_line_and_the_rest_is_used() {
         (r#"{"metadata":{"name":"x"}}"#, &[], "1 objects are left out that do not say their apiVersion and kind"),
         (r#"{"apiVersion":"v1","kind":"Node","metadata":{}}"#, &[], "1 objects are left out that have no name"),
         (r#"{"apiVersion":"v1","kind":"Node""#, &[], "x is left out: it ends in the middle of an object, in line 1"),
+        (r#"{"apiVersion":"v1","kind":"Node",,}"#, &[], "x is left out: key must be a string at line 1 column 34"),
+        ("{apiVersion: v1, kind: [}", &[], "x is left out: "),
         ("\u{1}\u{0}\u{2}", &[], "x is left out: it is none of the forms that can be read"),
         ("\u{7f}ELF: [", &[], "x is left out: "),
     ];

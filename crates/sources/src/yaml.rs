@@ -26,7 +26,14 @@ pub(crate) fn read(input: impl Read, sink: &mut dyn Sink) -> Result<(), String> 
         line.clear();
         let room = OBJECT_BYTES_MAX.saturating_sub(reader.open.len()) as u64;
         let count = input.by_ref().take(room + 1).read_until(b'\n', &mut line);
-        let count = count.map_err(|error| error.to_string())?;
+        let count = match count {
+            Ok(count) => count,
+            Err(error) => {
+                // The object in which it ends is not whole; what the document held before is.
+                reader.open.document.finish(false, reader.sink);
+                return Err(error.to_string());
+            }
+        };
         if count == 0 {
             break;
         }

@@ -16,6 +16,11 @@ const PAGE_OBJECTS: usize = 1000;
 /// Without these nothing can be answered.
 const INDISPENSABLE: &[&str] = &["nodes", "pods"];
 
+/// The events about attempts to schedule pods, and how many pages of them are read: attempts are worth knowing, but not
+/// every one of a cluster in which nothing fits for an hour.
+const EVENTS: &str = "/api/v1/events?fieldSelector=involvedObject.kind%3DPod%2Creason%3DFailedScheduling";
+const EVENT_PAGES_MAX: usize = 50;
+
 /// What a page says about itself.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -60,6 +65,7 @@ pub(crate) async fn read(client: &Client) -> Result<ClusterObjects> {
             Err(Failure::Answer(error)) => return Err(error),
         }
     }
+    read_events(client, &mut reader).await;
     progress.clear();
     reader.set_origin(Origin {
         kind: OriginKind::Live,
@@ -67,6 +73,30 @@ pub(crate) async fn read(client: &Client) -> Result<ClusterObjects> {
         resource_version: version.map(|version| version.to_string()),
     });
     Ok(reader.finish())
+}
+
+/// Reads what events say of attempts. No decision depends on them: what cannot be read is a line.
+async fn read_events(client: &Client, reader: &mut SourceReader) {
+    let mut next = String::new();
+    for _ in 0..EVENT_PAGES_MAX {
+        let more = if next.is_empty() { String::new() } else { format!("&continue={}", encoded(&next)) };
+        let answer = match client.get(&format!("{EVENTS}&limit={PAGE_OBJECTS}{more}"), "application/json").await {
+            Ok(answer) => answer,
+            // The list took longer than its version is kept; what was read counts.
+            Err(status) if status.code == 410 => return,
+            Err(status) => {
+                let why = if status.code == 403 { "may not be read" } else { "cannot be read" };
+                return reader.note(format!("events {why}, so attempts are not counted: {}", status.message));
+            }
+        };
+        reader.read("events", &mut &*answer, Given::Directly);
+        match serde_json::from_slice::<Page>(&answer) {
+            Ok(page) if !page.metadata.next.is_empty() => next = page.metadata.next,
+            _ => return,
+        }
+    }
+    let read = EVENT_PAGES_MAX * PAGE_OBJECTS;
+    reader.note(format!("there are more than {read} events about failed attempts: the rest is not counted"));
 }
 
 /// Why a list failed.
@@ -162,6 +192,18 @@ mod tests {
             ("/api/v1/nodes", "") => list("NodeList", json!([node("a"), node("b"), node("c")]), ""),
             ("/api/v1/pods", _) => list("PodList", json!([{"metadata": {"namespace": "x", "name": "p"}}]), ""),
             ("/api/v1/services", _) => list("ServiceList", json!([]), ""),
+            ("/api/v1/events", query) => {
+                assert!(query.starts_with("fieldSelector=involvedObject.kind%3DPod%2Creason%3DFailedScheduling"));
+                let about = json!({"kind": "Pod", "namespace": "x", "name": "p"});
+                let event = |name: &str| {
+                    json!({"metadata": {"namespace": "x", "name": name}, "involvedObject": about,
+                    "reason": "FailedScheduling", "count": 2})
+                };
+                match query.ends_with("&continue=more") {
+                    false => list("EventList", json!([event("e1")]), "more"),
+                    true => list("EventList", json!([event("e2")]), ""),
+                }
+            }
             _ => status(404, "the server could not find the requested resource"),
         }
     }
@@ -188,6 +230,7 @@ mod tests {
             assert_eq!(objects.origin.resource_version.as_deref(), Some("42"));
             assert!(objects.origin.time.is_some());
             assert!(!objects.missing().contains(&"services"), "an empty list was read");
+            assert_eq!(objects.failed_attempts[0].count, 4, "{:?}", objects.failed_attempts);
             assert!(objects.missing().contains(&"csinodes.storage.k8s.io"));
             assert!(objects.notes.iter().any(|note| note.starts_with("csinodes.storage.k8s.io are not served: ")));
         }
@@ -198,6 +241,10 @@ mod tests {
         let objects = read(&client("/services", false)).await.unwrap();
         assert!(objects.missing().contains(&"services"));
         assert!(objects.notes.contains(&"services may not be read: you may not".to_owned()), "{:?}", objects.notes);
+        let objects = read(&client("/events", false)).await.unwrap();
+        assert!(objects.failed_attempts.is_empty());
+        let line = "events may not be read, so attempts are not counted: you may not";
+        assert!(objects.notes.contains(&line.to_owned()), "{:?}", objects.notes);
         let refused = read(&client("/pods", false)).await.unwrap_err().to_string();
         assert_eq!(refused, "pods may not be read on in-process: you may not");
     }

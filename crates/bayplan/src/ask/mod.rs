@@ -4,7 +4,6 @@
 //! prints.
 
 pub(crate) mod live;
-#[allow(dead_code, reason = "the verbs that use it come one by one")]
 pub(crate) mod load;
 pub(crate) mod logged;
 pub(crate) mod mcp;

@@ -8,13 +8,14 @@ use anyhow::{Context, Result, bail};
 use bayplan_client::Config;
 use bayplan_explain::text::{self, Style};
 use bayplan_explain::why::{
-    Explanation, ExplanationList, NodeExplanation, Options, Owner, PodName, Verdict, explain, explain_all,
-    explain_node, find_changes, pods_of_manifests, pods_of_owner,
+    Explanation, ExplanationList, NewPod, NodeExplanation, Options, Owner, PodName, Verdict, WrittenPods, explain,
+    explain_all, explain_node, find_changes, find_changes_of_all, pods_of_manifests, pods_of_owner,
 };
 use bayplan_explain::{Complete, Completion, DEFAULT_NAMESPACE, Profiles, State, Subject};
 use bayplan_page::{Standalone, standalone};
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::{Object, PodInfo, Registry, TieBreak};
+use bayplan_sources::decision_log::LoggedDecision;
 use bayplan_sources::resource_of;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -27,9 +28,6 @@ use super::logged::Logged;
 use crate::args::Cli;
 use crate::args::source::Source;
 use crate::args::why::{Why, WhyOutput};
-
-/// For so many groups of pods it is looked for what would let them in: on 5,000 nodes that takes up to a second each.
-const GROUPS_WITH_CHANGES_MAX: usize = 3;
 
 /// What is asked about.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,7 +51,7 @@ enum Answer {
 pub(crate) async fn run(args: Why) -> Result<ExitCode> {
     let question = Question::of(&args).unwrap_or_else(|error| misused(&error));
     let namespace = namespace_of(&args.source, args.namespace.as_deref());
-    let (mut state, configuration, ties) = subject(&args, &question, &namespace).await?;
+    let Basis { mut state, configuration, ties, attempt } = basis(&args, &question, &namespace).await?;
     let profiles = Profiles::build(&configuration, &Registry::default())?;
     let now = state.origin().time.unwrap_or_else(Timestamp::now);
     let options = Options {
@@ -66,10 +64,13 @@ pub(crate) async fn run(args: Why) -> Result<ExitCode> {
     for note in state.notes() {
         warn(note);
     }
-    let answer = match &question {
+    let mut answer = match &question {
         Question::Manifests => manifests(&mut state, &profiles, &args, &namespace, &options)?,
         question => ask(&mut state, &profiles, question, &namespace, &options)?,
     };
+    if let (Answer::One(explanation), Some((decision, time))) = (&mut answer, &attempt) {
+        explanation.add_logged_attempt(decision.attempt.into(), *time, decision.message.as_deref());
+    }
     if let Some(name) = args.node.as_deref().filter(|name| state.cluster().node(name).is_none()) {
         bail!("there is no node {name}");
     }
@@ -84,15 +85,26 @@ pub(crate) async fn run(args: Why) -> Result<ExitCode> {
 }
 
 /// What the question is asked of: a cluster as it is, or as it was when a decision of a log was made.
-async fn subject(args: &Why, question: &Question, namespace: &str) -> Result<(State, Configuration, TieBreak)> {
+struct Basis {
+    state: State,
+    configuration: Configuration,
+    ties: TieBreak,
+    /// The decision of the log, and its time.
+    attempt: Option<(LoggedDecision, Timestamp)>,
+}
+
+async fn basis(args: &Why, question: &Question, namespace: &str) -> Result<Basis> {
     let Some(log) = &args.decision_log else {
-        return Ok((State::new(load(&args.source).await?), configuration(&args.source)?, args.decisions.rule()));
+        let state = State::new(load(&args.source).await?);
+        let (configuration, ties) = (configuration(&args.source)?, args.decisions.rule());
+        return Ok(Basis { state, configuration, ties, attempt: None });
     };
     let Question::Pod(name) = question else { bail!("a decision log is asked about one pod: why pod/NAME") };
     let logged = Logged::find(log, namespace, name, args.at)?;
     warn(&logged.line());
     let ties = logged.ties();
-    Ok((logged.state, logged.configuration, ties))
+    let Logged { state, configuration, decision, time } = logged;
+    Ok(Basis { state, configuration, ties, attempt: Some((decision, time)) })
 }
 
 /// Ends as clap does when arguments make no sense.
@@ -181,27 +193,27 @@ fn ask(
         Question::All | Question::Manifests => pending(state, None),
     };
     let mut list = explain_all(state, profiles, pods, options);
-    add_changes_of_few(state, profiles, &mut list, options);
+    add_changes_of_all(state, profiles, &mut list, options);
     Ok(Answer::Several(list))
 }
 
 /// Looks for what would let in a pod of the state.
 fn add_changes(state: &mut State, profiles: &Profiles, explanation: &mut Explanation, options: &Options) {
-    let PodName { namespace, name, .. } = &explanation.pod;
-    let written = resource_of("v1", "Pod").and_then(|resource| state.written(resource, namespace, name));
-    let json: Option<Value> = written.and_then(|json| serde_json::from_str(json.get()).ok());
-    if let Some(json) = json {
+    if let Some(json) = written_pod(state, &explanation.pod) {
         find_changes(state, profiles, explanation, Subject::as_written(&json), options);
     }
 }
 
-/// The same for a few groups; for many it would take long, and nobody would read it.
-fn add_changes_of_few(state: &mut State, profiles: &Profiles, list: &mut ExplanationList, options: &Options) {
-    if list.groups.len() <= GROUPS_WITH_CHANGES_MAX {
-        for group in &mut list.groups {
-            add_changes(state, profiles, &mut group.explanation, options);
-        }
-    }
+/// A pod of the state as it is written.
+fn written_pod(state: &State, pod: &PodName) -> Option<Value> {
+    let written = state.written(resource_of("v1", "Pod")?, &pod.namespace, &pod.name)?;
+    serde_json::from_str(written.get()).ok()
+}
+
+/// The same for each group of a list.
+fn add_changes_of_all(state: &mut State, profiles: &Profiles, list: &mut ExplanationList, options: &Options) {
+    let pods = WrittenPods { json: &written_pod, complete: None };
+    find_changes_of_all(state, profiles, list, &pods, options);
 }
 
 /// Why a pod is not there to be asked about.
@@ -233,7 +245,7 @@ fn of_workload(state: &mut State, profiles: &Profiles, owner: &Owner, options: &
     }
     let (placed, pending): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| pod.is_assigned());
     let mut list = explain_all(state, profiles, pending, options);
-    add_changes_of_few(state, profiles, &mut list, options);
+    add_changes_of_all(state, profiles, &mut list, options);
     list.counts.placed += placed.len();
     Ok(list)
 }
@@ -249,18 +261,28 @@ fn manifests(state: &mut State, profiles: &Profiles, args: &Why, namespace: &str
             Ok(completed)
         })?,
     };
+    let complete =
+        |_: &State, object: Value| completion.complete(object, options.now).map_err(|refused| refused.why().to_owned());
+    let complete: Option<&Complete<'_>> = if args.as_written { None } else { Some(&complete) };
     let answer = match pods.as_slice() {
         [pod] => {
             let mut explanation = explain(state, profiles, &pod.info, options);
-            let complete = |_: &State, object: Value| {
-                completion.complete(object, options.now).map_err(|refused| refused.why().to_owned())
-            };
-            let complete: Option<&Complete<'_>> = if args.as_written { None } else { Some(&complete) };
             let subject = Subject { json: &pod.written, complete };
             find_changes(state, profiles, &mut explanation, subject, options);
             Answer::One(Box::new(explanation))
         }
-        many => Answer::Several(explain_all(state, profiles, many.iter().map(|pod| pod.info.clone()), options)),
+        many => {
+            let mut list = explain_all(state, profiles, many.iter().map(|pod| pod.info.clone()), options);
+            let json = |_: &State, named: &PodName| {
+                let is_meant = |pod: &&NewPod| {
+                    let metadata = &pod.info.metadata;
+                    metadata.name == named.name && metadata.namespace == named.namespace
+                };
+                many.iter().find(is_meant).map(|pod| pod.written.clone())
+            };
+            find_changes_of_all(state, profiles, &mut list, &WrittenPods { json: &json, complete }, options);
+            Answer::Several(list)
+        }
     };
     if args.output == WhyOutput::Html {
         // The page shows pods of the state.

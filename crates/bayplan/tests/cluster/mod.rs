@@ -73,7 +73,7 @@ impl Cluster {
         std::thread::spawn(move || lines.for_each(drop));
         let kubeconfig = folder.path().join("kubeconfig");
         let admin = Client::from_kubeconfig(Some(&kubeconfig), None).await.unwrap();
-        let tls = connector(&authority(folder.path()).expect("the folder holds the authority's certificate"));
+        let tls = connector(&find(folder.path(), "ca.crt").expect("the folder holds the authority's certificate"));
         let second_scheduler = OnceCell::new();
         let [root, user, namespace_admin] = [String::new(), String::new(), String::new()];
         let mut cluster = Cluster { process, port, tls, admin, root, user, namespace_admin, second_scheduler, folder };
@@ -96,6 +96,29 @@ impl Cluster {
         serde_json::from_slice(&self.admin.call(create).await.unwrap()).unwrap()
     }
 
+    /// A service account with these rights in the whole cluster.
+    pub(crate) async fn grant(&self, name: &str, rules: Value) {
+        self.create(&Resource::new("", "v1", "serviceaccounts"), NAMESPACE, json!({"metadata": {"name": name}})).await;
+        let of_rights = |plural| Resource::new("rbac.authorization.k8s.io", "v1", plural);
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        self.create(&of_rights("clusterroles"), "", role).await;
+        let binding = json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
+        });
+        self.create(&of_rights("clusterrolebindings"), "", binding).await;
+    }
+
+    /// A token of a service account.
+    pub(crate) async fn token(&self, name: &str) -> String {
+        let accounts = Resource::new("", "v1", "serviceaccounts");
+        let body = json!({"spec": {"expirationSeconds": 3600}}).to_string();
+        let ask = Request::object(&accounts, NAMESPACE, name, Verb::Create(body.into())).subresource("token");
+        let token: Value = serde_json::from_slice(&self.admin.call(ask).await.unwrap()).unwrap();
+        token["status"]["token"].as_str().unwrap().to_owned()
+    }
+
     /// A service account with a role in the namespace; answers its token.
     async fn service_account(&self, name: &str, role: &str) -> String {
         let accounts = Resource::new("", "v1", "serviceaccounts");
@@ -106,10 +129,7 @@ impl Cluster {
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
         });
         self.create(&Resource::new("rbac.authorization.k8s.io", "v1", "rolebindings"), NAMESPACE, binding).await;
-        let body = json!({"spec": {"expirationSeconds": 3600}}).to_string();
-        let ask = Request::object(&accounts, NAMESPACE, name, Verb::Create(body.into())).subresource("token");
-        let token: Value = serde_json::from_slice(&self.admin.call(ask).await.unwrap()).unwrap();
-        token["status"]["token"].as_str().unwrap().to_owned()
+        self.token(name).await
     }
 
     /// The objects of a kind in a namespace, as the administrator of the cluster sees them.
@@ -172,6 +192,26 @@ impl Cluster {
         Ok((code, answer.len()))
     }
 
+    /// The URL of the API server.
+    pub(crate) fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// The certificate of the authority that the API server's is from.
+    pub(crate) fn authority(&self) -> Vec<u8> {
+        find(self.folder.path(), "ca.crt").expect("the folder holds the authority's certificate")
+    }
+
+    /// The certificate and the key of the API server.
+    pub(crate) fn identity(&self) -> Vec<u8> {
+        find(self.folder.path(), "apiserver.pem").expect("the folder holds the server's identity")
+    }
+
+    /// How to speak TLS to the API server.
+    pub(crate) fn connector(&self) -> TlsConnector {
+        self.tls.clone()
+    }
+
     pub(crate) fn address(&self) -> (&'static str, u16) {
         ("127.0.0.1", self.port)
     }
@@ -213,13 +253,14 @@ pub(crate) fn get(path: &str, token: &str) -> http::Request<Full<Bytes>> {
     request.header("Authorization", format!("Bearer {token}")).body(Full::default()).unwrap()
 }
 
-fn authority(folder: &Path) -> Option<Vec<u8>> {
+/// The content of the file of this name, wherever it is below the folder.
+fn find(folder: &Path, name: &str) -> Option<Vec<u8>> {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).ok()?.flatten() {
             if entry.path().is_dir() {
                 folders.push(entry.path());
-            } else if entry.file_name() == "ca.crt" {
+            } else if entry.file_name() == name {
                 return std::fs::read(entry.path()).ok();
             }
         }

@@ -2,44 +2,55 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+#[path = "../transcript/schema.rs"]
 mod schema;
+#[path = "../transcript/shell.rs"]
+mod shell;
 #[path = "../transcript/mod.rs"]
 mod transcript;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use schema::Schema;
+use serde_json::Value;
+use shell::Beside;
 
-/// A file beside the tests.
-fn beside(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/whatif").join(name)
-}
+const BESIDE: Beside = Beside("whatif");
 
-/// A shell in which `bayplan` is the binary that is tested.
-fn shell(command: &str, folder: &Path) -> Output {
-    let programs = folder.join("programs");
-    std::fs::create_dir_all(&programs).unwrap();
-    let link = programs.join("bayplan");
-    if !link.exists() {
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_bayplan"), &link).unwrap();
-    }
-    for name in ["cluster.yaml", "web.yaml", "arrivals.jsonl", "packed.yaml"] {
-        std::fs::copy(beside(name), folder.join(name)).unwrap();
-    }
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let mut bash = Command::new("bash");
-    bash.args(["-c", command]).current_dir(folder).env("PATH", path).env("HOME", folder);
-    bash.env_remove("KUBECONFIG").env_remove("RUST_LOG").env_remove("NO_COLOR");
-    bash.output().unwrap()
+fn answer(command: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let output = BESIDE.shell(command, folder.path());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{command}: {error} {errors}"))
 }
 
 #[test]
 fn every_transcript_reads_as_written() {
-    let mut transcripts: Vec<PathBuf> =
-        std::fs::read_dir(beside("transcripts")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    transcripts.sort();
-    assert!(transcripts.len() >= 3);
-    for path in transcripts {
-        let folder = tempfile::tempdir().unwrap();
-        transcript::play(&path, |command| shell(command, folder.path()));
+    BESIDE.play_all(4);
+}
+
+#[test]
+fn every_answer_keeps_to_the_schema() {
+    let schema = Schema::of("whatif.schema.json");
+    for question in [
+        "whatif --from cluster.yaml -f web.yaml",
+        "whatif --from cluster.yaml --scale deploy/db=4 --add 1=general --drain n1 -f web.yaml --replicas 6",
+        "whatif --from cluster.yaml --delete deploy/db",
+        "simulate --from cluster.yaml --arrivals arrivals.jsonl --config spread= --config packed=packed.yaml",
+    ] {
+        assert_eq!(schema.check(&answer(&format!("bayplan {question} --ties name -o json"))), None, "{question}");
     }
+}
+
+#[test]
+fn the_checker_sees_what_is_wrong() {
+    let schema = Schema::of("whatif.schema.json");
+    let good = answer("bayplan whatif --from cluster.yaml -f web.yaml --ties name -o json");
+    let alter = |change: fn(&mut Value)| {
+        let mut altered = good.clone();
+        change(&mut altered);
+        schema.check(&altered).unwrap_or_default()
+    };
+    assert_eq!(alter(|answer| answer["extra"] = 1.into()), ".extra is not in the schema");
+    assert_eq!(alter(|answer| drop(answer.as_object_mut().unwrap().remove("after"))), ": after is missing");
+    assert!(alter(|answer| answer["placed"][0]["node"] = 2.into()).starts_with(".placed[0].node"));
+    assert!(alter(|answer| answer["before"]["utilisation"]["cpu"] = "all".into()).starts_with(".before.utilisation"));
 }

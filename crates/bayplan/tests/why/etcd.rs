@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::shell;
+use crate::BESIDE;
 
 #[test]
 fn every_pending_pod_of_a_dead_cluster_is_explained_as_its_own_scheduler_did() {
@@ -12,7 +12,7 @@ fn every_pending_pod_of_a_dead_cluster_is_explained_as_its_own_scheduler_did() {
     let folder = tempfile::tempdir().unwrap();
     let ask = |question: &str| -> Value {
         let command = format!("bayplan why {question} --from {} -o json", snapshot.display());
-        let output = shell(&command, folder.path());
+        let output = BESIDE.shell(&command, folder.path());
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
     };
     let list = ask("-A");

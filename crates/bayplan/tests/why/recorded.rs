@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::shell;
+use crate::BESIDE;
 
 /// One of so many recorded cases is asked: starting a process for each takes time, and the conformance suite asks all.
 const EVERY: usize = 60;
@@ -31,7 +31,7 @@ fn ask(case: &Value) -> Value {
     write("config.json", &case["config"]);
     let config = if case["config"].is_null() { "" } else { "--config config.json" };
     let command = format!("bayplan why -f pod.json --as-written --per-node --from dump.json {config} -o json");
-    let output = shell(&command, folder.path());
+    let output = BESIDE.shell(&command, folder.path());
     let errors = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{}: {error}: {errors}", case["name"]))
 }
@@ -43,7 +43,7 @@ fn sorted(list: &Value) -> Vec<String> {
 }
 
 #[test]
-fn recorded_decisions_are_told_node_by_node() {
+fn recorded_decisions_are_explained_node_by_node() {
     let cases = cases("decisions");
     assert!(cases.len() > 40);
     for case in cases {
@@ -78,10 +78,10 @@ fn recorded_decisions_are_told_node_by_node() {
 fn recorded_preemptions_have_the_same_candidates_and_victims() {
     for case in cases("preemption") {
         let (name, expected, answer) = (&case["name"], &case["expected"], ask(&case));
-        let told = &answer["preemption"];
-        assert_eq!(told["eligible"], expected["eligible"], "{name}");
-        assert_eq!(told.get("acceptable"), expected.get("acceptable"), "{name}");
-        let candidates: Value = told["candidates"]
+        let preemption = &answer["preemption"];
+        assert_eq!(preemption["eligible"], expected["eligible"], "{name}");
+        assert_eq!(preemption.get("acceptable"), expected.get("acceptable"), "{name}");
+        let candidates: Value = preemption["candidates"]
             .as_array()
             .into_iter()
             .flatten()

@@ -17,6 +17,7 @@ mod delete_pods;
 mod json_ops;
 mod node_demands;
 mod obstacles;
+mod pairs;
 mod pod_requests;
 mod raise_priority;
 mod reduce_request;
@@ -42,7 +43,7 @@ const CHANGES_OF_KIND_MAX: usize = 5;
 
 /// Most decisions for one question. A decision on 5,000 nodes takes some milliseconds, a question about an ordinary pod
 /// some dozens of decisions; a pod with very many terms must not take minutes.
-const DECISIONS_MAX: usize = 400;
+pub const DECISIONS_MAX: usize = 400;
 
 /// What kind of change lets a pod in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -96,6 +97,9 @@ pub struct ObjectPatch {
 pub struct Change {
     /// What kind of change it is.
     pub kind: ChangeKind,
+    /// The kind of its second part, where no change of one kind is enough.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<ChangeKind>,
     /// The change in one sentence.
     pub summary: String,
     /// Patches of objects that are there.
@@ -154,20 +158,40 @@ pub struct ChangeOptions {
     pub max: usize,
     /// Whether preemption is considered: false leaves `RaisePriority` out.
     pub preemption: bool,
+    /// Most decisions to make; [`DECISIONS_MAX`] at most.
+    pub decisions_max: usize,
 }
 
 impl ChangeOptions {
     /// All changes, decided at this time.
     pub fn at(now: Timestamp) -> Self {
-        ChangeOptions { now, max: CHANGES_MAX, preemption: true }
+        ChangeOptions { now, max: CHANGES_MAX, preemption: true, decisions_max: DECISIONS_MAX }
     }
+}
+
+/// What was found within the decisions that a search may make.
+#[derive(Clone, Debug, Default)]
+pub struct FoundChanges {
+    /// The changes, smallest first.
+    pub changes: Vec<Change>,
+    /// How many decisions were made.
+    pub decisions: usize,
+    /// True when decisions were left: there is nothing more to find.
+    pub is_complete: bool,
 }
 
 /// The changes that let a pod in that fits nowhere, smallest first. None when it fits, cannot be read, or nothing
 /// helps. The state is edited for each proof and put back.
 pub fn changes(state: &mut State, profile: &Profile, subject: Subject<'_>, options: &ChangeOptions) -> Vec<Change> {
-    let Some(mut trial) = Trial::new(state, profile, subject, options) else { return Vec::new() };
-    let Some(obstacles) = Obstacles::find(&trial) else { return Vec::new() };
+    search(state, profile, subject, options).changes
+}
+
+/// The same, with what it took.
+pub fn search(state: &mut State, profile: &Profile, subject: Subject<'_>, options: &ChangeOptions) -> FoundChanges {
+    let nothing = FoundChanges { is_complete: true, ..FoundChanges::default() };
+    let options = ChangeOptions { decisions_max: options.decisions_max.min(DECISIONS_MAX), ..*options };
+    let Some(mut trial) = Trial::new(state, profile, subject, &options) else { return nothing };
+    let Some(obstacles) = Obstacles::find(&trial) else { return nothing };
     let mut found = relax::gates_alone(&mut trial);
     found.extend(reduce_request::changes(&mut trial, &obstacles));
     found.extend(tolerate::changes(&mut trial, &obstacles));
@@ -179,7 +203,11 @@ pub fn changes(state: &mut State, profile: &Profile, subject: Subject<'_>, optio
     if options.preemption {
         found.extend(raise_priority::changes(&mut trial, &obstacles));
     }
-    smallest_first(found, options.max.min(CHANGES_MAX))
+    if !found.iter().any(Change::is_of_the_pod_or_a_node) {
+        found.extend(pairs::changes(&mut trial, &obstacles));
+    }
+    let (decisions, is_complete) = (trial.decisions(), !trial.is_exhausted());
+    FoundChanges { changes: smallest_first(found, options.max.min(CHANGES_MAX)), decisions, is_complete }
 }
 
 /// Sorts changes by cost, drops repeated ones, and keeps the smallest.
@@ -197,6 +225,12 @@ fn smallest_first(mut found: Vec<Change>, max: usize) -> Vec<Change> {
 }
 
 impl Change {
+    /// Whether it edits the pod or a node that is there, and nothing else.
+    fn is_of_the_pod_or_a_node(&self) -> bool {
+        use ChangeKind::{ReduceRequest, Relabel, RelaxConstraint, Tolerate};
+        matches!(self.kind, ReduceRequest | Tolerate | RelaxConstraint | Relabel)
+    }
+
     fn does_the_same_as(&self, other: &Change) -> bool {
         self.patches == other.patches && self.deletes == other.deletes && self.adds == other.adds
     }

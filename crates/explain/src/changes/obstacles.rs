@@ -59,6 +59,19 @@ impl Obstacles {
         Some(Obstacles { is_refused_as_a_whole: false, nodes: cluster.nodes().map(refused).collect() })
     }
 
+    /// The nodes that both of these lists of plugins refuse and nobody else, as if only the first did.
+    pub(super) fn refused_by_both(&self, first: &[&str], second: &[&str]) -> Obstacles {
+        let is_of = |plugins: &[&str], status: &Status| plugins.contains(&status.plugin);
+        let nodes = self.nodes.iter().filter_map(|node| {
+            let (of_first, others): (Vec<&Status>, Vec<&Status>) =
+                node.refusals.iter().partition(|status| is_of(first, status));
+            let is_both = !of_first.is_empty() && !others.is_empty() && others.iter().all(|one| is_of(second, one));
+            let refusals = || of_first.into_iter().cloned().collect();
+            is_both.then(|| RefusedNode { name: node.name.clone(), refusals: refusals() })
+        });
+        Obstacles { is_refused_as_a_whole: false, nodes: nodes.collect() }
+    }
+
     /// The nodes that only these plugins refuse.
     pub(super) fn refused_only_by(&self, plugins: &[&str]) -> impl Iterator<Item = &RefusedNode> {
         self.nodes.iter().filter(move |node| node.is_refused_only_by(plugins))

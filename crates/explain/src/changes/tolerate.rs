@@ -18,8 +18,8 @@ const HEALTH_PREFIX: &str = "node.kubernetes.io/";
 /// The taints that the pod would have to tolerate, as (key, value, effect).
 type Taints = Vec<(String, String, String)>;
 
-/// Changes that let the pod tolerate all taints of some node.
-pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
+/// The taints of nodes that only taints keep the pod away from, fewest first.
+fn sets(trial: &Trial<'_>, obstacles: &Obstacles) -> Vec<Taints> {
     let mut sets: BTreeMap<Taints, usize> = BTreeMap::new();
     for refused in obstacles.refused_only_by(&["TaintToleration", "NodeUnschedulable"]) {
         let Some(node) = refused.info(trial.state) else { continue };
@@ -27,9 +27,19 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Chang
     }
     let mut sets: Vec<(Taints, usize)> = sets.into_iter().filter(|(taints, _)| !taints.is_empty()).collect();
     sets.sort_by_key(|(taints, nodes)| (cost_of(taints), std::cmp::Reverse(*nodes)));
+    sets.into_iter().map(|(taints, _)| taints).collect()
+}
+
+/// Drafts that let the pod tolerate all taints of some node, smallest first.
+pub(super) fn drafts(trial: &Trial<'_>, obstacles: &Obstacles) -> Vec<Draft> {
+    sets(trial, obstacles).iter().map(|taints| draft(trial, taints)).collect()
+}
+
+/// Changes that let the pod tolerate all taints of some node.
+pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
     let mut found = Vec::new();
     let mut proven: Vec<Taints> = Vec::new();
-    for (taints, _) in sets {
+    for taints in sets(trial, obstacles) {
         let is_more_than_enough = proven.iter().any(|fewer| fewer.iter().all(|taint| taints.contains(taint)));
         if is_more_than_enough || found.len() == CHANGES_OF_KIND_MAX {
             continue;

@@ -11,7 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Change, ChangeKind, ChangeOptions, DECISIONS_MAX, ObjectPatch, Subject, Target, json_ops};
+use super::obstacles::Obstacles;
+use super::{Change, ChangeKind, ChangeOptions, ObjectPatch, Subject, Target, json_ops};
 use crate::state::{State, Undo, with_uid};
 
 /// A change that is not proven.
@@ -87,9 +88,14 @@ pub(super) struct Trial<'t> {
     pub(super) first: Vec<Value>,
     /// The pod as it is decided, without scheduling gates.
     pub(super) pod: Arc<PodInfo>,
-    now: Timestamp,
+    /// The first part of a pair, which the pod as written and the state have already.
+    base: Option<Draft>,
+    options: ChangeOptions,
     decisions: usize,
 }
+
+/// What the dry runs of a preemption on all nodes cost, in decisions: each node is filtered with and without its pods.
+const PREEMPTION_DECISIONS: usize = 5;
 
 impl<'t> Trial<'t> {
     /// Prepares trials; none when the pod cannot be read.
@@ -104,7 +110,7 @@ impl<'t> Trial<'t> {
         let first = if is_gated { vec![json_ops::remove(&["spec", "schedulingGates"])] } else { Vec::new() };
         let json = patched(subject.json.clone(), &first)?;
         let pod = read(state, subject, json)?;
-        Some(Trial { state, profile, subject, first, pod, now: options.now, decisions: 0 })
+        Some(Trial { state, profile, subject, first, pod, base: None, options: *options, decisions: 0 })
     }
 
     /// The pod as it is written.
@@ -127,13 +133,48 @@ impl<'t> Trial<'t> {
     pub(super) fn now(&self) -> Timestamp {
         let uses_devices = !self.pod.spec.resource_claims.is_empty() || !self.pod.usage.requested.scalars.is_empty();
         let seconds = if uses_devices { self.decisions as i64 } else { 0 };
-        self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(self.now)
+        self.options.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(self.options.now)
     }
 
     /// Counts a decision; false when there were too many.
     pub(super) fn count_decision(&mut self) -> bool {
         self.decisions += 1;
-        self.decisions <= DECISIONS_MAX
+        !self.is_exhausted()
+    }
+
+    /// True when no more decisions are made.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.decisions > self.options.decisions_max
+    }
+
+    /// How many decisions were made, as far as they count.
+    pub(super) fn decisions(&self) -> usize {
+        self.decisions
+    }
+
+    /// Asks with the first part of a pair applied. `ask` is given what is still in the way then; nothing is asked when
+    /// the first part alone is enough.
+    pub(super) fn with_base(
+        &mut self,
+        base: &Draft,
+        ask: impl FnOnce(&mut Trial<'_>, &Obstacles) -> Vec<Change>,
+    ) -> Vec<Change> {
+        let Some(json) = patched(self.subject.json.clone(), &base.pod) else { return Vec::new() };
+        let mut undos = Vec::new();
+        let mut found = Vec::new();
+        if self.count_decision() && self.apply(base, &mut undos).is_some() {
+            let subject = Subject { json: &json, complete: self.subject.complete };
+            if let Some(mut second) = Trial::new(&mut *self.state, self.profile, subject, &self.options) {
+                second.decisions = self.decisions;
+                second.base = Some(base.clone());
+                if let Some(obstacles) = Obstacles::find(&second) {
+                    found = ask(&mut second, &obstacles);
+                }
+                self.decisions = second.decisions;
+            }
+        }
+        undos.into_iter().rev().for_each(|undo| self.state.undo(undo));
+        found
     }
 
     /// Whether the pod fits somewhere with these operations applied to it.
@@ -175,8 +216,8 @@ impl<'t> Trial<'t> {
         pdb_violations: usize,
     ) -> Change {
         let is_gates_alone = draft.is_empty();
-        let mut patches = draft.patches;
-        let operations: Vec<Value> = self.first.iter().cloned().chain(draft.pod).collect();
+        let (kind, with, draft) = self.composed(draft);
+        let (mut patches, operations) = (draft.patches, draft.pod);
         if !operations.is_empty() {
             patches.insert(0, ObjectPatch { target: self.target(), patch: operations });
         }
@@ -185,7 +226,8 @@ impl<'t> Trial<'t> {
             false => draft.summary,
         };
         Change {
-            kind: draft.kind,
+            kind,
+            with,
             summary,
             patches,
             deletes: draft.deletes.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect(),
@@ -196,6 +238,25 @@ impl<'t> Trial<'t> {
             pdb_violations,
             cost: draft.cost.saturating_add(if self.is_gated() { super::cost::GATE } else { 0 }),
         }
+    }
+
+    /// A draft with all operations on the pod, in their order: the first part of a pair, the gates, and its own. With it
+    /// the kind of the first part, and that of the second.
+    fn composed(&self, draft: Draft) -> (ChangeKind, Vec<ChangeKind>, Draft) {
+        let gates = self.first.iter().cloned();
+        let Some(base) = self.base.clone() else {
+            return (draft.kind, Vec::new(), Draft { pod: gates.chain(draft.pod).collect(), ..draft });
+        };
+        let both = Draft {
+            kind: draft.kind,
+            cost: base.cost.saturating_add(draft.cost),
+            summary: format!("{}, and {}", base.summary, draft.summary),
+            pod: base.pod.into_iter().chain(gates).chain(draft.pod).collect(),
+            patches: base.patches.into_iter().chain(draft.patches).collect(),
+            deletes: draft.deletes,
+            adds: draft.adds,
+        };
+        (base.kind, vec![draft.kind], both)
     }
 
     fn target(&self) -> Target {
@@ -267,6 +328,7 @@ impl<'t> Trial<'t> {
     /// What preemption would choose on all nodes; none when the pod fits, may not preempt, or finds no victims.
     pub(super) fn preempt(&mut self, pod: &PodInfo) -> Option<PreemptionOutcome> {
         let now = self.now();
+        self.decisions += PREEMPTION_DECISIONS;
         let mut attempt = Attempt::new(self.profile, self.state.cluster(), self.state.nominator(), pod, now);
         if !attempt.pre_enqueue().is_success() {
             return None;

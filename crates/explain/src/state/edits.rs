@@ -150,7 +150,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use bayplan_scheduler::inspect::{Attempt, Search};
-    use bayplan_sources::{ClusterObjects, SourceObject, resource_of};
+    use bayplan_sources::ClusterObjects;
     use bayplan_testkit::{node, pod};
     use jiff::Timestamp;
     use serde_json::json;
@@ -163,16 +163,7 @@ mod tests {
     }
 
     fn state(objects: &[Value]) -> State {
-        let source = |json: &Value| {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            SourceObject {
-                resource: resource_of(&text(&json["apiVersion"]), &text(&json["kind"])).unwrap(),
-                namespace: text(&json["metadata"]["namespace"]).into(),
-                name: text(&json["metadata"]["name"]).into(),
-                json: to_raw_value(json).unwrap(),
-            }
-        };
-        State::new(ClusterObjects { objects: objects.iter().map(source).collect(), ..ClusterObjects::default() })
+        State::new(ClusterObjects::of(objects))
     }
 
     /// Everything that an edit may change, as text.

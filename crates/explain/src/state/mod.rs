@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::inspect::Nominator;
 use bayplan_scheduler::{Cluster, Nomination, Object, PodInfo, Scheduler};
-use bayplan_sources::{ClusterObjects, Origin, Resource, SourceObject};
+use bayplan_sources::{ClusterObjects, FailedAttempts, Origin, Resource, SourceObject};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::Value;
@@ -30,6 +30,8 @@ pub struct State {
     written: FxHashMap<Key, Arc<RawValue>>,
     origin: Origin,
     missing: Vec<&'static str>,
+    /// What events say of pods that wait, by namespace and name.
+    failed_attempts: BTreeMap<(String, String), FailedAttempts>,
     notes: Vec<String>,
 }
 
@@ -37,7 +39,10 @@ impl State {
     /// Reads the objects of a source. An object that cannot be read is left out and noted.
     pub fn new(objects: ClusterObjects) -> Self {
         let missing = objects.missing();
-        let mut state = State { missing, origin: objects.origin, notes: objects.notes, ..State::default() };
+        let attempts = objects.failed_attempts.into_iter();
+        let failed_attempts = attempts.map(|of| ((of.namespace.clone(), of.name.clone()), of)).collect();
+        let mut state =
+            State { missing, failed_attempts, origin: objects.origin, notes: objects.notes, ..State::default() };
         let decoded = decode_all(&objects.objects);
         for (object, decoded) in objects.objects.into_iter().zip(decoded) {
             state.read(object, decoded);
@@ -59,6 +64,7 @@ impl State {
                 .map(|object| ((object.resource.name, object.namespace, object.name), object.json.into()))
                 .collect(),
             origin: objects.origin,
+            failed_attempts: BTreeMap::new(),
             missing: Vec::new(),
             notes: objects.notes,
         }
@@ -172,6 +178,11 @@ impl State {
     /// The resources that decisions read and the source says nothing about.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
+    }
+
+    /// What events say of the failed attempts to schedule a pod.
+    pub fn failed_attempts(&self, namespace: &str, name: &str) -> Option<&FailedAttempts> {
+        self.failed_attempts.get(&(namespace.to_owned(), name.to_owned()))
     }
 
     /// One line for each thing that could not be read.

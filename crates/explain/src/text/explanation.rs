@@ -4,7 +4,9 @@ use super::style::Style;
 use super::table::Table;
 use super::words::{count, events, number, some};
 use crate::Change;
-use crate::why::{Explanation, NodeAnswer, PluginScore, PreemptionAnswer, PreemptionCandidate, Rejection, Verdict};
+use crate::why::{
+    Explanation, KnownFrom, NodeAnswer, PluginScore, PreemptionAnswer, PreemptionCandidate, Rejection, Verdict,
+};
 
 /// How many changes are shown unless all are asked for.
 const CHANGES_SHOWN: usize = 8;
@@ -219,11 +221,31 @@ fn footer(answer: &Explanation, style: Style) -> Vec<String> {
     if let Some(last) = &answer.last_attempt
         && let Some(since) = last.since
     {
-        lines.push(format!("  unscheduled since {since} ({})", last.reason));
+        let reason = if last.reason.is_empty() { String::new() } else { format!(" ({})", last.reason) };
+        lines.push(format!("  unscheduled since {since}{reason}"));
     }
+    lines.extend(attempts(answer));
     lines.extend(missing(&answer.missing_here).map(|line| style.dim(&line)));
     lines.extend(answer.notes.iter().map(|note| style.dim(&format!("  note: {note}"))));
     lines
+}
+
+/// How often the pod was tried, and how that is known.
+fn attempts(answer: &Explanation) -> Option<String> {
+    let attempts = answer.attempts.as_ref()?;
+    let times = match attempts.count {
+        1 => "once".to_owned(),
+        many => format!("{} times", number(usize::try_from(many).unwrap_or(usize::MAX))),
+    };
+    let at_least = if attempts.at_least { "at least " } else { "" };
+    let last = answer.last_attempt.as_ref().and_then(|last| last.time);
+    let last = last.map(|time| format!(", last at {time}")).unwrap_or_default();
+    let from = match attempts.from {
+        KnownFrom::Log => "from the decision log",
+        KnownFrom::Events => "from events, which expire and lag behind",
+        KnownFrom::Condition => "from its condition",
+    };
+    Some(format!("  tried {at_least}{times}{last} ({from})"))
 }
 
 /// What could not be read and may change the answer.

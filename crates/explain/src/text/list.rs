@@ -18,7 +18,7 @@ pub fn list(answer: &ExplanationList, style: Style) -> String {
     here.sort_unstable();
     here.dedup();
     let mut notes: Vec<String> = missing(&here).into_iter().collect();
-    let all = answer.groups.iter().flat_map(|group| &group.explanation.notes);
+    let all = answer.groups.iter().flat_map(|group| &group.explanation.notes).chain(&answer.notes);
     for note in all.map(|note| format!("  note: {note}")) {
         if !notes.contains(&note) {
             notes.push(note);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_by_resource() {
+    fn events_are_listed_by_resource() {
         let on = |resource, action| WakesOn { resource, action, plugin: "P" };
         let events = events(&[on("Node", "Add"), on("Pod", "Delete"), on("storage.k8s.io/CSINode", "Update")]);
         assert_eq!(events, ["CSINode: updated", "Node: added", "Pod: deleted"]);

@@ -1,25 +1,11 @@
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::{Registry, TieBreak};
-use bayplan_sources::{ClusterObjects, SourceObject, resource_of};
+use bayplan_sources::ClusterObjects;
 use bayplan_testkit::{node, pod};
 use jiff::Timestamp;
-use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 use super::*;
-
-fn state(objects: &[Value]) -> State {
-    let source = |json: &Value| {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        SourceObject {
-            resource: resource_of(&text(&json["apiVersion"]), &text(&json["kind"])).unwrap(),
-            namespace: text(&json["metadata"]["namespace"]).into(),
-            name: text(&json["metadata"]["name"]).into(),
-            json: to_raw_value(json).unwrap(),
-        }
-    };
-    State::new(ClusterObjects { objects: objects.iter().map(source).collect(), ..ClusterObjects::default() })
-}
 
 fn try_ask(objects: &[Value], actions: Vec<Action>) -> Result<WhatIf, Error> {
     let profiles = Profiles::build(&Configuration::default(), &Registry::default()).unwrap();
@@ -32,7 +18,7 @@ fn try_ask(objects: &[Value], actions: Vec<Action>) -> Result<WhatIf, Error> {
         more_copies_max: 50,
         now: Timestamp::from_second(1_800_000_000).unwrap(),
     };
-    whatif(state(objects), &profiles, actions, &options)
+    whatif(State::new(ClusterObjects::of(objects)), &profiles, actions, &options)
 }
 
 fn ask(objects: &[Value], actions: Vec<Action>) -> WhatIf {
@@ -200,7 +186,7 @@ fn victims_leave_for_more_important_pods_and_come_back_where_they_fit() {
         more_copies_max: 0,
         now: Timestamp::UNIX_EPOCH,
     };
-    let without = whatif(state(&cluster), &profiles, vec![apply(&[urgent])], &options).unwrap();
+    let without = whatif(State::new(ClusterObjects::of(&cluster)), &profiles, vec![apply(&[urgent])], &options).unwrap();
     assert_eq!((without.preempted.len(), without.placed.len(), without.pending.len()), (0, 0, 1));
 }
 

@@ -80,7 +80,10 @@ pub struct Explanation {
     /// When the pod is tried again without such an event, as far as its status tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
-    /// What the scheduler last said of the pod in its status.
+    /// How often the scheduler tried the pod, as far as known: exactly from a decision log, at least from events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<Attempts>,
+    /// What is known of the last attempt to schedule the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_attempt: Option<LastAttempt>,
     /// One line for each thing that the reader should know about the answer.
@@ -310,9 +313,36 @@ pub struct WakesOn {
     pub plugin: PluginName,
 }
 
-/// What the pod's `PodScheduled` condition says.
-#[derive(Clone, Debug, Serialize)]
+/// How often the scheduler tried a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempts {
+    /// How often.
+    pub count: u64,
+    /// True when there may have been more.
+    pub at_least: bool,
+    /// How it is known.
+    pub from: KnownFrom,
+}
+
+/// How an attempt is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KnownFrom {
+    /// The pod's `PodScheduled` condition.
+    Condition,
+    /// FailedScheduling events about the pod.
+    Events,
+    /// A decision log.
+    Log,
+}
+
+/// What is known of the last attempt to schedule a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LastAttempt {
+    /// When it was, as far as known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
     /// Since when the pod could not be scheduled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -322,4 +352,6 @@ pub struct LastAttempt {
     /// The message of the last attempt.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// How it is known.
+    pub from: Vec<KnownFrom>,
 }

@@ -23,6 +23,9 @@ pub struct ExplanationList {
     pub groups: Vec<Group>,
     /// How many pods have which verdict.
     pub counts: Counts,
+    /// One line for each thing that the reader should know about the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Pods of one template with one answer.
@@ -80,7 +83,8 @@ pub fn explain_all(
         groups.push(Group { cause: cause(&explanation), pods: names, explanation });
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.pods.len()));
-    ExplanationList { api_version: API_VERSION, kind: "ExplanationList", source: source_of(state), groups, counts }
+    let (kind, source) = ("ExplanationList", source_of(state));
+    ExplanationList { api_version: API_VERSION, kind, source, groups, counts, notes: Vec::new() }
 }
 
 /// Pods that get the same answer, together.

@@ -1,10 +1,11 @@
-//! Why a pod is where it is, or why it is nowhere: one decision of the plain cycle, told in full.
+//! Why a pod is where it is, or why it is nowhere: one decision of the plain cycle, explained in full.
 //!
 //! ```text
 //!   State, Profiles, pod ─▶ PreEnqueue ─▶ Filter ─┬─▶ Score ─▶ ranking
 //!                                                 └─▶ PostFilter ─▶ rejections, preemption, what it waits for
 //! ```
 
+mod effort;
 mod explanation;
 mod list;
 mod manifests;
@@ -22,11 +23,12 @@ use bayplan_scheduler::inspect::{Attempt, Diagnosis, FilterResult, Profile, Scor
 use bayplan_scheduler::{Code, PluginName, PodInfo, TieBreak};
 use jiff::Timestamp;
 
-use crate::{ChangeOptions, Profiles, State, Subject, changes};
+use crate::{ChangeOptions, DECISIONS_MAX, FoundChanges, Profiles, State, Subject, search};
 
+pub use effort::{WrittenPods, find_changes_of_all};
 pub use explanation::{
-    API_VERSION, Answer, Explanation, LastAttempt, Nearest, NodeAnswer, NodeCounts, OnNode, PluginScore, PodName,
-    PreemptionAnswer, PreemptionCandidate, RefusedBy, Rejection, SourceOfState, Verdict, WakesOn,
+    API_VERSION, Answer, Attempts, Explanation, KnownFrom, LastAttempt, Nearest, NodeAnswer, NodeCounts, OnNode,
+    PluginScore, PodName, PreemptionAnswer, PreemptionCandidate, RefusedBy, Rejection, SourceOfState, Verdict, WakesOn,
 };
 pub use list::{Counts, ExplanationList, Group, cause, explain_all};
 pub use manifests::{NewPod, NotPods, pods_of_manifests};
@@ -81,10 +83,26 @@ pub fn find_changes(
     options: &Options,
 ) {
     let fits = matches!(explanation.verdict, Verdict::Placed | Verdict::WillPlace);
-    if let Some(profile) = profiles.get(&explanation.scheduler_name).filter(|_| !fits) {
-        let options = ChangeOptions { preemption: !options.no_preemption, ..ChangeOptions::at(options.now) };
-        explanation.changes = changes(state, profile, subject, &options);
+    if !fits {
+        explanation.changes = search_changes(state, profiles, explanation, subject, DECISIONS_MAX, options).changes;
     }
+}
+
+/// Searches with so many decisions at most.
+fn search_changes(
+    state: &mut State,
+    profiles: &Profiles,
+    explanation: &Explanation,
+    subject: Subject<'_>,
+    decisions_max: usize,
+    options: &Options,
+) -> FoundChanges {
+    let Some(profile) = profiles.get(&explanation.scheduler_name) else {
+        return FoundChanges { is_complete: true, ..FoundChanges::default() };
+    };
+    let preemption = !options.no_preemption;
+    let options = ChangeOptions { preemption, decisions_max, ..ChangeOptions::at(options.now) };
+    search(state, profile, subject, &options)
 }
 
 /// Explains a pod that is not on a node of the state.
@@ -133,6 +151,7 @@ pub(crate) fn source_of(state: &State) -> SourceOfState {
 /// An explanation that says nothing yet.
 pub(crate) fn blank(state: &State, pod: &PodInfo) -> Explanation {
     let meta = &pod.metadata;
+    let (attempts, last_attempt) = waits::last_attempt(state, pod);
     // A pod that was written by hand is known by its name.
     let uid = if meta.uid == pod.key() { String::new() } else { meta.uid.clone() };
     Explanation {
@@ -160,7 +179,8 @@ pub(crate) fn blank(state: &State, pod: &PodInfo) -> Explanation {
         on_node: None,
         wakes_on: Vec::new(),
         retry_at: None,
-        last_attempt: waits::last_attempt(pod),
+        attempts,
+        last_attempt,
         notes: Vec::new(),
         missing_here: missing::for_pod(state, pod),
     }

@@ -12,10 +12,9 @@ use bayplan_patch::json_patch;
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::inspect::{Attempt, PotentialNodes, Profile, Search, best_candidates, dry_run, ineligible};
 use bayplan_scheduler::{PodInfo, Registry};
-use bayplan_sources::{ClusterObjects, SourceObject, resource_of};
+use bayplan_sources::ClusterObjects;
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
 /// A time after everything in tests and recordings.
@@ -32,16 +31,7 @@ pub fn profile(config: &Value) -> Arc<Profile> {
 
 /// A state of these objects; those that no decision reads are left out.
 pub fn state(objects: &[Value]) -> State {
-    let source = |json: &Value| {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        Some(SourceObject {
-            resource: resource_of(&text(&json["apiVersion"]), &text(&json["kind"]))?,
-            namespace: text(&json["metadata"]["namespace"]).into(),
-            name: text(&json["metadata"]["name"]).into(),
-            json: to_raw_value(json).unwrap(),
-        })
-    };
-    State::new(ClusterObjects { objects: objects.iter().filter_map(source).collect(), ..ClusterObjects::default() })
+    State::new(ClusterObjects::of(objects))
 }
 
 fn pod_info(json: &Value) -> PodInfo {
@@ -134,11 +124,13 @@ pub fn check(profile: &Profile, objects: &[Value], pod: &Value, change: &Value) 
     let (feasible, best) = decide(profile, &state, &changed_pod);
     assert!(best.iter().any(|name| name == node), "{best:?}: {}", shown());
     assert_eq!(feasible.len() as u64, change["feasibleAfter"].as_u64().unwrap(), "{}", shown());
-    if change["kind"] == "ReduceRequest" {
-        check_least(profile, &state, &changed_pod, change);
-    }
-    if change["kind"] == "DeletePods" {
-        check_all_needed(profile, objects, pod, change);
+    let with = change["with"].as_array().into_iter().flatten();
+    for kind in with.chain([&change["kind"]]) {
+        match kind.as_str().unwrap() {
+            "ReduceRequest" => check_least(profile, &state, &changed_pod, change),
+            "DeletePods" => check_all_needed(profile, objects, pod, change),
+            _ => {}
+        }
     }
 }
 

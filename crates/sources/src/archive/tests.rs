@@ -83,6 +83,109 @@ fn archives_are_read_whatever_they_lie_in() {
     assert_eq!(names(&read(&gzip(PODS.as_bytes()))), ["p"]);
 }
 
+/// The layout of OpenShift's must-gather: single objects and lists, pods twice, and an archive for a large namespace.
+#[test]
+fn a_must_gather_is_read_as_oc_writes_it() {
+    let root = "must-gather.local.1/quay-io-openshift-release-dev-sha256-0/";
+    let node = "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  resourceVersion: \"7\"\n";
+    let pod = "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  namespace: a\n  resourceVersion: \"8\"\n";
+    let pods = "---\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: p\n    \
+        namespace: a\n    resourceVersion: \"8\"\nkind: PodList\nmetadata:\n  resourceVersion: \"9\"\n";
+    let budgets = "---\napiVersion: policy/v1\nitems: []\nkind: PodDisruptionBudgetList\n";
+    let events = "---\napiVersion: v1\nitems:\n- involvedObject:\n    kind: Pod\n    name: p\n    namespace: a\n  metadata:\n    \
+        name: e\n    namespace: a\n  reason: FailedScheduling\n  series:\n    count: 6\nkind: EventList\n";
+    let class = "---\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata:\n  name: fast\n";
+    let large = gzip(&tar(&[("b/core/pods.yaml", pods.replace("namespace: a", "namespace: b").as_bytes())]));
+    let files: Vec<(String, &[u8])> = [
+        ("cluster-scoped-resources/core/nodes/n1.yaml", node.as_bytes()),
+        ("cluster-scoped-resources/storage.k8s.io/storageclasses/fast.yaml", class.as_bytes()),
+        ("namespaces/a/a.yaml", b"---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n"),
+        ("namespaces/a/core/pods.yaml", pods.as_bytes()),
+        ("namespaces/a/core/events.yaml", events.as_bytes()),
+        ("namespaces/a/core/configmaps.yaml", b"---\napiVersion: v1\nitems: []\nkind: ConfigMapList\n"),
+        ("namespaces/a/policy/poddisruptionbudgets.yaml", budgets.as_bytes()),
+        ("namespaces/a/pods/p/p.yaml", pod.as_bytes()),
+        ("namespaces/a/pods/p/main/main/logs/current.log", b"2026-01-01T00:00:00Z kind: of a log\n"),
+        ("namespaces/b.tar.gz", &large),
+        ("event-filter.html", b"<html>kind: none</html>"),
+        ("timestamp", b"2026-01-01 00:00:00\n"),
+    ]
+    .map(|(path, content): (&str, &[u8])| (format!("{root}{path}"), content))
+    .into();
+    let files: Vec<(&str, &[u8])> = files.iter().map(|(path, content)| (path.as_str(), *content)).collect();
+    let objects = read(&gzip(&tar(&files)));
+    assert_eq!(objects.notes, Vec::<String>::new());
+    let mut shown: Vec<String> = objects
+        .objects
+        .iter()
+        .map(|object| format!("{} {}/{}", object.resource.kind, object.namespace, object.name))
+        .collect();
+    shown.sort();
+    assert_eq!(shown, ["Namespace /a", "Node /n1", "Pod a/p", "Pod b/p", "StorageClass /fast"]);
+    assert!(!objects.missing().contains(&"poddisruptionbudgets.policy"));
+    assert_eq!(objects.failed_attempts.iter().map(|of| (&*of.name, of.count)).collect::<Vec<_>>(), [("p", 6)]);
+}
+
+/// The layout of troubleshoot's support bundles, whose earlier versions leave the kinds out.
+#[test]
+fn a_support_bundle_is_read_with_and_without_kinds() {
+    let bare = |items: &[&str]| format!("[{}]", items.join(","));
+    let list =
+        |kind: &str, items: &[&str]| format!(r#"{{"kind":"{kind}","apiVersion":"v1","items":[{}]}}"#, items.join(","));
+    let (node, pod) = (r#"{"metadata":{"name":"n1"}}"#, r#"{"metadata":{"namespace":"a","name":"p"}}"#);
+    let event = r#"{"metadata":{"namespace":"a","name":"e"},"involvedObject":{"kind":"Pod","namespace":"a","name":"p"},
+        "reason":"FailedScheduling","count":3}"#;
+    for (nodes, pods, events) in [
+        (bare(&[node]), bare(&[pod]), bare(&[event])),
+        (list("NodeList", &[node]), list("PodList", &[pod]), list("EventList", &[event])),
+    ] {
+        let files = [
+            ("cluster-info/cluster_version.json", r#"{"info":{"major":"1"},"string":"v1.36.0"}"#),
+            ("cluster-resources/nodes.json", nodes.as_str()),
+            ("cluster-resources/nodes-errors.json", "null"),
+            ("cluster-resources/pods/a.json", pods.as_str()),
+            ("cluster-resources/pods/b.json", "[]"),
+            ("cluster-resources/pods-errors.json", "{}"),
+            ("cluster-resources/pods/logs/a/p/main.log", "{\"level\":\"info\"}\n{\"level\""),
+            ("cluster-resources/pod-disruption-budgets/a.json", "[]"),
+            ("cluster-resources/events/a.json", events.as_str()),
+            ("cluster-resources/auth-cani-list/a.json", r#"[{"verbs":["*"],"resources":["*"]}]"#),
+            ("cluster-resources/groups.json", r#"[{"kind":"APIGroup","apiVersion":"v1","name":"apps"}]"#),
+            (
+                "version.yaml",
+                "apiVersion: troubleshoot.sh/v1beta2\nkind: SupportBundle\nspec:\n  versionNumber: v0.1\n",
+            ),
+        ];
+        let files: Vec<(String, &str)> =
+            files.map(|(path, text)| (format!("support-bundle-2026-01-01T00_00_00/{path}"), text)).into();
+        let files: Vec<(&str, &[u8])> = files.iter().map(|(path, text)| (path.as_str(), text.as_bytes())).collect();
+        let objects = read(&gzip(&tar(&files)));
+        assert_eq!(names(&objects), ["n1", "p"]);
+        assert_eq!(objects.notes, Vec::<String>::new());
+        assert_eq!(objects.failed_attempts[0].count, 3);
+        for listed in ["nodes", "pods", "poddisruptionbudgets.policy"] {
+            assert!(!objects.missing().contains(&listed), "{listed}");
+        }
+    }
+}
+
+/// KAI's snapshot as its scheduler serves it: one deflated file, with the sizes after its content.
+#[test]
+fn a_snapshot_of_kai_gives_the_objects_in_it() {
+    let snapshot = r#"{"config":{"actions":"allocate"},"schedulerParams":{"schedulerName":"kai-scheduler"},"rawObjects":{
+        "pods":[{"metadata":{"namespace":"a","name":"p"}}],"nodes":[{"metadata":{"name":"n1"}}],"queues":[{"metadata":{"name":"q"}}],
+        "podGroups":null,"bindRequests":[],"priorityClasses":[{"metadata":{"name":"train"},"value":50}],"configMaps":[],
+        "persistentVolumeClaims":[],"csiStorageCapacities":[],"storageClasses":[],"csiDrivers":[],
+        "resourceClaims":[{"metadata":{"namespace":"a","name":"c"},"spec":{"devices":{"requests":[{"name":"gpu","deviceClassName":"g"}]}}}],
+        "resourceSlices":[{"metadata":{"name":"s"},"spec":{"devices":[{"name":"d","attributes":{}}]}}],
+        "deviceClasses":[],"topologies":[]}}"#;
+    let objects = read(&zip("snapshot.json", snapshot.as_bytes()));
+    assert_eq!(names(&objects), ["p", "n1", "train", "s"]);
+    let note =
+        "1 objects of kind ResourceClaim are left out: resource.k8s.io/v1beta1 is not read, resource.k8s.io/v1 is";
+    assert_eq!(objects.notes, [note]);
+}
+
 #[test]
 fn long_names_are_read_in_both_forms() {
     let long = format!("{}/nodes.yaml", "d".repeat(120));
@@ -107,6 +210,11 @@ fn a_cut_archive_gives_what_came_before_the_cut() {
     let packed = gzip(&whole);
     let objects = read(&packed[..packed.len() - 20]);
     assert!(!objects.notes.is_empty());
+    let lines: String = (0..3).map(|n| NODES.replace("NodeList", "List").replace("n1", &format!("n{n}"))).collect();
+    let lines = lines.replace("metadata:", "{apiVersion: v1, kind: Node, metadata: {name: x}}\n# metadata:");
+    let small = tar(&[("few.yaml", lines.as_bytes())]);
+    let objects = read(&small[..512 + lines.len() - 40]);
+    assert!(!objects.objects.is_empty(), "objects of a file that is cut within its first bytes: {:?}", objects.notes);
     assert!(!read(&zip("p.json", PODS.as_bytes())[..40]).notes.is_empty());
 }
 

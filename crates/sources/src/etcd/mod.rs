@@ -21,10 +21,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::to_raw_value;
 
+use crate::attempts;
 use crate::cluster_objects::{Origin, OriginKind};
 use crate::collector::Collector;
 use crate::document::Sink;
-use crate::resources::{Resource, Version, version_of};
+use crate::resources::version_of;
 
 pub(crate) use bbolt::is_database;
 
@@ -59,7 +60,7 @@ pub(crate) fn read(file: &mut (impl Read + Seek), collector: &mut Collector) -> 
         }
         if key.len() > REVISION_BYTES {
             latest.remove(pair.key);
-        } else if resource_of_value(pair.value).is_some() {
+        } else if encoding_of(pair.value).is_some() {
             latest.insert(pair.key.to_vec(), Stored { revision, value: pair.value.to_vec() });
         }
     });
@@ -172,24 +173,28 @@ struct TypeMeta {
     kind: String,
 }
 
-/// The resource of a stored object, and how it is encoded; none for what no decision reads.
-fn resource_of_value(value: &[u8]) -> Option<(&'static Resource, Encoding)> {
-    let (version, encoding) = if let Some((api_version, kind)) = codec::protobuf_kind(value) {
-        (version_of(api_version, kind)?, Encoding::Protobuf)
-    } else if value.first() == Some(&b'{') {
-        let own: TypeMeta = serde_json::from_slice(value).ok()?;
-        (version_of(&own.api_version, &own.kind)?, Encoding::Json)
-    } else {
+/// How a stored object is encoded; none for what nobody reads.
+fn encoding_of(value: &[u8]) -> Option<Encoding> {
+    if let Some((api_version, kind)) = codec::protobuf_kind(value) {
+        return is_read(api_version, kind, value).then_some(Encoding::Protobuf);
+    }
+    if value.first() != Some(&b'{') {
         return None;
-    };
-    let (Version::Read(resource) | Version::Twin(resource) | Version::Other(resource)) = version;
-    Some((resource, encoding))
+    }
+    let own: TypeMeta = serde_json::from_slice(value).ok()?;
+    is_read(&own.api_version, &own.kind, value).then_some(Encoding::Json)
+}
+
+/// Whether an object is one that decisions read, or an event about a failed attempt: most events are others.
+fn is_read(api_version: &str, kind: &str, value: &[u8]) -> bool {
+    let reason = attempts::REASON.as_bytes();
+    version_of(api_version, kind).is_some()
+        || (attempts::is_event(api_version, kind) && value.windows(reason.len()).any(|part| part == reason))
 }
 
 /// The object as the API server would serve it: its `resourceVersion` is the revision of its last write.
 fn object(stored: &Stored) -> Result<Box<serde_json::value::RawValue>, String> {
-    let (_, encoding) = resource_of_value(&stored.value).ok_or("it is no object")?;
-    let mut object: Value = match encoding {
+    let mut object: Value = match encoding_of(&stored.value).ok_or("it is no object")? {
         Encoding::Protobuf => {
             let (api_version, kind) = codec::protobuf_kind(&stored.value).ok_or("it is no object")?;
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

@@ -114,6 +114,7 @@ const KINDS: &[(&str, &str)] = &[
     ),
     ("Pod", "spec<POD_SPEC> status<POD_STATUS>"),
     ("Namespace", "status{phase=}"),
+    ("Event", "involvedObject{kind= namespace name uid} reason= count= firstTimestamp= lastTimestamp= message?"),
     ("PriorityClass", "value= globalDefault= preemptionPolicy="),
     ("Service", "spec{selector#}"),
     ("ReplicationController", "spec{replicas= selector# <TEMPLATE>} status{<REPLICAS>}"),

@@ -129,12 +129,16 @@ fn header(objects: &ClusterObjects, redaction: Redaction) -> Header {
     }
 }
 
-/// Each object with nothing in it but what a snapshot holds.
+/// Each object with nothing in it but what a snapshot holds, and one event for each pod that was tried in vain.
 fn pruned(objects: &ClusterObjects) -> impl Iterator<Item = (&'static str, Value)> {
-    objects.objects.iter().filter_map(|object| {
-        let mut value: Value = serde_json::from_str(object.json.get()).ok()?;
-        prune(object.resource.kind, &mut value)?;
-        Some((object.resource.kind, value))
+    let events = objects.failed_attempts.iter().map(|attempts| ("Event", attempts.as_event()));
+    let written = objects
+        .objects
+        .iter()
+        .filter_map(|object| Some((object.resource.kind, serde_json::from_str::<Value>(object.json.get()).ok()?)));
+    written.chain(events).filter_map(|(kind, mut value)| {
+        prune(kind, &mut value)?;
+        Some((kind, value))
     })
 }
 

@@ -9,8 +9,13 @@ use crate::changes::tolerate::CORDON_TAINT;
 use crate::changes::trial::{Draft, Trial, resource_of_kind};
 use crate::changes::{Change, ChangeKind, cost, json_ops};
 
-/// Changes that uncordon a node each, by name.
-pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
+/// Changes that uncordon a node each.
+pub(in crate::changes) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
+    drafts(trial, obstacles).into_iter().filter_map(|draft| trial.prove(draft)).collect()
+}
+
+/// Drafts that uncordon a node each, by name.
+pub(in crate::changes) fn drafts(trial: &Trial<'_>, obstacles: &Obstacles) -> Vec<Draft> {
     let tolerations = &trial.pod.spec.tolerations;
     let only_cordoned = obstacles.refused_only_by(&["NodeUnschedulable", "TaintToleration"]).filter(|refused| {
         refused.info(trial.state).is_some_and(|info| {
@@ -23,7 +28,7 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Chang
     let mut names: Vec<_> = only_cordoned.map(|refused| refused.name.clone()).collect();
     names.sort();
     names.truncate(RELAXATIONS_MAX);
-    names.into_iter().filter_map(|node| trial.prove(draft(trial, &node)?)).collect()
+    names.into_iter().filter_map(|node| draft(trial, &node)).collect()
 }
 
 fn draft(trial: &Trial<'_>, node: &str) -> Option<Draft> {

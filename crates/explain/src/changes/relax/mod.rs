@@ -1,10 +1,10 @@
 //! Constraints that the pod may give up, and nodes that may be uncordoned.
 
-mod cordon;
-mod node_affinity;
-mod pod_affinity;
-mod ports;
-mod spread;
+pub(super) mod cordon;
+pub(super) mod node_affinity;
+pub(super) mod pod_affinity;
+pub(super) mod ports;
+pub(super) mod spread;
 
 use serde_json::Value;
 

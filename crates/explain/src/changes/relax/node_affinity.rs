@@ -55,7 +55,12 @@ impl GivenUp {
 }
 
 /// Changes that give up requirements on the node.
-pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
+pub(in crate::changes) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
+    drafts(trial, obstacles).into_iter().filter_map(|draft| trial.prove(draft)).collect()
+}
+
+/// Drafts that give up requirements on the node, smallest first.
+pub(in crate::changes) fn drafts(trial: &Trial<'_>, obstacles: &Obstacles) -> Vec<Draft> {
     let demands = NodeDemands::of(&trial.pod);
     let mut ways: BTreeMap<GivenUp, usize> = BTreeMap::new();
     for refused in obstacles.refused_only_by(&["NodeAffinity"]) {
@@ -70,7 +75,7 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Chang
     let mut ways: Vec<(GivenUp, usize)> = ways.into_iter().filter(|(way, _)| way.cost() > 0).collect();
     ways.sort_by_key(|(way, nodes)| (way.cost(), std::cmp::Reverse(*nodes)));
     ways.truncate(RELAXATIONS_MAX);
-    ways.into_iter().filter_map(|(way, _)| trial.prove(draft(&demands, &way))).collect()
+    ways.into_iter().map(|(way, _)| draft(&demands, &way)).collect()
 }
 
 fn draft(demands: &NodeDemands, way: &GivenUp) -> Draft {

@@ -11,7 +11,7 @@ use crate::changes::{Change, cost, json_ops};
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
 /// Changes that give up one required term each, or all of a list where none alone is enough.
-pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
+pub(in crate::changes) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
     if obstacles.refused_only_by(&["InterPodAffinity"]).next().is_none() {
         return Vec::new();
     }
@@ -34,6 +34,22 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Chang
         }
     }
     found
+}
+
+/// Drafts that give up one required term each.
+pub(in crate::changes) fn drafts(trial: &Trial<'_>, obstacles: &Obstacles) -> Vec<Draft> {
+    if obstacles.refused_only_by(&["InterPodAffinity"]).next().is_none() {
+        return Vec::new();
+    }
+    let affinity = trial.pod.spec.affinity.as_ref();
+    let attract = affinity.and_then(|affinity| affinity.pod_affinity.as_ref()).map(|affinity| &affinity.required);
+    let repel = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()).map(|affinity| &affinity.required);
+    let lists = [("podAffinity", attract), ("podAntiAffinity", repel)].into_iter();
+    let all = lists.flat_map(|(list, terms)| {
+        let terms = terms.map_or(&[][..], |terms| terms);
+        terms.iter().enumerate().map(move |(at, term)| one(list, at, term, terms.len()))
+    });
+    all.collect()
 }
 
 fn one(list: &str, at: usize, term: &PodAffinityTerm, terms: usize) -> Draft {

@@ -13,7 +13,12 @@ use crate::changes::{Change, cost, json_ops};
 type HostPort = (&'static str, usize, usize, i32);
 
 /// Changes that give up the host ports which are taken on some node.
-pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
+pub(in crate::changes) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
+    drafts(trial, obstacles).into_iter().filter_map(|draft| trial.prove(draft)).collect()
+}
+
+/// Drafts that give up the host ports which are taken on some node, fewest first.
+pub(in crate::changes) fn drafts(trial: &Trial<'_>, obstacles: &Obstacles) -> Vec<Draft> {
     let pod = trial.pod.clone();
     let containers = pod.spec.containers.iter().enumerate().map(|(at, container)| ("containers", at, container));
     let init = pod.spec.init_containers.iter().enumerate().filter(|(_, container)| container.is_sidecar());
@@ -35,7 +40,7 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Chang
     let mut ways: Vec<(Vec<HostPort>, usize)> = ways.into_iter().filter(|(taken, _)| !taken.is_empty()).collect();
     ways.sort_by_key(|(taken, nodes)| (taken.len(), std::cmp::Reverse(*nodes)));
     ways.truncate(RELAXATIONS_MAX);
-    ways.into_iter().filter_map(|(taken, _)| trial.prove(draft(&taken))).collect()
+    ways.into_iter().map(|(taken, _)| draft(&taken)).collect()
 }
 
 fn draft(taken: &[HostPort]) -> Draft {

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use super::relaxation;
 use crate::changes::obstacles::Obstacles;
-use crate::changes::trial::Trial;
+use crate::changes::trial::{Draft, Trial};
 use crate::changes::{Change, cost, json_ops};
 
 /// Most constraints that are tried; upstream knows no limit, but few pods have more than two.
 const CONSTRAINTS_MAX: usize = 4;
 
 /// Changes that widen one constraint each: the least `maxSkew` that lets the pod in, or a preference instead.
-pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
+pub(in crate::changes) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Change> {
     if obstacles.refused_only_by(&["PodTopologySpread"]).next().is_none() {
         return Vec::new();
     }
@@ -43,6 +43,23 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Chang
         found.extend(trial.prove(relaxation(cost, summary, operations)));
     }
     found
+}
+
+/// The draft in which no constraint is more than a preference.
+pub(in crate::changes) fn drafts(trial: &Trial<'_>, obstacles: &Obstacles) -> Vec<Draft> {
+    if obstacles.refused_only_by(&["PodTopologySpread"]).next().is_none() {
+        return Vec::new();
+    }
+    let constraints = trial.pod.spec.topology_spread_constraints.iter().enumerate();
+    let hard = constraints.filter(|(_, constraint)| constraint.when_unsatisfiable != "ScheduleAnyway");
+    let hard: Vec<(usize, &str)> = hard.map(|(at, constraint)| (at, &*constraint.topology_key)).collect();
+    if hard.is_empty() {
+        return Vec::new();
+    }
+    let keys: Vec<&str> = hard.iter().map(|(_, key)| *key).collect();
+    let summary = format!("spread over {} only as a preference (ScheduleAnyway)", keys.join(", "));
+    let operations = hard.iter().map(|(at, _)| prefer(trial, *at)).collect();
+    vec![relaxation(cost::PREFERENCE.saturating_mul(hard.len() as u64), summary, operations)]
 }
 
 /// The least `maxSkew` with which the pod fits, given that it does not with the one it has.
