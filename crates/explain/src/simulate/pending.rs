@@ -46,6 +46,17 @@ pub(super) enum Hope {
     Preemption,
 }
 
+/// What a pod that arrives can expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prospect {
+    /// To be refused as its like were, and nothing has changed since.
+    Refusal,
+    /// To be refused, unless a node takes it as it is: nobody would make way.
+    Fit,
+    /// Anything.
+    Unknown,
+}
+
 /// Pods of one signature.
 struct Group {
     pod: Arc<PodInfo>,
@@ -55,8 +66,6 @@ struct Group {
     refused_at: Option<u64>,
     /// Whether filters count pods for it: more pods may let it in.
     counts_pods: bool,
-    /// Whether it may displace others.
-    preempts: bool,
 }
 
 /// The pods of one priority on nodes, and when they last changed.
@@ -91,20 +100,26 @@ impl Changes {
     /// Whether less important pods may make way since a time, when they did not before: there are some, and one of them
     /// came, or one that could not make way left.
     fn allow_preemption(&self, group: &Group, since: u64) -> bool {
-        let priority = group.pod.priority();
+        if !self.may_preempt(&group.pod) {
+            return false;
+        }
         if self.levels.len() > PRIORITIES_MAX {
             return self.now > since;
         }
+        let priority = group.pod.priority();
         let lower = || self.levels.range(..priority).map(|(_, level)| level);
-        if !group.preempts || lower().all(|level| level.pods == 0) {
-            return false;
-        }
         if group.counts_pods || self.keep_apart {
             return self.now > since;
         }
         self.other_at > since
             || lower().any(|level| level.placed_at > since)
             || self.levels.range(priority..).any(|(_, level)| level.left_at > since)
+    }
+
+    /// Whether there are pods that may have to make way for this one.
+    fn may_preempt(&self, pod: &Pod) -> bool {
+        pod.spec.preemption_policy.as_deref() != Some("Never")
+            && self.levels.range(..pod.priority()).any(|(_, level)| level.pods > 0)
     }
 
     fn note(&mut self, pod: &Pod) {
@@ -187,24 +202,37 @@ impl Pending {
         Some(rank)
     }
 
-    fn group_of(&mut self, pod: &Arc<PodInfo>) -> usize {
-        let number = pod.signature_number();
-        let same_number = self.by_signature.entry(number).or_default();
-        // What a nominated pod is answered holds for nobody else.
-        if !pod.is_nominated() {
-            let groups = &self.groups;
-            let is_same = |at: &&usize| !groups[**at].pod.is_nominated() && groups[**at].pod.same_signature(pod);
-            if let Some(at) = same_number.iter().find(is_same) {
-                return *at;
-            }
-        }
-        let group = Group {
-            counts_pods: counts_pods(pod),
-            preempts: pod.spec.preemption_policy.as_deref() != Some("Never"),
-            pod: pod.clone(),
-            uids: BTreeMap::new(),
-            refused_at: None,
+    /// True when nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of_pod.is_empty()
+    }
+
+    /// What a pod that arrives now can expect.
+    pub(super) fn prospect(&self, pod: &PodInfo) -> Prospect {
+        let hope = match self.find_group(pod) {
+            Some(at) => self.hope(&self.groups[at]),
+            None if self.changes.may_preempt(pod) => Some(Hope::Preemption),
+            None => Some(Hope::Fit),
         };
+        match hope {
+            None => Prospect::Refusal,
+            Some(Hope::Fit) => Prospect::Fit,
+            Some(Hope::Preemption) => Prospect::Unknown,
+        }
+    }
+
+    /// The group whose answer holds for a pod. What a nominated pod is answered holds for nobody else.
+    fn find_group(&self, pod: &PodInfo) -> Option<usize> {
+        let same_number = self.by_signature.get(&pod.signature_number())?;
+        let is_same = |group: &Group| !group.pod.is_nominated() && group.pod.same_signature(pod);
+        same_number.iter().copied().find(|at| !pod.is_nominated() && is_same(&self.groups[*at]))
+    }
+
+    fn group_of(&mut self, pod: &Arc<PodInfo>) -> usize {
+        if let Some(at) = self.find_group(pod) {
+            return at;
+        }
+        let group = Group { counts_pods: counts_pods(pod), pod: pod.clone(), uids: BTreeMap::new(), refused_at: None };
         let at = match self.free.pop() {
             Some(at) => {
                 self.groups[at] = group;
@@ -215,7 +243,7 @@ impl Pending {
                 self.groups.len() - 1
             }
         };
-        same_number.push(at);
+        self.by_signature.entry(pod.signature_number()).or_default().push(at);
         at
     }
 

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::config::{Configuration, PluginRef};
 use bayplan_scheduler::inspect::QueueStage;
-use bayplan_scheduler::{Effect, Input, Object, Preemption, Registry, Scheduler, TieBreak};
+use bayplan_scheduler::{Effect, Input, Object, PodInfo, Preemption, Registry, Scheduler, TieBreak};
 use jiff::{SignedDuration, Timestamp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::history::{Change, Event};
 use super::measures::Measures;
-use super::pending::{Hope, Pending, Rank};
+use super::pending::{Hope, Pending, Prospect, Rank};
 
 /// Which refused pods are tried again after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub(super) struct World {
     /// When pods that run for some time are done: time, key and generation.
     finishing: BinaryHeap<Reverse<(Timestamp, String, u32)>>,
     pending: Pending,
+    /// UIDs of pending pods that the scheduler does not know yet: it would only refuse them.
+    held_back: FxHashSet<String>,
     retries: Retries,
     now: Timestamp,
     version: u64,
@@ -92,6 +94,7 @@ impl World {
             by_uid: FxHashMap::default(),
             finishing: BinaryHeap::new(),
             pending: Pending::default(),
+            held_back: FxHashSet::default(),
             retries,
             now: start,
             version: 0,
@@ -208,8 +211,29 @@ impl World {
         let pod = self.renewed(&pod, "", 0);
         self.measures.arrived();
         let known = Known { pod: pod.clone(), since: self.now, number: self.version, runs_for, generation: 0 };
+        let rank = (known.since, known.number);
         self.remember(key, known);
-        self.scheduler.handle(Input::upsert(Object::Pod(pod)), self.now);
+        self.arrive(pod, rank);
+    }
+
+    /// Brings a pending pod to the scheduler, unless it would only be refused.
+    fn arrive(&mut self, pod: Arc<Pod>, (since, number): (Timestamp, u64)) {
+        // While nobody waits, there is most likely a node for it.
+        if self.retries != Retries::Hopeful || self.pending.is_empty() || !pod.spec.scheduling_gates.is_empty() {
+            return self.scheduler.handle(Input::upsert(Object::Pod(pod)), self.now);
+        }
+        let info = Arc::new(PodInfo::new(pod.clone()));
+        let is_refused = match self.pending.prospect(&info) {
+            Prospect::Refusal => true,
+            Prospect::Fit => self.scheduler.fits(&info, self.now) == Some(false),
+            Prospect::Unknown => false,
+        };
+        if !is_refused {
+            return self.scheduler.handle(Input::upsert(Object::Pod(pod)), self.now);
+        }
+        self.pending.add(&info, Rank::new(&info, since, number));
+        self.pending.refused(info.uid());
+        self.held_back.insert(info.uid().to_owned());
     }
 
     /// A pod is gone, from its node or from the queue.
@@ -228,6 +252,7 @@ impl World {
             }
             false => {
                 self.pending.remove(&known.pod.metadata.uid);
+                self.held_back.remove(&known.pod.metadata.uid);
                 if known.pod.is_nominated() {
                     self.pending.changed();
                 }
@@ -281,6 +306,11 @@ impl World {
 
     /// Tries a pod; true when something came of it.
     fn try_again(&mut self, uid: &str) -> bool {
+        if self.held_back.remove(uid) {
+            let known = self.by_uid.get(uid).and_then(|key| self.pods.get(key));
+            let pod = known.map(|known| Object::Pod(known.pod.clone()));
+            pod.into_iter().for_each(|pod| self.scheduler.handle(Input::upsert(pod), self.now));
+        }
         if !self.scheduler.schedule_pod(uid, self.now) {
             self.pending.remove(uid);
             return false;
@@ -378,6 +408,7 @@ impl World {
             self.measures.arrived();
             let (runs_for, number) = (known.runs_for, self.version);
             self.remember(key, Known { pod: next.clone(), since: self.now, number, runs_for, generation });
+            // Tried like any new pod, and before those that wait: what else is evicted may let it in elsewhere.
             self.scheduler.handle(Input::upsert(Object::Pod(next)), self.now);
         }
         let uid = preemption.preemptor.uid().to_owned();
