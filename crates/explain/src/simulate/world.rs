@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::config::{Configuration, PluginRef};
 use bayplan_scheduler::inspect::QueueStage;
-use bayplan_scheduler::{Effect, Input, Object, PodInfo, Preemption, Registry, Scheduler, TieBreak};
+use bayplan_scheduler::{Effect, Input, Object, Preemption, Registry, Scheduler, TieBreak};
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -222,7 +222,7 @@ impl World {
         if self.retries != Retries::Hopeful || self.pending.is_empty() || !pod.spec.scheduling_gates.is_empty() {
             return self.scheduler.handle(Input::upsert(Object::Pod(pod)), self.now);
         }
-        let info = Arc::new(PodInfo::new(pod.clone()));
+        let info = self.scheduler.pod_info(pod.clone());
         let is_refused = match self.pending.prospect(&info) {
             Prospect::Refusal => true,
             Prospect::Fit => self.scheduler.fits(&info, self.now) == Some(false),

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bayplan_model::pod::Pod;
 use jiff::Timestamp;
 
 use super::Scheduler;
@@ -30,6 +31,11 @@ impl Scheduler {
         let Some(pod) = self.queue.pop_pod(uid, &plugins) else { return false };
         self.schedule(pod, now);
         true
+    }
+
+    /// A pod with what is computed from it, shared with the pods of its template that came before.
+    pub fn pod_info(&mut self, pod: Arc<Pod>) -> Arc<PodInfo> {
+        self.pod_infos.info(pod)
     }
 
     /// Whether some node would take a pod now, without preemption; none when only an attempt can tell.
