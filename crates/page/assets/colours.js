@@ -1,60 +1,43 @@
 // The colours of the map and its legend. Each filter keeps its colour on every screen and in both themes.
 
-const LIGHT = {
-  feasible: '#2f9e63',
-  unknown: '#c9d0d8',
-  empty: '#dfe5ec',
+// Each colour in light and in dark.
+const COLOURS = {
+  feasible: ['#2f9e63', '#3fbf7d'],
+  unknown: ['#c9d0d8', '#3a444f'],
+  empty: ['#dfe5ec', '#28313a'],
   filters: {
-    NodeResourcesFit: '#3b6fd4',
-    TaintToleration: '#e07b2e',
-    NodeAffinity: '#8a5cd1',
-    PodTopologySpread: '#1a9aa8',
-    InterPodAffinity: '#d6498f',
-    NodeUnschedulable: '#6f7c8a',
-    NodeName: '#9a8f12',
-    NodePorts: '#b5503c',
-    VolumeBinding: '#a9692c',
-    VolumeZone: '#7f8f2a',
-    VolumeRestrictions: '#c2527a',
-    NodeVolumeLimits: '#5f7a2f',
-    DynamicResources: '#4b4fb8',
+    NodeResourcesFit: ['#3b6fd4', '#5b8ff0'],
+    TaintToleration: ['#e07b2e', '#f0944a'],
+    NodeAffinity: ['#8a5cd1', '#a885ee'],
+    PodTopologySpread: ['#1a9aa8', '#35bccb'],
+    InterPodAffinity: ['#d6498f', '#ee6cae'],
+    NodeUnschedulable: ['#6f7c8a', '#8795a5'],
+    NodeName: ['#9a8f12', '#c9bd3c'],
+    NodePorts: ['#b5503c', '#d9735e'],
+    VolumeBinding: ['#a9692c', '#cf8f4e'],
+    VolumeZone: ['#7f8f2a', '#a9ba4e'],
+    VolumeRestrictions: ['#c2527a', '#e07ca0'],
+    NodeVolumeLimits: ['#5f7a2f', '#86a653'],
+    DynamicResources: ['#4b4fb8', '#7d82ee'],
   },
-  others: ['#5a8f9e', '#b08ad6', '#cf9a3a', '#7a5a48', '#538a5f'],
-  low: [226, 240, 233],
-  high: [16, 94, 62],
-  cool: [221, 230, 240],
-  middle: [58, 125, 200],
-  full: [226, 146, 40],
-  over: [190, 44, 38],
+  others: [
+    ['#5a8f9e', '#b08ad6', '#cf9a3a', '#7a5a48', '#538a5f'],
+    ['#7fb5c4', '#c9a8ea', '#e3b45c', '#a58470', '#78b385'],
+  ],
+  low: [[226, 240, 233], [33, 52, 45]],
+  high: [[16, 94, 62], [86, 224, 152]],
+  cool: [[221, 230, 240], [37, 48, 61]],
+  middle: [[58, 125, 200], [72, 143, 222]],
+  full: [[226, 146, 40], [240, 171, 70]],
+  over: [[190, 44, 38], [240, 92, 80]],
 };
 
-const DARK = {
-  feasible: '#3fbf7d',
-  unknown: '#3a444f',
-  empty: '#28313a',
-  filters: {
-    NodeResourcesFit: '#5b8ff0',
-    TaintToleration: '#f0944a',
-    NodeAffinity: '#a885ee',
-    PodTopologySpread: '#35bccb',
-    InterPodAffinity: '#ee6cae',
-    NodeUnschedulable: '#8795a5',
-    NodeName: '#c9bd3c',
-    NodePorts: '#d9735e',
-    VolumeBinding: '#cf8f4e',
-    VolumeZone: '#a9ba4e',
-    VolumeRestrictions: '#e07ca0',
-    NodeVolumeLimits: '#86a653',
-    DynamicResources: '#7d82ee',
-  },
-  others: ['#7fb5c4', '#c9a8ea', '#e3b45c', '#a58470', '#78b385'],
-  low: [33, 52, 45],
-  high: [86, 224, 152],
-  cool: [37, 48, 61],
-  middle: [72, 143, 222],
-  full: [240, 171, 70],
-  over: [240, 92, 80],
-};
+function inTheme(colours, theme) {
+  const chosen = (value) => (Array.isArray(value) ? value[theme] : inTheme(value, theme));
+  return Object.fromEntries(Object.entries(colours).map(([name, value]) => [name, chosen(value)]));
+}
+
+const [LIGHT, DARK] = [inTheme(COLOURS, 0), inTheme(COLOURS, 1)];
 
 export function isDark() {
   const chosen = document.documentElement.dataset.theme;

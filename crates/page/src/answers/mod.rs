@@ -4,8 +4,8 @@ mod node;
 mod tiles;
 mod trial;
 
+use bayplan_explain::State;
 use bayplan_explain::why::{self, Explanation, Options};
-use bayplan_explain::{Change, State};
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -38,7 +38,9 @@ fn bytes(answer: &impl Serialize) -> Bytes {
 
 /// How many nodes and pods there are, and where the state comes from.
 pub(crate) fn summary(view: &ClusterView) -> Bytes {
-    bytes(&summary_of(&view.lock().state, &view.about.name, view.about.is_live))
+    let mut summary = summary_of(&view.lock().state, &view.about.name, view.about.is_live);
+    summary["decisionLog"] = view.about.log.as_deref().into();
+    bytes(&summary)
 }
 
 pub(crate) fn summary_of(state: &State, name: &str, is_live: bool) -> Value {
@@ -83,17 +85,8 @@ pub(crate) fn pending(view: &ClusterView, now: Timestamp) -> Bytes {
 /// One pod: its explanation, and what every node answers.
 #[derive(Serialize)]
 pub(crate) struct Why {
-    pub(crate) explanation: Explained,
+    pub(crate) explanation: Explanation,
     pub(crate) tiles: Tiles,
-}
-
-/// An explanation with what would let the pod in.
-#[derive(Serialize)]
-pub(crate) struct Explained {
-    #[serde(flatten)]
-    pub(crate) told: Explanation,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) changes: Vec<Change>,
 }
 
 /// Explains a pod.

@@ -10,7 +10,7 @@ use bayplan_sources::{RESOURCES, Resource, resource_of};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Explained, Tiles, Unanswered, Why};
+use super::{Tiles, Unanswered, Why};
 use crate::request::Trial;
 
 /// A pod by `namespace/name`.
@@ -22,7 +22,7 @@ pub(super) fn pod_named(state: &State, pod: &str) -> Result<Arc<PodInfo>, Unansw
 /// Explains a pod on the state as it is.
 pub(crate) fn explain(state: &mut State, profiles: &Profiles, pod: &str, now: Timestamp) -> Result<Why, Unanswered> {
     let mut why = explain_alone(state, profiles, pod, now)?;
-    if matches!(why.explanation.told.verdict, Verdict::NotYet | Verdict::Never | Verdict::Gated) {
+    if matches!(why.explanation.verdict, Verdict::NotYet | Verdict::Never | Verdict::Gated) {
         why.explanation.changes = proven_changes(state, profiles, pod, now).unwrap_or_default();
     }
     Ok(why)
@@ -31,8 +31,8 @@ pub(crate) fn explain(state: &mut State, profiles: &Profiles, pod: &str, now: Ti
 /// Explains a pod without looking for changes.
 fn explain_alone(state: &mut State, profiles: &Profiles, pod: &str, now: Timestamp) -> Result<Why, Unanswered> {
     let pod = pod_named(state, pod)?;
-    let told = why::explain(state, profiles, &pod, &Options::at(now));
-    Ok(Why { explanation: Explained { told, changes: Vec::new() }, tiles: tiles(state, profiles, &pod, now) })
+    let explanation = why::explain(state, profiles, &pod, &Options::at(now));
+    Ok(Why { explanation, tiles: tiles(state, profiles, &pod, now) })
 }
 
 /// The changes that let a pod in; none when the pod's object or its profile is not known.
@@ -150,9 +150,9 @@ mod tests {
         let trial: Trial = serde_json::from_value(trial).unwrap();
         let answer = try_change(&mut state, &profiles, &trial, Timestamp::UNIX_EPOCH);
         let today = explain(&mut state, &profiles, "default/big", Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!(today.explanation.told.verdict.name(), "NotYet", "the change is undone");
+        assert_eq!(today.explanation.verdict.name(), "NotYet", "the change is undone");
         assert_eq!(state.cluster().node_count(), 1);
-        answer.map(|why| why.explanation.told.verdict.name().to_owned()).map_err(|error| error.to_string())
+        answer.map(|why| why.explanation.verdict.name().to_owned()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
                 trial[field] = json!(change).get(field).cloned().unwrap_or(json!([]));
             }
             let trial: Trial = serde_json::from_value(trial).unwrap();
-            let then = try_change(&mut state, &profiles, &trial, Timestamp::UNIX_EPOCH).unwrap().explanation.told;
+            let then = try_change(&mut state, &profiles, &trial, Timestamp::UNIX_EPOCH).unwrap().explanation;
             let preempts = then.preemption.is_some_and(|preemption| preemption.acceptable.contains(&change.node));
             assert!(then.best.contains(&change.node) || preempts, "{change:?}");
         }
@@ -216,6 +216,6 @@ mod tests {
         let tiles = serde_json::to_value(&why.tiles).unwrap();
         assert_eq!(tiles["filters"], json!(["NodeResourcesFit"]));
         assert_eq!(tiles["reasons"], json!(["Insufficient cpu"]));
-        assert_eq!(why.explanation.told.per_node.len(), 0);
+        assert_eq!(why.explanation.per_node.len(), 0);
     }
 }
