@@ -42,13 +42,13 @@ pub(crate) async fn run(args: Up) -> Result<()> {
     let kubelets = cluster.client("system:kubelets", &["system:masters"])?;
     let known = known_nodes(&kubelets).await.context("cannot list the nodes of an earlier run")?;
     let fleet = fleet(&args).with_nodes_named(known.iter().map(String::as_str));
-    let page = if args.no_page { None } else { Some(start_page(&cluster, args.page_port).await?) };
-    let (stop, stopping) = watch::channel(false);
-    let (registered, registrations) = watch::channel(0);
     let scheduler = SchedulerConfig {
         decision_log: args.decision_log.config(cluster.folder.decision_log().as_deref(), default_configuration()?),
         ..SchedulerConfig::default()
     };
+    let page = if args.no_page { None } else { Some(start_page(&cluster, &scheduler, args.page_port).await?) };
+    let (stop, stopping) = watch::channel(false);
+    let (registered, registrations) = watch::channel(0);
     let mut parts = start_parts(&cluster, scheduler, kubelets, fleet.clone(), registered, stopping).await?;
 
     let stop_requested = signals.requested();
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: Up) -> Result<()> {
 }
 
 /// Serves the page where the last run did, if it can: a tab that is open then finds it again.
-async fn start_page(cluster: &Cluster, asked: Option<u16>) -> Result<OwnPage> {
+async fn start_page(cluster: &Cluster, scheduler: &SchedulerConfig, asked: Option<u16>) -> Result<OwnPage> {
     let path = cluster.folder.page();
     let mut address = Address::open(&path)?;
     let listener = listen_again(asked, address.port).await?;
@@ -88,7 +88,8 @@ async fn start_page(cluster: &Cluster, asked: Option<u16>) -> Result<OwnPage> {
     address.write(&path)?;
     // The scheduler's user may read all that decisions depend on.
     let client = cluster.client("system:kube-scheduler", &[])?.with_user_agent("bayplan-page")?;
-    OwnPage::start(&client, listener, &address.token).await
+    let log = scheduler.decision_log.as_ref().map(|log| log.path.as_path());
+    OwnPage::start(&client, &scheduler.configuration, log, listener, &address.token).await
 }
 
 async fn start_parts(

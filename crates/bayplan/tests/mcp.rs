@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use bayplan_testkit::{node, pod};
@@ -16,9 +17,10 @@ struct Session {
 }
 
 impl Session {
-    fn start(cluster: &std::path::Path) -> Session {
+    /// Starts a session about a dump (`--from`) or a cluster (`--kubeconfig`).
+    fn start(flag: &str, cluster: &Path) -> Session {
         let mut child = Command::new(env!("CARGO_BIN_EXE_bayplan"))
-            .args(["mcp", "--from"])
+            .args(["mcp", flag])
             .arg(cluster)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -67,12 +69,12 @@ fn a_client_lists_the_tools_and_gets_the_answers_of_the_command_line() {
     let dump = folder.path().join("cluster.json");
     let items = [node("n").json(), pod("big").request("cpu", "900").json()];
     std::fs::write(&dump, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).unwrap();
-    let mut session = Session::start(&dump);
+    let mut session = Session::start("--from", &dump);
 
     let tools = session.ask("tools/list", json!({}));
     let names: Vec<&str> =
         tools["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["why", "whatif"]);
+    assert_eq!(names, ["why", "whatif", "simulate", "shadow"]);
     assert!(
         tools["result"]["tools"].as_array().unwrap().iter().all(|tool| tool["annotations"]["readOnlyHint"] == true)
     );
@@ -87,10 +89,59 @@ fn a_client_lists_the_tools_and_gets_the_answers_of_the_command_line() {
     let placed = &whatif["result"]["structuredContent"]["placed"];
     assert_eq!(placed, &json!([{"pod": "default/small", "node": "n"}]), "{whatif}");
 
+    let arrivals = json!([
+        {"time": 0, "action": "create", "pod": pod("job").request("cpu", "3").json(), "runSeconds": 60},
+        {"time": 30, "action": "create", "pod": pod("next").request("cpu", "3").json()},
+        {"time": 120, "action": "delete", "pod": "default/next"},
+    ]);
+    let simulation = session.call("simulate", json!({"arrivals": arrivals, "configurations": {"one": "", "two": ""}}));
+    let answer = &simulation["result"]["structuredContent"];
+    assert_eq!((&answer["kind"], &answer["configs"][1]["name"]), (&json!("Simulation"), &json!("two")), "{simulation}");
+    let metrics = &answer["configs"][0]["metrics"];
+    assert_eq!((&metrics["podsPlaced"], &metrics["waitSeconds"]["max"]), (&json!(2), &json!(120.0)), "{metrics}");
+
+    let shadow = session.call("shadow", json!({"seconds": 1}));
+    assert!(shadow["result"]["content"][0]["text"].as_str().unwrap().contains("live cluster"), "{shadow}");
+
     let unknown = session.call("why", json!({"target": "pod/nobody"}));
     assert_eq!(unknown["result"]["isError"], true, "{unknown}");
     let refused = session.call("why", json!({"kubeconfig": "/somewhere"}));
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     assert!(session.call("rm", json!({}))["error"]["message"].as_str().unwrap().contains("no tool"));
+    session.end();
+}
+
+/// A cluster in the background; ended with the test.
+struct Up(Child);
+
+impl Up {
+    fn start(data: &Path) -> Up {
+        let arguments = ["up", "--port", "0", "--no-page", "--nodes", "2", "--data-dir"];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bayplan"))
+            .args(arguments)
+            .arg(data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.take_while(|line| !line.contains("Ctrl-C")).count() > 0);
+        Up(child)
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_client_has_a_live_cluster_watched_for_a_while() {
+    let folder = tempfile::tempdir().unwrap();
+    let _up = Up::start(&folder.path().join("data"));
+    let mut session = Session::start("--kubeconfig", &folder.path().join("data/kubeconfig"));
+    let shadow = session.call("shadow", json!({"seconds": 1}));
+    assert_eq!(shadow["result"]["structuredContent"]["kind"], "ShadowReport", "{shadow}");
     session.end();
 }

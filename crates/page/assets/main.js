@@ -13,7 +13,7 @@ import { createTimeline } from './timeline.js';
 const STEPS = 24;
 const saved = embedded();
 const page = {
-  summary: null, nodes: null, pod: null, answer: null, trial: null, node: null, nodeAnswer: null,
+  summary: null, nodes: null, shown: null, pod: null, answer: null, trial: null, node: null, nodeAnswer: null,
   colourBy: 'use', groupBy: 'zone', undone: null, asked: 0,
 };
 
@@ -23,13 +23,15 @@ const map = createMap(byId('map'), {
 });
 const pending = createPending({ select: selectPod, find: (text) => (saved ? [] : ask('find', { text }).then((a) => a.pods)) });
 const timeline = createTimeline({
-  select(decision, at) {
+  async select(decision, at) {
+    // The explanation is of today; the map goes to the time of the decision.
+    await selectPod(decision.pod);
     timeline.goTo(at);
-    selectPod(decision.pod);
     mark('chosen', decision.node);
   },
   time(undone) {
     page.undone = undone;
+    page.shown = undone ? before(undone) : page.nodes;
     if (undone && page.colourBy !== 'use') page.colourBy = 'use';
     paint();
   },
@@ -62,8 +64,26 @@ function takeSummary(summary) {
     ...(summary.source?.missing?.length ? [`not known: ${summary.source.missing.join(', ')}`] : [])].join('\n');
 }
 
+// The nodes as they were before some decisions.
+function before(undone) {
+  const { nodes } = page;
+  const then = { ...nodes };
+  for (const name of ['cpuUsed', 'memoryUsed', 'pods']) then[name] = Float64Array.from(nodes[name]);
+  const index = new Map(nodes.names.map((name, node) => [name, node]));
+  for (const decision of undone) {
+    const node = index.get(decision.node);
+    const sign = { placed: -1, left: 1 }[decision.outcome] ?? 0;
+    if (node === undefined || !sign) continue;
+    then.cpuUsed[node] += sign * decision.cpu;
+    then.memoryUsed[node] += sign * decision.memory;
+    then.pods[node] += sign;
+  }
+  return then;
+}
+
 function takeNodes(nodes) {
   page.nodes = typed(nodes);
+  page.shown = page.undone ? before(page.undone) : page.nodes;
   map.setNodes(page.nodes);
   if (page.answer) mark('chosen', page.answer.explanation.node);
   if (page.node) mark('selected', page.node);
@@ -76,6 +96,7 @@ async function refresh() {
   ]);
   takeSummary(summary);
   takeNodes(nodes);
+  timeline.from(summary.decisionLog);
   timeline.add(decisions);
   pending.set(groups);
   if (page.pod) await explain(page.pod, true);
@@ -229,7 +250,7 @@ function showTip(node, x, y) {
   const box = byId('tip');
   box.hidden = node < 0;
   if (node < 0) return;
-  show(box, tip(page.nodes, node, page.answer ? shownTiles() : null));
+  show(box, tip(page.shown, node, page.answer && !page.undone ? shownTiles() : null));
   const { width, height } = box.getBoundingClientRect();
   box.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 8))}px`;
   box.style.top = `${y + 18 + height > innerHeight ? y - height - 12 : y + 18}px`;
@@ -308,23 +329,13 @@ function paintScores(tiles) {
 }
 
 function paintUse() {
-  const { nodes } = page;
-  const [cpuUsed, memoryUsed] = [nodes.cpuUsed, nodes.memoryUsed].map((used) => Float64Array.from(used));
-  if (page.undone) {
-    const index = new Map(nodes.names.map((name, node) => [name, node]));
-    for (const decision of page.undone) {
-      const node = index.get(decision.node);
-      const sign = { placed: -1, left: 1 }[decision.outcome] ?? 0;
-      if (node === undefined) continue;
-      cpuUsed[node] += sign * decision.cpu;
-      memoryUsed[node] += sign * decision.memory;
-    }
-  }
+  const nodes = page.shown;
+  const { cpuUsed, memoryUsed } = nodes;
   const colours = ramp(useColour);
   const colourOf = new Uint16Array(nodes.names.length);
   let [usedCpu, allCpu, usedMemory, allMemory] = [0, 0, 0, 0];
   for (let node = 0; node < colourOf.length; node += 1) {
-    const share = useOf({ cpuUsed, memoryUsed, cpu: nodes.cpu, memory: nodes.memory }, node);
+    const share = useOf(nodes, node);
     colourOf[node] = Math.round(Math.max(0, Math.min(1, share)) * (STEPS - 1));
     usedCpu += cpuUsed[node];
     allCpu += nodes.cpu[node];

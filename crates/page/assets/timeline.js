@@ -10,7 +10,7 @@ const BINS = 160;
 
 export function createTimeline(on) {
   const [slider, list, about, histogram] = [byId('slider'), byId('decisions'), byId('decisions-about'), byId('histogram')];
-  const line = { decisions: [], at: null, next: 0 };
+  const line = { decisions: [], at: null, next: 0, log: null };
 
   const end = () => (line.at === null ? line.decisions.length : line.at);
 
@@ -30,8 +30,9 @@ export function createTimeline(on) {
   }
 
   function sentence(all, until, last) {
-    if (!all.length) return '';
-    if (line.at === null) return `${plural(all.length, 'decision')}, the last at ${clock(all.at(-1).at)}`;
+    const from = line.log ? 'from the decision log' : 'as the pods tell; without a decision log, earlier attempts are not known';
+    if (!all.length) return from;
+    if (line.at === null) return `${plural(all.length, 'decision')}, the last at ${clock(all.at(-1).at)}, ${from}`;
     const undone = all.length - until;
     return `as of ${last ? dayAndClock(last.at) : 'before the first'}: ${plural(undone, 'later decision')} taken back on the map`;
   }
@@ -109,9 +110,16 @@ export function createTimeline(on) {
       if (line.at !== null) line.at = Math.max(0, line.at - gone);
       line.next = answer.next;
       draw();
+      // What came meanwhile is later, too.
+      if (line.at !== null) on.time(line.decisions.slice(line.at));
     },
     restart() {
       [line.decisions, line.next] = [[], 0];
+    },
+    // The decision log that decisions are from; none when the objects of pods tell them.
+    from(log) {
+      line.log = log ?? null;
+      about.title = line.log ?? '';
     },
     step: (by) => goTo(end() + by),
     goTo,

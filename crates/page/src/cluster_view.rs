@@ -5,11 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bayplan_explain::{Profiles, State};
 use bayplan_model::pod::Pod;
 use bayplan_sources::Resource;
+use bayplan_sources::decision_log::LogEntry;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::decisions::Decisions;
+use crate::logged::LoggedDecisions;
 
 /// A change of the cluster that is shown.
 #[derive(Clone, Debug)]
@@ -42,6 +44,8 @@ pub(crate) struct About {
     pub(crate) name: String,
     /// True when changes follow.
     pub(crate) is_live: bool,
+    /// The decision log that decisions are read from; without one, they are what the objects of pods tell.
+    pub(crate) log: Option<String>,
     /// Tells this process from one before it.
     pub(crate) run: String,
 }
@@ -50,6 +54,7 @@ pub(crate) struct About {
 pub(crate) struct Shown {
     pub(crate) state: State,
     pub(crate) decisions: Decisions,
+    logged: LoggedDecisions,
     /// The answer about all pending pods, and the version it was made for: several browsers ask for it at once.
     pub(crate) pending: Option<(u64, bytes::Bytes)>,
 }
@@ -59,10 +64,33 @@ impl ClusterView {
     pub fn new(state: State, profiles: Profiles, name: &str, is_live: bool, run: &str) -> Self {
         let decisions = Decisions::of(state.cluster().objects.pods.iter().map(|pod| &**pod));
         ClusterView {
-            shown: Mutex::new(Shown { state, decisions, pending: None }),
+            shown: Mutex::new(Shown { state, decisions, logged: LoggedDecisions::default(), pending: None }),
             profiles,
-            about: About { name: name.to_owned(), is_live, run: run.to_owned() },
+            about: About { name: name.to_owned(), is_live, log: None, run: run.to_owned() },
             version: watch::Sender::new(1),
+        }
+    }
+
+    /// Takes decisions from a log of this name, whose entries follow, and no longer from the objects of pods.
+    #[must_use]
+    pub fn with_log(mut self, name: &str) -> Self {
+        self.about.log = Some(name.to_owned());
+        self.lock().decisions = Decisions::default();
+        self
+    }
+
+    /// Takes in the next entries of the log.
+    pub fn log(&self, entries: impl IntoIterator<Item = LogEntry>) {
+        let mut shown = self.lock();
+        let Shown { logged, decisions, .. } = &mut *shown;
+        let mut told = 0;
+        for decision in entries.into_iter().flat_map(|entry| logged.entry(&entry)) {
+            decisions.push(decision);
+            told += 1;
+        }
+        drop(shown);
+        if told > 0 {
+            self.version.send_modify(|version| *version += 1);
         }
     }
 
@@ -72,7 +100,7 @@ impl ClusterView {
         let (mut notes, mut changed) = (Vec::new(), false);
         for change in changes {
             changed = true;
-            if let Err(note) = shown.apply(change, now) {
+            if let Err(note) = shown.apply(change, self.about.log.is_none(), now) {
                 notes.push(note);
             }
         }
@@ -85,7 +113,9 @@ impl ClusterView {
 
     /// Puts the decisions of the first state in the order of their times: they came in that of their names.
     pub fn settle(&self) {
-        self.lock().decisions.sort();
+        if self.about.log.is_none() {
+            self.lock().decisions.sort();
+        }
         self.version.send_modify(|version| *version += 1);
     }
 
@@ -112,7 +142,8 @@ impl ClusterView {
 }
 
 impl Shown {
-    fn apply(&mut self, change: Change, now: Timestamp) -> Result<(), String> {
+    /// Applies a change; `tells` when decisions are what the objects of pods tell.
+    fn apply(&mut self, change: Change, tells: bool, now: Timestamp) -> Result<(), String> {
         let known =
             |state: &State, namespace: &str, name: &str| state.cluster().objects.pods.get(namespace, name).cloned();
         match change {
@@ -124,13 +155,14 @@ impl Shown {
                 let written = self.state.write(resource, &json);
                 drop(written.map_err(|error| format!("{} {namespace}/{name} cannot be read: {error}", resource.name))?);
                 if resource.kind == "Pod"
+                    && tells
                     && let Ok(after) = serde_json::from_value::<Pod>(json)
                 {
                     self.decisions.observe(before.as_deref(), &after, now);
                 }
             }
             Change::Gone { resource, namespace, name } => {
-                if resource.kind == "Pod" {
+                if resource.kind == "Pod" && tells {
                     self.decisions.observe_gone(known(&self.state, &namespace, &name).as_deref(), now);
                 }
                 drop(self.state.remove(resource, &namespace, &name));

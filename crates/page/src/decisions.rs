@@ -1,4 +1,4 @@
-//! What was decided about pods, as far as their objects tell: placed, refused, and gone again.
+//! What was decided about pods, as far as their objects tell, or a decision log: placed, refused, and gone again.
 
 use std::collections::VecDeque;
 
@@ -28,18 +28,18 @@ pub(crate) enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Decision {
     /// When, in milliseconds since 1970.
-    at: i64,
-    outcome: Outcome,
+    pub(crate) at: i64,
+    pub(crate) outcome: Outcome,
     /// The pod, as `namespace/name`.
-    pod: String,
+    pub(crate) pod: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    node: String,
+    pub(crate) node: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    message: String,
+    pub(crate) message: String,
     /// Thousandths of a cpu that it requests.
-    cpu: i64,
+    pub(crate) cpu: i64,
     /// Bytes of memory that it requests.
-    memory: i64,
+    pub(crate) memory: i64,
 }
 
 /// The last decisions, oldest first.
@@ -92,7 +92,8 @@ impl Decisions {
         }
     }
 
-    fn push(&mut self, decision: Decision) {
+    /// Adds one.
+    pub(crate) fn push(&mut self, decision: Decision) {
         if self.kept.len() == DECISIONS_MAX {
             self.kept.pop_front();
             self.first += 1;
@@ -127,11 +128,16 @@ fn decided(before: Option<&Pod>, after: &Pod, now: Option<Timestamp>) -> Option<
         return None;
     }
     let at = now.filter(|_| before.is_some()).or(said).or(now)?;
-    let mut message: String = refused.message.chars().take(MESSAGE_MAX).collect();
-    if message.len() < refused.message.len() {
-        message.push('…');
+    Some(Decision { message: shortened(&refused.message), ..decision(after, Outcome::Refused, at) })
+}
+
+/// As much of a message as is kept.
+pub(crate) fn shortened(message: &str) -> String {
+    let mut kept: String = message.chars().take(MESSAGE_MAX).collect();
+    if kept.len() < message.len() {
+        kept.push('…');
     }
-    Some(Decision { message, ..decision(after, Outcome::Refused, at) })
+    kept
 }
 
 fn is_refusal(condition: &PodCondition) -> bool {

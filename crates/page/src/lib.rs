@@ -4,6 +4,7 @@
 //!   browser ─▶ server (limits, blocking pool) ─▶ access (host, token, origin) ─▶ request ─┬─▶ assets
 //!                                                                                         └─▶ answers ─▶ ClusterView
 //!   informers or a file ─▶ ClusterView (State, decisions, version) ─▶ whoever waits for a change
+//!   decision log ─────────────▲
 //! ```
 //!
 //! Everything but `server` is without IO. Nothing here writes to a cluster: a change that is tried is made to the state
@@ -14,6 +15,7 @@ mod answers;
 mod assets;
 mod cluster_view;
 mod decisions;
+mod logged;
 mod query;
 mod request;
 pub mod server;

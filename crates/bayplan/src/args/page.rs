@@ -1,5 +1,7 @@
 //! `bayplan page`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::source::Source;
@@ -8,6 +10,10 @@ use super::source::Source;
 pub(crate) struct Page {
     #[command(flatten)]
     pub(crate) source: Source,
+    /// A decision log, as `bayplan scheduler --decision-log` writes it: the cluster as the log leaves it, with a slider
+    /// over its decisions.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "kubeconfig", "context", "config"])]
+    pub(crate) decision_log: Option<PathBuf>,
     /// The port on loopback; 0 picks a free one.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,

@@ -32,12 +32,16 @@ use crate::args::source::Source;
 /// How many questions are answered at a time; each may load a whole cluster.
 const QUESTIONS_AT_ONCE: usize = 2;
 
+/// How many questions watch the cluster at a time, beside those that are answered at once.
+const WATCHES_AT_ONCE: usize = 1;
+
 /// The longest answer that is passed on: clients hold it in memory and models read little of it.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 const INSTRUCTIONS: &str = "Explains what kube-scheduler decides in one Kubernetes cluster: why pods are pending or \
-    where they are (why), what would happen if something changed (whatif). Answers are exact decisions of the \
-    scheduler, as JSON of bayplan.dev/v1. Nothing in the cluster is ever changed.";
+    where they are (why), what would happen if something changed (whatif), how a history would go under other \
+    configurations (simulate), and whether the cluster's own scheduler decides as expected (shadow). Answers are exact \
+    decisions of the scheduler, as JSON of bayplan.dev/v1. Nothing in the cluster is ever changed.";
 
 /// Serves until the client closes standard input.
 pub(crate) async fn run(args: Mcp) -> Result<ExitCode> {
@@ -45,7 +49,9 @@ pub(crate) async fn run(args: Mcp) -> Result<ExitCode> {
     let timeout = Duration::from_nanos(nanoseconds);
     let binary = std::env::current_exe().context("cannot find the running binary")?;
     let source = source_flags(&args.source)?;
-    let server = Server(Arc::new(Questions { binary, source, timeout, places: Semaphore::new(QUESTIONS_AT_ONCE) }));
+    let (places, watches) = (Semaphore::new(QUESTIONS_AT_ONCE), Semaphore::new(WATCHES_AT_ONCE));
+    let is_live = args.source.from.is_empty();
+    let server = Server(Arc::new(Questions { binary, source, is_live, timeout, places, watches }));
     let running = server.serve(rmcp::transport::stdio()).await.context("the client did not start a session")?;
     running.waiting().await.context("the session broke off")?;
     Ok(ExitCode::SUCCESS)
@@ -76,14 +82,22 @@ struct Server(Arc<Questions>);
 struct Questions {
     binary: PathBuf,
     source: Vec<OsString>,
+    /// Whether it is a cluster that can be watched.
+    is_live: bool,
     timeout: Duration,
     places: Semaphore,
+    watches: Semaphore,
 }
 
 impl Questions {
     /// Asks in a child process; the answer, or what to say about its absence.
     async fn ask(&self, verb: &str, arguments: &serde_json::Map<String, serde_json::Value>) -> Result<String, String> {
-        let _place = self.places.acquire().await.map_err(|_| "the server is ending".to_owned())?;
+        if verb == tools::SHADOW && !self.is_live {
+            return Err("shadow watches a live cluster, and this server was started with --from".to_owned());
+        }
+        let places = if verb == tools::SHADOW { &self.watches } else { &self.places };
+        let _place = places.acquire().await.map_err(|_| "the server is ending".to_owned())?;
+        let timeout = self.timeout + tools::watches_for(verb, arguments);
         let folder = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
         let flags = tools::command_line(verb, arguments, folder.path())?;
         let child = Command::new(&self.binary)
@@ -98,11 +112,9 @@ impl Questions {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| format!("cannot ask: {error}"))?;
-        let ended = tokio::time::timeout(self.timeout, child.wait_with_output()).await;
+        let ended = tokio::time::timeout(timeout, child.wait_with_output()).await;
         let output = ended
-            .map_err(|_| {
-                format!("no answer within {:?}: ask about less, or start with a longer --timeout", self.timeout)
-            })?
+            .map_err(|_| format!("no answer within {timeout:?}: ask about less, or start with a longer --timeout"))?
             .map_err(|error| format!("cannot read the answer: {error}"))?;
         if output.stdout.is_empty() {
             let said = String::from_utf8_lossy(&output.stderr);

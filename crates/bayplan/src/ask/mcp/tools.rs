@@ -2,12 +2,24 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
 /// The most manifests that one question may bring.
 const MANIFESTS_MAX: usize = 100;
+
+/// The most events that one question may bring: what a client can send in one message.
+const EVENTS_MAX: usize = 100_000;
+
+/// The most configurations that are compared: what fits beside one another.
+const CONFIGURATIONS_MAX: usize = 8;
+
+/// How long a cluster is watched when nothing is said.
+const WATCH_SECONDS: u64 = 60;
+/// The longest that a cluster is watched for one question: clients wait for the answer.
+const WATCH_SECONDS_MAX: u64 = 600;
 
 /// A tool is a verb of the command line with those of its flags that read nothing but the cluster.
 struct Verb {
@@ -39,6 +51,12 @@ enum Form {
     Manifest,
     /// Actions in order, each an object with one entry.
     Actions,
+    /// Events, passed on as a file of lines.
+    Events,
+    /// Configurations by name, each passed on as a file.
+    Configurations,
+    /// A flag with a number of seconds, up to [`WATCH_SECONDS_MAX`].
+    Seconds(&'static str),
 }
 
 const NAMESPACE: Property =
@@ -112,7 +130,51 @@ const VERBS: &[Verb] = &[
             NO_PREEMPTION,
         ],
     },
+    Verb {
+        name: "simulate",
+        title: "How would a history go under one or several configurations?",
+        description: "Begins with the cluster's state and lets pods and nodes come and go in virtual time, under each \
+            KubeSchedulerConfiguration: nodes in use, pending pod-minutes, preemptions, fragmentation, spread \
+            violations, utilisation over time and how long pods waited. The cluster is not changed.",
+        properties: &[
+            Property {
+                name: "arrivals",
+                form: Form::Events,
+                description: "What comes and goes, each an event such as {\"time\": 30, \"action\": \"create\", \
+                    \"pod\": POD, \"runSeconds\": 600}, {\"time\": 95, \"action\": \"delete\", \"pod\": \
+                    \"NAMESPACE/NAME\"} or {\"time\": 0, \"action\": \"create\", \"object\": OBJECT}; time is a \
+                    date or seconds from the beginning.",
+            },
+            Property {
+                name: "configurations",
+                form: Form::Configurations,
+                description: "KubeSchedulerConfigurations as YAML, by name; an empty text means the defaults.",
+            },
+            AS_WRITTEN,
+            NO_PREEMPTION,
+        ],
+    },
+    Verb {
+        name: SHADOW,
+        title: "Does the cluster's scheduler decide as expected?",
+        description: "Watches the live cluster for some seconds and judges every binding that its scheduler makes: \
+            same node, tied, outside of its sample, raced, or unexplained. Only reads.",
+        properties: &[Property {
+            name: "seconds",
+            form: Form::Seconds("for"),
+            description: "How long to watch, at most 600 seconds; 60 when it is left out.",
+        }],
+    },
 ];
+
+/// The verb that needs a live cluster, and takes as long as it is asked to.
+pub(super) const SHADOW: &str = "shadow";
+
+/// How long a question watches the cluster before it can be answered.
+pub(super) fn watches_for(verb: &str, arguments: &Map<String, Value>) -> Duration {
+    let asked = arguments.get("seconds").and_then(Value::as_u64).unwrap_or(WATCH_SECONDS);
+    Duration::from_secs(if verb == SHADOW { asked.min(WATCH_SECONDS_MAX) } else { 0 })
+}
 
 /// All tools, as clients list them.
 pub(super) fn all() -> Vec<Tool> {
@@ -133,6 +195,9 @@ fn schema(verb: &Verb) -> Map<String, Value> {
         let mut schema = match property.form {
             Form::Switch(_) => json!({"type": "boolean"}),
             Form::Number(_) => json!({"type": "integer", "minimum": 0}),
+            Form::Seconds(_) => json!({"type": "integer", "minimum": 1, "maximum": WATCH_SECONDS_MAX}),
+            Form::Events => json!({"type": "array", "items": {"type": "object"}}),
+            Form::Configurations => json!({"type": "object", "additionalProperties": {"type": "string"}}),
             Form::Target | Form::Text(_) | Form::Manifest => json!({"type": "string"}),
             Form::Actions => json!({
                 "type": "array",
@@ -164,25 +229,67 @@ pub(super) fn command_line(verb: &str, arguments: &Map<String, Value>, folder: &
         };
         match property.form {
             Form::Target => target = Some(text(name, value)?.to_owned()),
-            Form::Switch(flag) if boolean(name, value)? => flags.push(format!("--{flag}")),
-            Form::Switch(_) => {}
-            Form::Text(flag) => flags.push(format!("--{flag}={}", text(name, value)?)),
-            Form::Number(flag) => {
-                let number = value.as_u64().ok_or_else(|| format!("{name} must be a whole number"))?;
-                flags.push(format!("--{flag}={number}"));
-            }
-            Form::Manifest => flags.push(manifests.flag(text(name, value)?)?),
-            Form::Actions => {
-                let actions = value.as_array().ok_or_else(|| format!("{name} must be a list"))?;
-                for each in actions {
-                    flags.push(action(each, &mut manifests)?);
-                }
-            }
+            form => flags.extend(flags_of(form, name, value, &mut manifests)?),
         }
+    }
+    if verb.name == SHADOW && !arguments.contains_key("seconds") {
+        flags.push(format!("--for={WATCH_SECONDS}s"));
     }
     if let Some(target) = target {
         // What follows is no flag, whatever a client calls its objects.
         flags.extend(["--".to_owned(), target]);
+    }
+    Ok(flags)
+}
+
+/// The flags that an argument becomes.
+fn flags_of(form: Form, name: &str, value: &Value, manifests: &mut Manifests<'_>) -> Result<Vec<String>, String> {
+    let number = || value.as_u64().ok_or_else(|| format!("{name} must be a whole number"));
+    Ok(match form {
+        Form::Target => Vec::new(),
+        Form::Switch(flag) if boolean(name, value)? => vec![format!("--{flag}")],
+        Form::Switch(_) => Vec::new(),
+        Form::Text(flag) => vec![format!("--{flag}={}", text(name, value)?)],
+        Form::Number(flag) => vec![format!("--{flag}={}", number()?)],
+        Form::Seconds(flag) => match number()? {
+            seconds @ 1..=WATCH_SECONDS_MAX => vec![format!("--{flag}={seconds}s")],
+            _ => return Err(format!("{name} must be from 1 to {WATCH_SECONDS_MAX}")),
+        },
+        Form::Manifest => vec![manifests.flag(text(name, value)?)?],
+        Form::Actions => {
+            let actions = value.as_array().ok_or_else(|| format!("{name} must be a list"))?;
+            actions.iter().map(|each| action(each, manifests)).collect::<Result<_, _>>()?
+        }
+        Form::Events => vec![events(name, value, manifests)?],
+        Form::Configurations => configurations(name, value, manifests)?,
+    })
+}
+
+/// Events as a file of lines.
+fn events(name: &str, value: &Value, manifests: &mut Manifests<'_>) -> Result<String, String> {
+    let events = value.as_array().ok_or_else(|| format!("{name} must be a list"))?;
+    if events.len() > EVENTS_MAX {
+        return Err(format!("a question takes at most {EVENTS_MAX} events"));
+    }
+    let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
+    Ok(format!("--arrivals={}", manifests.keep("arrivals.jsonl", &lines)?))
+}
+
+/// Configurations as files.
+fn configurations(name: &str, value: &Value, manifests: &mut Manifests<'_>) -> Result<Vec<String>, String> {
+    let all = value.as_object().ok_or_else(|| format!("{name} must be an object"))?;
+    if all.len() > CONFIGURATIONS_MAX {
+        return Err(format!("a question takes at most {CONFIGURATIONS_MAX} configurations"));
+    }
+    let mut flags = Vec::new();
+    for (at, (called, yaml)) in all.iter().enumerate() {
+        if called.is_empty() || called.contains('=') {
+            return Err(format!("{called:?} is no name for a configuration: it must not be empty or contain ="));
+        }
+        flags.push(match text(called, yaml)? {
+            "" => format!("--config={called}="),
+            yaml => format!("--config={called}={}", manifests.keep(&format!("config-{at}.yaml"), yaml)?),
+        });
     }
     Ok(flags)
 }
@@ -226,10 +333,16 @@ impl Manifests<'_> {
         if self.written == MANIFESTS_MAX {
             return Err(format!("a question takes at most {MANIFESTS_MAX} manifests"));
         }
-        let path = self.folder.join(format!("manifest-{}.yaml", self.written));
-        std::fs::write(&path, manifest).map_err(|error| format!("cannot keep the manifest: {error}"))?;
+        let name = format!("manifest-{}.yaml", self.written);
         self.written += 1;
-        Ok(format!("--filename={}", path.display()))
+        Ok(format!("--filename={}", self.keep(&name, manifest)?))
+    }
+
+    /// Writes a file, and says where.
+    fn keep(&self, name: &str, text: &str) -> Result<String, String> {
+        let path = self.folder.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("cannot keep {name}: {error}"))?;
+        Ok(path.display().to_string())
     }
 }
 
@@ -263,6 +376,20 @@ mod tests {
     }
 
     #[test]
+    fn a_watch_ends_and_a_configuration_has_a_name() {
+        check("shadow", json!({}), Ok(&["--for=60s"]));
+        check("shadow", json!({"seconds": 5}), Ok(&["--for=5s"]));
+        check("shadow", json!({"seconds": 0}), Err("seconds must be from 1 to 600"));
+        check("shadow", json!({"seconds": 100_000}), Err("seconds must be from 1 to 600"));
+        let asked = json!({"seconds": 100_000});
+        assert_eq!(watches_for("shadow", asked.as_object().unwrap()), Duration::from_secs(600));
+        assert_eq!(watches_for("why", asked.as_object().unwrap()), Duration::ZERO);
+        check("simulate", json!({"configurations": {"plain": ""}}), Ok(&["--config=plain="]));
+        let unnamed = "\"a=/etc/x\" is no name for a configuration: it must not be empty or contain =";
+        check("simulate", json!({"configurations": {"a=/etc/x": ""}}), Err(unnamed));
+    }
+
+    #[test]
     fn a_client_reaches_neither_flags_nor_files_that_are_not_offered() {
         check("why", json!({"target": "--from=/etc/passwd"}), Ok(&["--", "--from=/etc/passwd"]));
         check("why", json!({"node": 3}), Err("node must be a string"));
@@ -293,7 +420,11 @@ mod tests {
             let known = |flag: &str| command.get_arguments().any(|argument| argument.get_long() == Some(flag));
             for property in verb.properties {
                 match property.form {
-                    Form::Switch(flag) | Form::Text(flag) | Form::Number(flag) => assert!(known(flag), "{flag}"),
+                    Form::Switch(flag) | Form::Text(flag) | Form::Number(flag) | Form::Seconds(flag) => {
+                        assert!(known(flag), "{flag}");
+                    }
+                    Form::Events => assert!(known("arrivals")),
+                    Form::Configurations => assert!(known("config")),
                     Form::Manifest => assert!(known("filename")),
                     Form::Actions => {
                         for flag in ["add", "drain", "cordon", "delete", "scale", "set-priority", "filename"] {

@@ -52,8 +52,14 @@ impl Following {
     }
 }
 
-/// Starts to follow a cluster. What may not be read, or is not served, is left out and said on the page.
-pub(crate) async fn follow(client: &Client, profiles: Profiles, name: &str) -> Result<(Arc<ClusterView>, Following)> {
+/// Starts to follow a cluster, whose decisions are in a log or told by its objects. What may not be read, or is not
+/// served, is left out and said on the page.
+pub(crate) async fn follow(
+    client: &Client,
+    profiles: Profiles,
+    name: &str,
+    log: Option<&str>,
+) -> Result<(Arc<ClusterView>, Following)> {
     let (messages, received) = mpsc::channel(CHANGES_MAX);
     let (mut listed, mut notes, mut informers) = (BTreeSet::new(), Vec::new(), Vec::new());
     for resource in RESOURCES {
@@ -70,7 +76,11 @@ pub(crate) async fn follow(client: &Client, profiles: Profiles, name: &str) -> R
     }
     let origin = Origin { kind: OriginKind::Live, ..Origin::default() };
     let state = State::new(ClusterObjects { origin, listed, notes, ..ClusterObjects::default() });
-    let view = Arc::new(ClusterView::new(state, profiles, name, true, &address::random()));
+    let mut view = ClusterView::new(state, profiles, name, true, &address::random());
+    if let Some(log) = log {
+        view = view.with_log(log);
+    }
+    let view = Arc::new(view);
     let shown = Arc::clone(&view);
     // A thread of its own: a change waits while a question is answered, which may take seconds.
     std::thread::Builder::new().name("page-changes".into()).spawn(move || apply_all(received, &shown))?;

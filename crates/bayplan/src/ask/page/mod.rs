@@ -2,9 +2,12 @@
 
 pub(crate) mod address;
 mod follow;
+mod log_tail;
+mod whole_log;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
@@ -17,29 +20,18 @@ use tokio::net::TcpListener;
 
 use super::{live, load};
 use crate::args::page::Page;
+use crate::args::source::Source;
 use crate::shutdown::StopSignals;
 use follow::Following;
+use log_tail::FollowedLog;
 
 /// Serves the page until a signal stops it.
 pub(crate) async fn run(args: Page) -> Result<()> {
     let signals = StopSignals::listen()?;
-    let configuration = load::configuration(&args.source)?;
-    let profiles = Profiles::build(&configuration, &Registry::default())?;
     let listener = listen(args.port, "--port").await?;
-    let (view, _following) = match args.source.from.is_empty() {
-        true => {
-            let client = live::connect(&args.source).await?;
-            let name = client.host().to_owned();
-            let (view, following) = follow::follow(&client, profiles, &name).await?;
-            following.synced().await;
-            (view, Some(following))
-        }
-        false => {
-            let objects = load::load(&args.source).await?;
-            let name: Vec<String> = args.source.from.iter().map(|path| path.display().to_string()).collect();
-            let state = tokio::task::spawn_blocking(move || State::new(objects)).await?;
-            (Arc::new(ClusterView::new(state, profiles, &name.join(", "), false, &address::random())), None)
-        }
+    let (view, _following) = match &args.decision_log {
+        Some(log) => (of_log(log).await?, None),
+        None => of_source(&args.source).await?,
     };
     let server = PageServer::start(listener, &address::random(), view)?;
     let mut out = std::io::stdout();
@@ -51,18 +43,53 @@ pub(crate) async fn run(args: Page) -> Result<()> {
     Ok(())
 }
 
+/// A live cluster, or files.
+async fn of_source(source: &Source) -> Result<(Arc<ClusterView>, Option<Following>)> {
+    let profiles = Profiles::build(&load::configuration(source)?, &Registry::default())?;
+    if source.from.is_empty() {
+        let client = live::connect(source).await?;
+        let name = client.host().to_owned();
+        let (view, following) = follow::follow(&client, profiles, &name, None).await?;
+        following.synced().await;
+        return Ok((view, Some(following)));
+    }
+    let objects = load::load(source).await?;
+    let name: Vec<String> = source.from.iter().map(|path| path.display().to_string()).collect();
+    let state = tokio::task::spawn_blocking(move || State::new(objects)).await?;
+    Ok((Arc::new(ClusterView::new(state, profiles, &name.join(", "), false, &address::random())), None))
+}
+
+/// A cluster as a decision log leaves it, and how it came to be.
+async fn of_log(path: &Path) -> Result<Arc<ClusterView>> {
+    let (path, shown) = (path.to_owned(), path.display().to_string());
+    let read = tokio::task::spawn_blocking(move || whole_log::read(&path)).await??;
+    let profiles = Profiles::build(&read.configuration, &Registry::default())?;
+    let view = ClusterView::new(read.state, profiles, &shown, false, &address::random()).with_log(&shown);
+    view.log(read.entries);
+    Ok(Arc::new(view))
+}
+
 /// The page of a cluster in this process.
 pub(crate) struct OwnPage {
     server: PageServer,
     _following: Following,
+    _log: Option<FollowedLog>,
 }
 
 impl OwnPage {
-    /// Serves the page of a cluster that decides by the default configuration.
-    pub(crate) async fn start(client: &bayplan_client::Client, listener: TcpListener, token: &str) -> Result<Self> {
-        let profiles = Profiles::build(&Configuration::default(), &Registry::default())?;
-        let (view, following) = follow::follow(client, profiles, "bayplan up").await?;
-        Ok(OwnPage { server: PageServer::start(listener, token, view)?, _following: following })
+    /// Serves the page of a cluster that decides by this configuration and writes its decisions to this log.
+    pub(crate) async fn start(
+        client: &bayplan_client::Client,
+        configuration: &Configuration,
+        log: Option<&Path>,
+        listener: TcpListener,
+        token: &str,
+    ) -> Result<Self> {
+        let profiles = Profiles::build(configuration, &Registry::default())?;
+        let shown = log.map(|log| log.display().to_string());
+        let (view, following) = follow::follow(client, profiles, "bayplan up", shown.as_deref()).await?;
+        let log = log.map(|log| log_tail::follow_log(log, Arc::clone(&view))).transpose()?;
+        Ok(OwnPage { server: PageServer::start(listener, token, view)?, _following: following, _log: log })
     }
 
     /// What to open in a browser.
