@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::ast::{Expression, Loop, Node};
-use crate::functions::{convert, times_convert};
+use crate::functions::{convert, of_call, times_convert};
 use crate::regexes;
 use crate::value::{Map, Value};
 
@@ -52,11 +52,16 @@ fn constant(expression: &Expression) -> Result<Option<Value>, Error> {
         Node::Call { function, args, target: None } => {
             let [arg] = args.as_slice() else { return Ok(None) };
             let Some(value) = arg.literal() else { return Ok(None) };
+            let value_of = |convert: fn(&str, &Value) -> Result<Value, Error>| {
+                convert(function, value)
+                    .map(Some)
+                    .map_err(|error| of_call(error, function, std::slice::from_ref(value)))
+            };
             match &**function {
                 "dyn" => Ok(Some(value.clone())),
                 "type" => Ok(Some(Value::Type(value.type_name()))),
-                "bool" | "bytes" | "double" | "int" | "string" | "uint" => convert(function, value).map(Some),
-                "duration" | "timestamp" => times_convert(function, value).map(Some),
+                "bool" | "bytes" | "double" | "int" | "string" | "uint" => value_of(convert),
+                "duration" | "timestamp" => value_of(times_convert),
                 _ => Ok(None),
             }
         }

@@ -443,10 +443,7 @@ fn select(operand: &Value, key: &Value, optional: bool) -> Result<Value, Error> 
             let found = index.and_then(|index| items.get(index).cloned());
             found.ok_or_else(|| Error::runtime(format!("index out of bounds: {}", functions::shown(key))))
         }
-        _ => match key.as_str() {
-            Some(key) => Err(Error::runtime(format!("no such key: {key}"))),
-            None => return Err(Error::no_such_overload()),
-        },
+        _ => Err(Error::runtime(format!("no such key: {}", key.key()?))),
     };
     if optional { Ok(Value::Optional(found.ok().map(Arc::new))) } else { found }
 }

@@ -10,7 +10,9 @@ use semver::Version;
 
 use crate::Error;
 use crate::cost::Meter;
+use crate::functions::formats::Format;
 use crate::functions::networks::Cidr;
+use crate::functions::urls::Url;
 use crate::types::Type;
 
 /// A value.
@@ -29,6 +31,8 @@ pub(crate) enum Value {
     Semver(Arc<Version>),
     Ip(IpAddr),
     Cidr(Cidr),
+    Url(Arc<Url>),
+    Format(&'static Format),
     /// Nanoseconds.
     Duration(i64),
     /// Nanoseconds since 1970.
@@ -77,11 +81,21 @@ impl Value {
             Value::Semver(_) => "kubernetes.Semver",
             Value::Ip(_) => "net.IP",
             Value::Cidr(_) => "net.CIDR",
+            Value::Url(_) => "kubernetes.URL",
+            Value::Format(_) => "kubernetes.NamedFormat",
             Value::Duration(_) => "google.protobuf.Duration",
             Value::Timestamp(_) => "google.protobuf.Timestamp",
             Value::Optional(_) => "optional_type",
             Value::Type(_) => "type",
         }
+    }
+
+    /// Whether the value is of a type that Kubernetes adds to the language.
+    pub(crate) fn is_of_kubernetes(&self) -> bool {
+        matches!(
+            self,
+            Value::Quantity(_) | Value::Semver(_) | Value::Ip(_) | Value::Cidr(_) | Value::Url(_) | Value::Format(_)
+        )
     }
 
     pub(crate) fn as_str(&self) -> Option<&str> {
@@ -167,6 +181,8 @@ impl Value {
             (Value::Semver(a), Value::Semver(b)) => a.cmp_precedence(b) == Ordering::Equal,
             (Value::Ip(a), Value::Ip(b)) => a == b,
             (Value::Cidr(a), Value::Cidr(b)) => a == b,
+            (Value::Url(a), Value::Url(b)) => a == b,
+            (Value::Format(a), Value::Format(b)) => a == b,
             (Value::Duration(a), Value::Duration(b)) => a == b,
             (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
             (Value::Optional(None), Value::Optional(None)) => true,

@@ -101,6 +101,10 @@ fn long_texts_and_large_numbers_cost_what_they_take() {
         "!(a14 in {'y': 1})",
         "int('0' + a14) == 0 || true",
         "duration(a14) == duration('1s') || true",
+        "isURL('/' + a14)",
+        "url('/?' + a14).getQuery().size() == 1",
+        "format.uri().validate(a14).hasValue()",
+        "format.labelValue().validate(a14).hasValue()",
     ];
     for body in all {
         let (answer, cost) = run(&around(body));
@@ -144,7 +148,7 @@ fn no_error_is_absorbed_that_ends_an_evaluation() {
 }
 
 /// What random texts are made of.
-const PIECES: [&str; 56] = [
+const PIECES: [&str; 62] = [
     "device",
     ".driver",
     ".attributes",
@@ -201,6 +205,12 @@ const PIECES: [&str; 56] = [
     "duration('1s')",
     "r\"\\d\"",
     ".flatten(",
+    "url('http://[::1%25é]:8/%ff?a=%zz&b#')",
+    ".getQuery()",
+    ".getHostname()",
+    "format.datetime()",
+    ".validate(",
+    "'2021-01-01té'",
 ];
 
 #[test]

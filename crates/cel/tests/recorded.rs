@@ -1,7 +1,8 @@
 //! Device selectors and what upstream v1.36 answers: its errors, its estimates, its costs and its results.
 //!
 //! Costs are left out where upstream's differ from run to run (it goes through maps in any order), where an evaluation
-//! fails, and for patterns, which count by their real size here. Results are left out for functions that do not run.
+//! fails, and for patterns, which count by their real size here. Results are left out for `format` and `strings.quote`,
+//! which do not run.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, not the product.
 

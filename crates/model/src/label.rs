@@ -1,5 +1,7 @@
 //! What a label's key and value may be.
 
+use crate::dns_name;
+
 /// Longest name part of a key, and longest value.
 const PART_BYTES_MAX: usize = 63;
 /// Longest DNS subdomain before a key's slash.
@@ -66,23 +68,21 @@ pub fn subdomain_errors(subdomain: &str) -> Vec<String> {
     if subdomain.len() > PREFIX_BYTES_MAX {
         errors.push(format!("must be no more than {PREFIX_BYTES_MAX} bytes"));
     }
-    let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    if !subdomain.split('.').all(|part| is_word(part, lower, |byte| lower(byte) || byte == b'-')) {
+    if !dns_name::is_subdomain(subdomain) {
         errors.push(SUBDOMAIN_RULE.into());
     }
     errors
 }
 
 fn is_name(name: &str) -> bool {
-    is_word(name, |byte| byte.is_ascii_alphanumeric(), |byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-}
-
-fn is_word(word: &str, at_the_ends: impl Fn(u8) -> bool, inside: impl Fn(u8) -> bool) -> bool {
-    match word.as_bytes() {
+    let at_the_ends = |byte: &u8| byte.is_ascii_alphanumeric();
+    match name.as_bytes() {
         [] => false,
-        [only] => at_the_ends(*only),
+        [only] => at_the_ends(only),
         [first, middle @ .., last] => {
-            at_the_ends(*first) && at_the_ends(*last) && middle.iter().all(|&byte| inside(byte))
+            at_the_ends(first)
+                && at_the_ends(last)
+                && middle.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod affinity;
 pub mod api;
 pub mod csi_migration;
 pub mod delta;
+pub mod dns_name;
 pub mod field_selector;
 pub mod int_or_string;
 pub mod label;

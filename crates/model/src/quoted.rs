@@ -8,26 +8,41 @@ pub struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        QuotedBytes(self.0.as_bytes()).fmt(formatter)
+    }
+}
+
+/// Prints its bytes as [`Quoted`] prints text; those that are no text are escaped one by one.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotedBytes<'a>(pub &'a [u8]);
+
+impl fmt::Display for QuotedBytes<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_char('"')?;
-        for character in self.0.chars() {
-            match character {
-                '"' => formatter.write_str("\\\"")?,
-                '\\' => formatter.write_str("\\\\")?,
-                '\x07' => formatter.write_str("\\a")?,
-                '\x08' => formatter.write_str("\\b")?,
-                '\x0c' => formatter.write_str("\\f")?,
-                '\n' => formatter.write_str("\\n")?,
-                '\r' => formatter.write_str("\\r")?,
-                '\t' => formatter.write_str("\\t")?,
-                '\x0b' => formatter.write_str("\\v")?,
-                ' '..='~' => formatter.write_char(character)?,
-                '\0'..' ' | '\x7f' => write!(formatter, "\\x{:02x}", character as u32)?,
-                _ if is_printable(character) => formatter.write_char(character)?,
-                _ if (character as u32) < 0x10000 => write!(formatter, "\\u{:04x}", character as u32)?,
-                _ => write!(formatter, "\\U{:08x}", character as u32)?,
-            }
+        for chunk in self.0.utf8_chunks() {
+            chunk.valid().chars().try_for_each(|character| write_escaped(character, formatter))?;
+            chunk.invalid().iter().try_for_each(|byte| write!(formatter, "\\x{byte:02x}"))?;
         }
         formatter.write_char('"')
+    }
+}
+
+fn write_escaped(character: char, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match character {
+        '"' => formatter.write_str("\\\""),
+        '\\' => formatter.write_str("\\\\"),
+        '\x07' => formatter.write_str("\\a"),
+        '\x08' => formatter.write_str("\\b"),
+        '\x0c' => formatter.write_str("\\f"),
+        '\n' => formatter.write_str("\\n"),
+        '\r' => formatter.write_str("\\r"),
+        '\t' => formatter.write_str("\\t"),
+        '\x0b' => formatter.write_str("\\v"),
+        ' '..='~' => formatter.write_char(character),
+        '\0'..' ' | '\x7f' => write!(formatter, "\\x{:02x}", character as u32),
+        _ if is_printable(character) => formatter.write_char(character),
+        _ if (character as u32) < 0x10000 => write!(formatter, "\\u{:04x}", character as u32),
+        _ => write!(formatter, "\\U{:08x}", character as u32),
     }
 }
 
@@ -52,5 +67,6 @@ mod tests {
         ] {
             assert_eq!(Quoted(text).to_string(), quoted);
         }
+        assert_eq!(QuotedBytes(b"%\xc3\xa9\xc3\xff").to_string(), "\"%é\\xc3\\xff\"");
     }
 }

@@ -49,6 +49,11 @@ fn traversal(of: &Value, left: &mut u64) -> Option<u64> {
 /// What a quantity costs that 64 bits do not hold: numbers of a thousand digits are made of it.
 const LARGE_QUANTITY: u64 = 200;
 
+/// What it takes to go through a URL byte by byte, beyond the length that hardly any has.
+fn reading_url(bytes: u64) -> u64 {
+    bytes.saturating_sub(512) / 16
+}
+
 impl Call<'_> {
     /// What upstream takes to cost nothing, but takes time all the same: long texts are counted, converted and compared
     /// with short ones, and quantities may be very large. It is nothing for what selectors really read.
@@ -60,10 +65,13 @@ impl Call<'_> {
         let of = |value: &Value| match value {
             Value::String(text) => text.len() as u64 / bytes_of_a_unit,
             Value::Bytes(bytes) => bytes.len() as u64 / bytes_of_a_unit,
+            Value::Url(url) => url.len() / bytes_of_a_unit,
             Value::Quantity(quantity) if quantity.as_i64().is_none() => LARGE_QUANTITY,
             _ => 0,
         };
         let of_text = match (self.name, self.args) {
+            ("isURL", [Value::String(text)]) => reading_url(text.len() as u64),
+            ("getQuery", [Value::Url(url)]) => reading_url(url.len()),
             // An exponent makes a short text a long number.
             ("quantity" | "isQuantity", [Value::String(text)])
                 if text.starts_with(|c: char| !c.is_ascii_alphabetic()) && text.contains(['e', 'E']) =>
@@ -83,7 +91,7 @@ impl Call<'_> {
                 let mut left = meter.left().saturating_mul(10).saturating_add(10);
                 traversal(of, &mut left).unwrap_or(u64::MAX)
             }
-            ("lowerAscii" | "upperAscii" | "substring" | "trim", [of, ..]) => text(of),
+            ("url" | "lowerAscii" | "upperAscii" | "substring" | "trim", [of, ..]) => text(of),
             ("replace" | "split", [of, ..]) => factor(of.size(), 2.0 * TRAVERSAL),
             ("ip", [Value::Cidr(_)]) => 1,
             ("cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver", [of, ..]) => {
@@ -98,6 +106,7 @@ impl Call<'_> {
                 cost + if matches!(other, Value::String(_)) { text(other) } else { 0 }
             }
             ("find" | "findAll" | "matches" | "join", _) => 0,
+            ("validate", [Value::Format(format), of]) => format.cost(of.size()),
             ("_==_", [Value::Quantity(_) | Value::Ip(_) | Value::Cidr(_) | Value::Semver(_), _]) => 1,
             ("slice", [Value::List(items), Value::Int(from), Value::Int(to)]) => {
                 let to = (*to).min(items.len() as i64);

@@ -2,11 +2,14 @@
 
 mod conversions;
 mod costs;
+pub(crate) mod formats;
+mod ip_literals;
 mod lists;
 pub(crate) mod networks;
 mod quantities;
 mod strings;
 pub(crate) mod times;
+pub(crate) mod urls;
 
 use std::sync::Arc;
 
@@ -19,33 +22,9 @@ use crate::value::{Map, Value};
 pub(crate) use conversions::convert;
 pub(crate) use times::convert as times_convert;
 
-/// Functions that check and are estimated, but do not run yet: URLs, named formats and `format`. No attribute of a
-/// device needs them, and an expression with one is refused before it runs.
-pub(crate) const NOT_RUN: [&str; 23] = [
-    "format",
-    "strings.quote",
-    "isURL",
-    "url",
-    "getEscapedPath",
-    "getHost",
-    "getHostname",
-    "getPort",
-    "getQuery",
-    "getScheme",
-    "format.byte",
-    "format.date",
-    "format.datetime",
-    "format.dns1035Label",
-    "format.dns1035LabelPrefix",
-    "format.dns1123Label",
-    "format.dns1123LabelPrefix",
-    "format.dns1123Subdomain",
-    "format.dns1123SubdomainPrefix",
-    "format.labelValue",
-    "format.named",
-    "format.qualifiedName",
-    "validate",
-];
+/// Functions that check and are estimated, but do not run yet. No attribute of a device needs them, and an expression
+/// with one is refused before it runs.
+pub(crate) const NOT_RUN: [&str; 2] = ["format", "strings.quote"];
 
 /// A call with its arguments; the target comes first.
 pub(crate) struct Call<'c> {
@@ -97,14 +76,37 @@ pub(super) fn index(value: &Value) -> Result<usize, Error> {
     }
 }
 
+/// The error of a call: that a function is not there for these types is said with their names, except by operators and
+/// the oldest functions.
+pub(crate) fn of_call(error: Error, name: &str, args: &[Value]) -> Error {
+    let is_plain = name.starts_with(['_', '!', '-', '@']) && name != "_%_";
+    if error != Error::no_such_overload() || is_plain {
+        return error;
+    }
+    let types: Vec<&str> = args.iter().map(Value::type_name).collect();
+    match name {
+        "matches" | "contains" | "startsWith" | "endsWith" => error,
+        "size" | "sort" | "_%_" => Error::runtime(format!("no such overload: {name}")),
+        _ => Error::runtime(format!("no such overload: {name}({})", types.join(", "))),
+    }
+}
+
 impl Call<'_> {
     /// Charges for the call and carries it out.
     pub(crate) fn run(&self, meter: &mut Meter, regexes: &Regexes) -> Result<Value, Error> {
         meter.charge(self.unseen_cost())?;
         meter.charge(self.cost(meter)?)?;
+        self.answer(meter, regexes).map_err(|error| of_call(error, self.name, self.args))
+    }
+
+    fn answer(&self, meter: &mut Meter, regexes: &Regexes) -> Result<Value, Error> {
         match self.args {
             [value] if matches!(self.name, "type" | "dyn" | "optional.of" | "optional.ofNonZeroValue") => {
                 Ok(of_any(self.name, value))
+            }
+            // Kubernetes' own types are equal to no other, but cannot be asked.
+            [a, b] if self.name == "_==_" && a.is_of_kubernetes() && a.type_name() != b.type_name() => {
+                Err(Error::no_such_overload())
             }
             [a, b] if matches!(self.name, "_==_" | "_!=_") => {
                 Ok(Value::Bool(a.equals(b, meter)? == (self.name == "_==_")))
@@ -116,6 +118,8 @@ impl Call<'_> {
             [Value::Semver(_), ..] => quantities::semver(self.name, self.args),
             [Value::Ip(address), rest @ ..] => networks::of_address(self.name, *address, rest),
             [Value::Cidr(network), rest @ ..] => networks::of_network(self.name, *network, rest),
+            [Value::Url(url)] => urls::of_url(self.name, url),
+            [Value::Format(format), Value::String(text)] if self.name == "validate" => Ok(format.validate(text)),
             [Value::Duration(_) | Value::Timestamp(_), ..] => times::call(self.name, self.args),
             [Value::Optional(inner), rest @ ..] if self.has_target && self.name != "includes" => {
                 optional(self.name, inner, rest)
@@ -140,6 +144,9 @@ impl Call<'_> {
             ("ip" | "isIP" | "ip.isCanonical" | "cidr" | "isCIDR", [Value::String(text)]) => {
                 networks::of_text(self.name, text)
             }
+            ("url" | "isURL", [Value::String(text)]) => urls::of_text(self.name, text),
+            ("format.named", [Value::String(name)]) => Ok(formats::of_name(name)),
+            (function, []) => formats::of_function(function),
             ("duration" | "timestamp", [value]) => times::convert(self.name, value),
             (name, [Value::String(text), rest @ ..]) => strings::call(name, text, rest, meter, regexes),
             _ => Err(Error::no_such_overload()),
@@ -164,6 +171,7 @@ impl Call<'_> {
             ("@in", [wanted, Value::Map(map)]) => {
                 Ok(Value::Bool(wanted.key().is_ok_and(|key| map.entries.contains_key(&key))))
             }
+            ("@in", _) => Err(Error::no_such_overload()),
             ("_<_" | "_<=_" | "_>_" | "_>=_", [left, right]) => {
                 let order = left.compare(right).ok_or_else(Error::no_such_overload)?;
                 Ok(Value::Bool(match self.name {
