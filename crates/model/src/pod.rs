@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::affinity::{Affinity, TopologySpreadConstraint};
 use crate::meta::{Map, ObjectMeta};
 use crate::resources::{ResourceList, ResourceRequirements};
-use crate::taint::Toleration;
+use crate::taint::Tolerations;
 use crate::view::{has_meta, views};
 
 has_meta!(Pod);
@@ -41,7 +41,7 @@ views! {
         /// Node and pod (anti-)affinity.
         affinity: Option<Affinity>,
         /// The taints it tolerates.
-        tolerations: Vec<Toleration>,
+        tolerations: Tolerations,
         /// How evenly pods like it are spread over topology domains.
         topology_spread_constraints: Vec<TopologySpreadConstraint>,
         containers: Vec<Container>,

@@ -241,6 +241,17 @@ const CASES: &[Case] = &[
         let toleration = |i| json!({"key": format!("k{i}"), "operator": "Exists", "effect": "PreferNoSchedule"});
         of_pod(json!({"tolerations": list(n, toleration)}))
     }),
+    ("tolerations of as many taints", |n| {
+        let effect = |i| if i % 2 == 0 { "PreferNoSchedule" } else { "NoSchedule" };
+        let taint = |i| json!({"key": format!("k{i}"), "value": "v", "effect": effect(i)});
+        // The other way round, so that none is found at once.
+        let spec = json!({"tolerations": list(n, |i| taint(n - 1 - i))});
+        let mut scene = of_pod(spec);
+        for node in scene.before.iter_mut().chain(&mut scene.then).filter(|object| object["kind"] == "Node") {
+            node["spec"]["taints"] = list(n, taint);
+        }
+        scene
+    }),
     ("node selector", |n| of_pod(json!({"nodeSelector": map(n, |i| (format!("k{i}"), "v".into()))}))),
     ("containers", |n| {
         let requests = json!({"requests": {"cpu": "1m", "memory": "1Mi"}});

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bayplan_model::node::Node;
-use bayplan_model::taint::{Taint, Toleration};
+use bayplan_model::taint::{Taint, Tolerations};
 use serde_json::{Value, json};
 
 use super::obstacles::Obstacles;
@@ -53,10 +53,10 @@ pub(super) fn changes(trial: &mut Trial<'_>, obstacles: &Obstacles) -> Vec<Chang
 }
 
 /// The taints of a node that keep the pod away, the one that a cordon stands for included.
-fn untolerated(node: &Node, tolerations: &[Toleration]) -> Taints {
+fn untolerated(node: &Node, tolerations: &Tolerations) -> Taints {
     let cordon = Taint { key: CORDON_TAINT.into(), value: String::new(), effect: "NoSchedule".into() };
     let taints = node.spec.taints.iter().chain(node.spec.unschedulable.then_some(&cordon));
-    let keep_away = taints.filter(|taint| taint.repels() && !tolerations.iter().any(|t| t.tolerates(taint)));
+    let keep_away = taints.filter(|taint| taint.repels() && !tolerations.bear(taint));
     let mut all: Taints =
         keep_away.map(|taint| (taint.key.clone(), taint.value.clone(), taint.effect.clone())).collect();
     all.sort();

@@ -12,7 +12,7 @@ pub(super) struct NodeUnschedulable;
 fn tolerates(pod: &Pod) -> bool {
     let taint =
         Taint { key: "node.kubernetes.io/unschedulable".into(), value: String::new(), effect: "NoSchedule".into() };
-    pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(&taint))
+    pod.spec.tolerations.bear(&taint)
 }
 
 impl Plugin for NodeUnschedulable {

@@ -1,7 +1,6 @@
 //! TaintToleration: keeps pods off nodes with taints they do not tolerate, and prefers nodes with fewer such taints.
 
 use bayplan_model::node::Node;
-use bayplan_model::taint::{Toleration, untolerated};
 
 use crate::cluster::NodeInfo;
 use crate::framework::*;
@@ -9,8 +8,7 @@ use crate::framework::*;
 pub(super) struct TaintToleration;
 
 impl Plugin for TaintToleration {
-    /// The tolerations that matter to PreferNoSchedule taints.
-    type State = Vec<Toleration>;
+    type State = ();
 
     fn name(&self) -> PluginName {
         "TaintToleration"
@@ -44,7 +42,7 @@ impl Plugin for TaintToleration {
     ) -> Result<QueueingHint, String> {
         let helps = if event.resource == EventResource::Node {
             let (old, new) = changed.nodes();
-            let repels = |node: &Node| untolerated(&node.spec.taints, &cx.pod.spec.tolerations).is_some();
+            let repels = |node: &Node| cx.pod.spec.tolerations.untolerated(&node.spec.taints).is_some();
             old.is_none_or(repels) && new.is_some_and(|node| !repels(node))
         } else {
             changed.pods().1.is_some_and(|pod| pod.metadata.uid == cx.pod.metadata.uid)
@@ -53,21 +51,20 @@ impl Plugin for TaintToleration {
     }
 
     fn filter(&self, cx: &Cycle<'_>, _state: &Self::State, node: &NodeInfo) -> Status {
-        match untolerated(&node.node().spec.taints, &cx.pod.spec.tolerations) {
+        match cx.pod.spec.tolerations.untolerated(&node.node().spec.taints) {
             Some(_) => Status::unresolvable("node(s) had untolerated taint(s)"),
             None => Status::SUCCESS,
         }
     }
 
-    fn pre_score(&self, cx: &Cycle<'_>, state: &mut Self::State, _nodes: &[&NodeInfo]) -> Status {
-        let relevant = |t: &&Toleration| t.effect.is_empty() || t.effect == "PreferNoSchedule";
-        *state = cx.pod.spec.tolerations.iter().filter(relevant).cloned().collect();
+    // It prepares nothing here, and yet is asked before scoring, as upstream's is.
+    fn pre_score(&self, _cx: &Cycle<'_>, _state: &mut Self::State, _nodes: &[&NodeInfo]) -> Status {
         Status::SUCCESS
     }
 
-    fn score(&self, _cx: &Cycle<'_>, state: &Self::State, node: &NodeInfo) -> Result<i64, Status> {
+    fn score(&self, cx: &Cycle<'_>, _state: &Self::State, node: &NodeInfo) -> Result<i64, Status> {
         let soft = node.node().spec.taints.iter().filter(|taint| taint.effect == "PreferNoSchedule");
-        Ok(soft.filter(|taint| !state.iter().any(|t| t.tolerates(taint))).count() as i64)
+        Ok(soft.filter(|taint| !cx.pod.spec.tolerations.bear(taint)).count() as i64)
     }
 
     fn normalize(&self, _cx: &Cycle<'_>, _state: &Self::State, scores: &mut [NodeScore]) -> Status {

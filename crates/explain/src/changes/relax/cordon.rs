@@ -20,7 +20,7 @@ pub(in crate::changes) fn drafts(trial: &Trial<'_>, obstacles: &Obstacles) -> Ve
     let only_cordoned = obstacles.refused_only_by(&["NodeUnschedulable", "TaintToleration"]).filter(|refused| {
         refused.info(trial.state).is_some_and(|info| {
             let spec = &info.node().spec;
-            let bears = |taint: &Taint| tolerations.iter().any(|toleration| toleration.tolerates(taint));
+            let bears = |taint: &Taint| tolerations.bear(taint);
             spec.unschedulable
                 && spec.taints.iter().all(|taint| taint.key == CORDON_TAINT || !taint.repels() || bears(taint))
         })

@@ -5,7 +5,6 @@ use bayplan_model::label_selector::{LabelSelector, Requirement, Selector};
 use bayplan_model::meta::Map;
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
-use bayplan_model::taint::untolerated;
 
 use crate::cluster::{Cluster, NodeInfo};
 
@@ -94,7 +93,7 @@ impl NodeInclusion {
         let honors = |policy: fn(&Constraint) -> bool| constraints.iter().any(policy);
         NodeInclusion {
             matches_affinity: honors(|c| c.honor_affinity) && required.matches(node),
-            is_tolerated: honors(|c| c.honor_taints) && untolerated(&node.spec.taints, &pod.spec.tolerations).is_none(),
+            is_tolerated: honors(|c| c.honor_taints) && pod.spec.tolerations.untolerated(&node.spec.taints).is_none(),
         }
     }
 }
