@@ -15,12 +15,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
 
 use crate::io::Watched;
 use crate::streams::{self, SendBy, Streams};
 use crate::table::{InFlight, Place, State};
-use crate::{Connect, Handler, Limits, RequestBody, ResponseBody, stopped};
+use crate::{Connect, Handler, Handshakes, Limits, RequestBody, ResponseBody, stopped};
 
 /// How much of an HTTP/1.1 response waits in memory to be sent, and the longest head of a request.
 const HTTP1_BUFFER: usize = 128 * 1024;
@@ -48,7 +47,7 @@ pub(crate) async fn serve_plain(
 /// Serves a connection to its end.
 pub(crate) async fn serve(
     stream: TcpStream,
-    acceptor: TlsAcceptor,
+    handshakes: Handshakes,
     limits: Limits,
     stopping: watch::Receiver<bool>,
     connect: Connect,
@@ -61,7 +60,7 @@ pub(crate) async fn serve(
         // Until the client says something it costs no more than its socket.
         stream.readable().await?;
         state.spoke();
-        acceptor.accept(stream).await
+        handshakes.turns.step_by_step(handshakes.acceptor.accept(stream)).await
     };
     let handshake = tokio::select! {
         handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,

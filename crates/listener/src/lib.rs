@@ -2,7 +2,7 @@
 //! everything that a client can hold.
 //!
 //! ```text
-//!   TCP ─▶ table (room for one more?) ─▶ TLS ─▶ HTTP ─▶ handler ─▶ response, sent by its deadline
+//!   TCP ─▶ table (room for one more?) ─▶ TLS, in turns ─▶ HTTP ─▶ handler ─▶ response, sent by its deadline
 //!            └─ full: the connections that came least far and have been without a request longest are closed
 //! ```
 //!
@@ -17,6 +17,7 @@ mod streams;
 mod table;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub use client_certificate::{ClientCertificate, Refused, Subject};
 pub use file_limit::raise_file_limit;
 pub use streams::SendBy;
 use table::{Place, Table};
+use turns::Turns;
 
 /// How long open connections may last after the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -106,6 +108,13 @@ impl Limits {
 /// What serves the connections of a listener: called once for each, after its handshake.
 pub type Connect = Arc<dyn Fn(&rustls::ServerConnection) -> Handler + Send + Sync>;
 
+/// How a listener's connections become sessions.
+#[derive(Clone)]
+struct Handshakes {
+    acceptor: TlsAcceptor,
+    turns: Arc<Turns>,
+}
+
 /// Serves connections until `stopping` is true, or its sender gone.
 pub fn serve(
     listener: TcpListener,
@@ -114,9 +123,9 @@ pub fn serve(
     stopping: watch::Receiver<bool>,
     connect: Connect,
 ) -> BoxFuture<'static, ()> {
-    let acceptor = TlsAcceptor::from(tls);
+    let handshakes = Handshakes { acceptor: TlsAcceptor::from(tls), turns: Turns::new() };
     Box::pin(accept_all(listener, limits, stopping, move |stream, stopping, place| {
-        connection::serve(stream, acceptor.clone(), limits, stopping, connect.clone(), place)
+        connection::serve(stream, handshakes.clone(), limits, stopping, connect.clone(), place)
     }))
 }
 
