@@ -68,12 +68,13 @@ fn patch(name: &'static str, operations: &Value, codes: &'static [u16]) -> Attac
 }
 
 fn attacks() -> Vec<Attack> {
-    let containers = json!({"metadata": {"name": "a"}, "spec": {"containers": vec![json!({}); 80_000]}});
+    let containers = |n| json!({"metadata": {"name": "a"}, "spec": {"containers": vec![json!({}); n]}});
     vec![
         create("5,000 owners", "configmaps", &owners(5_000), &[201]),
         create("20,000 owners", "configmaps", &owners(20_000), &[201]),
         create("a role of a million permissions", "roles", &role(), &[403]),
-        create("80,000 empty containers", "pods", &containers, &[422]),
+        create("80,000 empty containers", "pods", &containers(80_000), &[422]),
+        create("as many empty containers as are looked at", "pods", &containers(49_000), &[422]),
         create("20,000 bad labels", "configmaps", &labels(), &[422]),
         shifts(),
         renames(),

@@ -8,8 +8,8 @@ use super::{FieldError, Path};
 /// them, and so an answer can be a hundred times as large as its request; its decoder stops at 100 as well.
 const LISTED_MAX: usize = 100;
 
-/// The most bytes that the errors written out may have before the next one is only counted. An error quotes what it is
-/// about, which may be all of a 3 MiB body: this way one error does, and not a hundred.
+/// The most bytes that the errors written out may have before the next one is only counted, and the most of a value that
+/// one of them quotes. An error is about as much as a 3 MiB body with all its defaults, and is told twice in an answer.
 const LISTED_BYTES_MAX: usize = 256 * 1024;
 
 /// The errors found so far.
@@ -67,14 +67,14 @@ impl ErrorList {
     /// is listed, and so not once for each element.
     pub(crate) fn invalid_because(&mut self, path: Path<'_>, value: impl Into<Shown>, detail: impl FnOnce() -> String) {
         self.add("FieldValueInvalid", path, || {
-            let Shown(shown) = value.into();
+            let shown = Into::<Shown>::into(value).quoted();
             format!("Invalid value: {shown}: {}", detail())
         });
     }
 
     fn with_value(&mut self, reason: &'static str, words: &str, path: Path<'_>, value: impl Into<Shown>, detail: &str) {
         self.add(reason, path, || {
-            let Shown(shown) = value.into();
+            let shown = Into::<Shown>::into(value).quoted();
             if detail.is_empty() { format!("{words}: {shown}") } else { format!("{words}: {shown}: {detail}") }
         });
     }
@@ -115,7 +115,7 @@ impl ErrorList {
     pub(crate) fn not_supported(&mut self, path: Path<'_>, value: impl Into<Shown>, supported: &[&str]) {
         self.add("FieldValueNotSupported", path, || {
             let list: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-            let Shown(shown) = value.into();
+            let shown = Into::<Shown>::into(value).quoted();
             format!("Unsupported value: {shown}: supported values: {}", list.join(", "))
         });
     }
@@ -148,6 +148,20 @@ impl ErrorList {
 
 /// A value as messages show it: text quoted, the rest as JSON.
 pub(crate) struct Shown(String);
+
+impl Shown {
+    /// The value, or its beginning and how much more there is.
+    fn quoted(self) -> String {
+        let Shown(mut shown) = self;
+        if shown.len() > LISTED_BYTES_MAX {
+            let end = shown.floor_char_boundary(LISTED_BYTES_MAX);
+            let more = shown.len() - end;
+            shown.truncate(end);
+            shown.push_str(&format!("… ({more} more bytes)"));
+        }
+        shown
+    }
+}
 
 impl From<&str> for Shown {
     fn from(text: &str) -> Self {
@@ -212,5 +226,14 @@ mod tests {
         let listed = errors.into_vec();
         assert_eq!((listed.len(), written), (2, 1));
         assert_eq!(listed[1].to_string(), "metadata: Too many errors: 2 more are not listed");
+    }
+
+    #[test]
+    fn one_error_does_not_quote_everything() {
+        let mut errors = ErrorList::default();
+        errors.invalid(Path::root("spec"), Json(|| "é".repeat(LISTED_BYTES_MAX)), "field is immutable");
+        let message = errors.into_vec().remove(0).message;
+        assert!(message.ends_with(&format!("é… ({LISTED_BYTES_MAX} more bytes): field is immutable")));
+        assert!(message.len() < LISTED_BYTES_MAX + 100);
     }
 }
