@@ -274,7 +274,7 @@ mod tests {
             last: Some(at(400)),
             message: "second".into(),
         };
-        assert_eq!(finished(&[new.clone(), old.clone(), new, old], "u"), [expected.clone()]);
+        assert_eq!(finished(&[new.clone(), old.clone(), new, old], "u"), std::slice::from_ref(&expected));
         let written = to_raw_value(&expected.as_event()).unwrap();
         assert_eq!(finished(&[written], "u"), [expected], "an event that is written says the same when it is read");
     }

@@ -87,13 +87,14 @@ impl Collector {
             self.untyped += 1;
             return None;
         };
-        if head.api_version.is_empty() && head.kind.is_empty() && head.metadata.is_some() {
-            if let Some((api_version, kind)) = self.implied.take() {
-                let typed = typed(&json, api_version, kind);
-                let object = typed.and_then(|json| self.resolve(json));
-                self.implied = Some((api_version, kind));
-                return object;
-            }
+        if head.api_version.is_empty()
+            && head.kind.is_empty()
+            && head.metadata.is_some()
+            && let Some((api_version, kind)) = self.implied.take()
+        {
+            let object = typed(&json, api_version, kind).and_then(|json| self.resolve(json));
+            self.implied = Some((api_version, kind));
+            return object;
         }
         if head.api_version.is_empty() || head.kind.is_empty() {
             // A line of a log is JSON too; it is no object that forgot its kind.

@@ -12,9 +12,12 @@ mod control_plane;
 mod controllers;
 mod deployments;
 mod differential;
+#[path = "../live/kubeconfig.rs"]
+mod kubeconfig;
 mod metrics;
 mod normal;
 mod outages;
+mod questions;
 mod rights;
 mod shadow;
 mod takeover;

@@ -1,5 +1,7 @@
 //! Kubeconfigs in the forms in which clouds hand them out.
 
+#![allow(dead_code, reason = "each of the tests that share it uses a part")]
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -186,7 +186,8 @@ fn victims_leave_for_more_important_pods_and_come_back_where_they_fit() {
         more_copies_max: 0,
         now: Timestamp::UNIX_EPOCH,
     };
-    let without = whatif(State::new(ClusterObjects::of(&cluster)), &profiles, vec![apply(&[urgent])], &options).unwrap();
+    let without =
+        whatif(State::new(ClusterObjects::of(&cluster)), &profiles, vec![apply(&[urgent])], &options).unwrap();
     assert_eq!((without.preempted.len(), without.placed.len(), without.pending.len()), (0, 0, 1));
 }
 

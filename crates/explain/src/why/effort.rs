@@ -33,8 +33,18 @@ pub fn find_changes_of_all(
     pods: &WrittenPods<'_>,
     options: &Options,
 ) {
+    find_within(state, profiles, list, pods, (options, NODES_ASKED_MAX));
+}
+
+fn find_within(
+    state: &mut State,
+    profiles: &Profiles,
+    list: &mut ExplanationList,
+    pods: &WrittenPods<'_>,
+    (options, nodes_asked_max): (&Options, usize),
+) {
     let nodes = state.cluster().node_count().max(NODES_PER_DECISION_MIN);
-    let mut left = NODES_ASKED_MAX / nodes;
+    let mut left = nodes_asked_max / nodes;
     let mut waiting: Vec<_> = list.groups.iter_mut().filter(|group| fits_nowhere(group.explanation.verdict)).collect();
     let groups = waiting.len();
     let mut unfinished = 0;
@@ -65,4 +75,50 @@ pub fn find_changes_of_all(
 
 fn fits_nowhere(verdict: Verdict) -> bool {
     !matches!(verdict, Verdict::Placed | Verdict::WillPlace)
+}
+
+#[cfg(test)]
+mod tests {
+    use bayplan_scheduler::Registry;
+    use bayplan_scheduler::config::Configuration;
+    use bayplan_sources::{ClusterObjects, resource_of};
+    use bayplan_testkit::{node, pod};
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::why::explain_all;
+
+    /// How many changes each group has, largest group first, and what is said about the search.
+    fn found(decisions: usize) -> (Vec<usize>, Vec<String>) {
+        let mut objects = vec![node("n1").json(), node("n2").taint("a", "", "NoSchedule").json()];
+        objects.push(pod("busy").request("cpu", "3").on_node("n1").json());
+        for (count, cpu) in [(1, "2"), (3, "3"), (2, "4")] {
+            objects.extend((0..count).map(|n| pod(&format!("p-{cpu}-{n}")).request("cpu", cpu).json()));
+        }
+        let mut state = State::new(ClusterObjects::of(&objects));
+        let profiles = Profiles::build(&Configuration::default(), &Registry::default()).unwrap();
+        let options = Options::at(Timestamp::UNIX_EPOCH);
+        let pending: Vec<_> = state.pending().cloned().collect();
+        let mut list = explain_all(&mut state, &profiles, pending, &options);
+        let json = |state: &State, pod: &PodName| {
+            let written = state.written(resource_of("v1", "Pod")?, &pod.namespace, &pod.name)?;
+            serde_json::from_str(written.get()).ok()
+        };
+        let pods = WrittenPods { json: &json, complete: None };
+        find_within(&mut state, &profiles, &mut list, &pods, (&options, decisions * NODES_PER_DECISION_MIN));
+        (list.groups.iter().map(|group| group.explanation.changes.len()).collect(), list.notes)
+    }
+
+    #[test]
+    fn the_effort_is_shared_and_a_line_says_where_it_did_not_last() {
+        let (all, notes) = found(1000);
+        assert!(all.len() == 3 && all.iter().all(|changes| *changes > 2), "{all:?}");
+        assert_eq!(notes, Vec::<String>::new());
+        let (some, notes) = found(DECISIONS_MIN + 2);
+        assert!(some[0] > 0 && some[0] < all[0], "the largest group is looked at first: {some:?}");
+        assert_eq!(some[2], 0, "{some:?}");
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("the search for changes was ended for 3 of 3 groups"), "{notes:?}");
+        assert_eq!(found(0).0, [0, 0, 0]);
+    }
 }
