@@ -58,6 +58,15 @@ fn the_page_of_up_explains_a_pod_tries_a_change_and_survives_a_restart() {
     browser.wait_for("document.querySelector('#decisions').innerText.includes('default/late')");
     create("late-and-big", "8");
     browser.wait_for("document.querySelector('[data-pod=\"default/late-and-big\"]')");
+
+    // The slider goes over the decision log, and the map with it.
+    browser.wait_for("document.querySelector('#decisions-about').innerText.includes('from the decision log')");
+    browser.wait_for("document.querySelector('#decisions').innerText.includes('default/late-and-big')");
+    slide(&browser, 0);
+    assert!(browser.text("#decisions-about").contains("taken back on the map"), "{}", browser.text("#decisions-about"));
+    assert!(browser.text("#legend").contains("cpu 0 %"), "{}", browser.text("#legend"));
+    browser.press("n");
+    browser.wait_for("!document.querySelector('#legend').innerText.includes('cpu 0 %')");
     assert_eq!(browser.complaints(&[]), [] as [String; 0]);
 
     // The server goes and comes back; the page says so, and finds it by itself.
@@ -76,6 +85,51 @@ fn the_page_of_up_explains_a_pod_tries_a_change_and_survives_a_restart() {
     let elsewhere: Vec<String> = browser.requests().into_iter().filter(|url| !url.starts_with(&origin)).collect();
     assert_eq!(elsewhere, [] as [String; 0], "the page asks nobody else");
     served.stop();
+
+    // What was logged is shown without the cluster.
+    let log = folder.path().join("data/decisions.jsonl");
+    let served = Served::start(&["page", "--decision-log", log.to_str().unwrap()]);
+    browser.open(&served.url);
+    browser.wait_for("document.documentElement.dataset.ready");
+    assert!(browser.text("#decisions").contains("default/after"), "{}", browser.text("#decisions"));
+    assert!(browser.text("#decisions").contains("default/late"), "the log of the run before is read, too");
+    assert!(browser.text("#counts").contains('6'), "{}", browser.text("#counts"));
+    browser.picture("log");
+    slide(&browser, 3);
+    browser.prefer("dark");
+    browser.picture("log-dark");
+    assert_eq!(browser.complaints(AWAY), [] as [String; 0]);
+    served.stop();
+}
+
+/// Moves the slider behind so many decisions.
+fn slide(browser: &Browser, to: usize) {
+    browser.run(&format!(
+        "const slider = document.querySelector('#slider'); slider.value = '{to}'; slider.dispatchEvent(new Event('input'))"
+    ));
+}
+
+#[test]
+#[ignore = "needs chromium and chromedriver"]
+fn the_report_of_a_simulation_opens_without_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.html");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_bayplan"))
+        .args(["simulate", "--from", "cluster.yaml", "--arrivals", "arrivals.jsonl", "-o", "html"])
+        .args(["--config", "spread=", "--config", "packed=packed.yaml"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/whatif"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::write(&report, output.stdout).unwrap();
+    let browser = Browser::start(1300, 1500);
+    browser.open(&format!("file://{}", report.display()));
+    assert_eq!(browser.run("return document.querySelectorAll('figure svg path.line').length"), 14);
+    assert!(browser.text("table").contains("pending pod-minutes"), "{}", browser.text("table"));
+    browser.picture("simulation");
+    browser.prefer("dark");
+    browser.picture("simulation-dark");
+    assert_eq!(browser.complaints(&[]), [] as [String; 0]);
 }
 
 #[test]
