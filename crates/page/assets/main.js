@@ -32,6 +32,7 @@ const timeline = createTimeline({
   time(undone) {
     page.undone = undone;
     page.shown = undone ? before(undone) : page.nodes;
+    map.setNodes(page.shown);
     if (undone && page.colourBy !== 'use') page.colourBy = 'use';
     paint();
   },
@@ -84,7 +85,7 @@ function before(undone) {
 function takeNodes(nodes) {
   page.nodes = typed(nodes);
   page.shown = page.undone ? before(page.undone) : page.nodes;
-  map.setNodes(page.nodes);
+  map.setNodes(page.shown);
   if (page.answer) mark('chosen', page.answer.explanation.node);
   if (page.node) mark('selected', page.node);
   paint();

@@ -5,7 +5,7 @@ use bayplan_model::resources::PodUsage;
 use bayplan_sources::SourceObject;
 use bayplan_sources::decision_log::{LogChange, LogChanged, LogEntry};
 use jiff::Timestamp;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::decisions::{Decision, Outcome};
 
@@ -15,6 +15,8 @@ use crate::decisions::{Decision, Outcome};
 pub(crate) struct LoggedDecisions {
     /// The pods that are there, by UID.
     pods: FxHashMap<String, KnownPod>,
+    /// UIDs of pods that were there when the log began anew, and were not seen since.
+    unseen: FxHashSet<String>,
 }
 
 struct KnownPod {
@@ -45,13 +47,17 @@ impl LoggedDecisions {
     pub(crate) fn entry(&mut self, entry: &LogEntry) -> Vec<Decision> {
         let mut told = Vec::new();
         if entry.begins.is_some() {
-            // The whole state follows.
-            self.pods.clear();
+            // The whole state follows: at once, or as a scheduler that has just started comes to know it.
+            self.unseen = self.pods.keys().cloned().collect();
         }
         for change in &entry.changes {
             self.change(change, entry.time, &mut told);
         }
         if let (Some(decision), Some(time)) = (&entry.decision, entry.time) {
+            // Who decides knows the whole state; who is not in it left while nothing was logged.
+            for uid in std::mem::take(&mut self.unseen) {
+                self.leave(&uid, Some(time), true, &mut told);
+            }
             let pod = self.pods.entry(decision.uid.clone()).or_insert_with(|| KnownPod {
                 key: format!("{}/{}", decision.namespace, decision.name),
                 node: String::new(),
@@ -91,6 +97,7 @@ impl LoggedDecisions {
     fn put(&mut self, object: &SourceObject, time: Option<Timestamp>, told: &mut Vec<Decision>) {
         let Ok(pod) = serde_json::from_str::<Pod>(object.json.get()) else { return };
         let uid = pod.metadata.uid.clone();
+        self.unseen.remove(&uid);
         if pod.is_terminal() {
             return self.leave(&uid, time, true, told);
         }
@@ -109,6 +116,7 @@ impl LoggedDecisions {
 
     /// A pod leaves its node, for good or to wait again.
     fn leave(&mut self, uid: &str, time: Option<Timestamp>, is_gone: bool, told: &mut Vec<Decision>) {
+        self.unseen.remove(uid);
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if let (Some(time), false) = (time, pod.node.is_empty()) {
             told.push(pod.told(Outcome::Left, time));
@@ -183,7 +191,9 @@ mod tests {
             // The binding is seen: it was told when it was decided. Another scheduler's is told now.
             json!({"time": at(3), "changes": [{"time": at(3), "put": on("a", "n")}, {"time": at(3), "put": on("b", "n")}]}),
             begin,
-            json!({"changes": [{"put": on("a", "n")}]}),
+            // A scheduler that starts anew comes to know what is there, which is no news; b is not there any more.
+            json!({"time": at(4), "changes": [{"time": at(4), "put": on("a", "n")}, {"time": at(4), "put": with_uid("c")}],
+                "decision": decision("c", Some("n"), None)}),
             json!({"time": at(5), "changes": [{"time": at(5), "gone": gone("a")}]}),
         ];
         assert_eq!(
@@ -193,6 +203,8 @@ mod tests {
                 "2 Left default/old n 2000",
                 "2 Placed default/a n 2000",
                 "3 Placed default/b n 2000",
+                "4 Left default/b n 2000",
+                "4 Placed default/c n 2000",
                 "5 Left default/a n 2000",
             ]
         );
