@@ -173,6 +173,7 @@ mod tests {
         // The newest was called, and is gone before it could answer.
         drop(leaves);
         stays.await;
-        assert_eq!((turns.line().free, turns.line().called.len()), (1, 0));
+        let line = turns.line();
+        assert_eq!((line.free, line.called.len(), line.waiting.len()), (1, 0, 0));
     }
 }
