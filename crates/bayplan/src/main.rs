@@ -52,7 +52,17 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
+/// Draws the key with which names that clients choose are hashed. Questions about a cluster are asked and answered by
+/// one person, and do without: they stay the same from run to run.
+fn draw_hash_key(command: &Command) {
+    use Command::{Apiserver, ControllerManager, Scheduler, Shadow, Up};
+    if matches!(command, Up(_) | Apiserver(_) | Scheduler(_) | ControllerManager(_) | Shadow(_)) {
+        bayplan_model::keyed::set_process_key(rand::random());
+    }
+}
+
 fn run(command: Command) -> anyhow::Result<ExitCode> {
+    draw_hash_key(&command);
     let done = match command {
         Command::Version(args) => version::run(&args, &mut std::io::stdout().lock()),
         Command::Completions(args) => manual::write_completions(&args, &mut std::io::stdout().lock()),

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bayplan_model::keyed::KeyedMap;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::{Hir, HirKind};
-use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::cost::{Meter, REGEX, TRAVERSAL, factor};
@@ -242,7 +242,7 @@ pub struct Regexes(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    patterns: FxHashMap<Box<str>, (u64, Arc<Pattern>)>,
+    patterns: KeyedMap<Box<str>, (u64, Arc<Pattern>)>,
     clock: u64,
 }
 

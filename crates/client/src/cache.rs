@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bayplan_model::delta::Delta;
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::HasMeta;
-use rustc_hash::FxHashMap;
 
 /// The values of an index under which an object is found.
 pub(crate) type IndexFn<V> = fn(&V) -> Vec<String>;
@@ -24,7 +24,7 @@ struct Inner<V> {
 struct Index<V> {
     name: &'static str,
     values_of: IndexFn<V>,
-    keys: FxHashMap<String, BTreeSet<Arc<str>>>,
+    keys: KeyedMap<String, BTreeSet<Arc<str>>>,
 }
 
 impl<V> Clone for Cache<V> {
@@ -37,7 +37,7 @@ impl<V: HasMeta> Cache<V> {
     /// An empty cache with named indexes.
     pub fn new(indexes: &[(&'static str, IndexFn<V>)]) -> Self {
         let indexes =
-            indexes.iter().map(|&(name, values_of)| Index { name, values_of, keys: FxHashMap::default() }).collect();
+            indexes.iter().map(|&(name, values_of)| Index { name, values_of, keys: KeyedMap::default() }).collect();
         Cache(Arc::new(RwLock::new(Inner { objects: BTreeMap::new(), indexes, synced: false })))
     }
 

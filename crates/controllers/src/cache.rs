@@ -9,10 +9,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bayplan_model::api::Resource;
 use bayplan_model::delta::Delta;
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::{HasMeta, ObjectMeta, OwnerReference, PartialObjectMetadata};
 use bayplan_model::resource_claim::ResourceClaim;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
-use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 
 use crate::consistency::is_older;
@@ -72,19 +72,19 @@ impl ControllerKey {
 /// The objects of one kind.
 #[derive(Debug)]
 pub struct Store<T> {
-    by_namespace: FxHashMap<String, BTreeMap<String, Arc<T>>>,
+    by_namespace: BTreeMap<String, BTreeMap<String, Arc<T>>>,
     /// By controller, then by name.
-    by_controller: FxHashMap<ControllerKey, BTreeMap<String, Arc<T>>>,
-    orphans: FxHashMap<String, BTreeMap<String, Arc<T>>>,
+    by_controller: KeyedMap<ControllerKey, BTreeMap<String, Arc<T>>>,
+    orphans: KeyedMap<String, BTreeMap<String, Arc<T>>>,
     version: String,
 }
 
 impl<T> Default for Store<T> {
     fn default() -> Self {
         Store {
-            by_namespace: FxHashMap::default(),
-            by_controller: FxHashMap::default(),
-            orphans: FxHashMap::default(),
+            by_namespace: BTreeMap::new(),
+            by_controller: KeyedMap::default(),
+            orphans: KeyedMap::default(),
             version: String::new(),
         }
     }
@@ -189,7 +189,7 @@ impl<T: HasMeta> Store<T> {
 }
 
 /// Removes an object from an index, and its group with the last one.
-fn remove_entry<K: Eq + Hash, T>(index: &mut FxHashMap<K, BTreeMap<String, Arc<T>>>, key: &K, name: &str) {
+fn remove_entry<K: Eq + Hash, T>(index: &mut KeyedMap<K, BTreeMap<String, Arc<T>>>, key: &K, name: &str) {
     let Some(entries) = index.get_mut(key) else { return };
     entries.remove(name);
     if entries.is_empty() {

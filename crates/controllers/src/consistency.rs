@@ -1,11 +1,11 @@
 //! Read-your-writes: a reconcile waits until the caches have what the controller itself wrote.
 
-use rustc_hash::FxHashMap;
+use bayplan_model::keyed::KeyedMap;
 
 /// The highest versions written on behalf of each key.
 #[derive(Debug, Default)]
 pub(crate) struct Consistency {
-    by_key: FxHashMap<String, Written>,
+    by_key: KeyedMap<String, Written>,
 }
 
 #[derive(Debug, Default)]

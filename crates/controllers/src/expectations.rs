@@ -1,8 +1,8 @@
 //! Creations and deletions that a controller requested and its cache does not have yet: while some are open, the cache
 //! lags and a count of pods would be wrong. Upstream's `ControllerExpectations`.
 
+use bayplan_model::keyed::{KeyedMap, KeyedSet};
 use jiff::{SignedDuration, Timestamp};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 /// After this an open expectation is given up: the event may be lost, and waiting for ever is worse than acting on an
 /// old count.
@@ -11,14 +11,14 @@ pub(crate) const EXPECTATION_TIMEOUT: SignedDuration = SignedDuration::from_mins
 /// Open expectations of all keys of one controller.
 #[derive(Debug, Default)]
 pub(crate) struct Expectations {
-    by_key: FxHashMap<String, Expected>,
+    by_key: KeyedMap<String, Expected>,
 }
 
 #[derive(Debug)]
 struct Expected {
     creations: i64,
     /// Keys of the pods whose deletion was requested; each counts once, whether observed as terminating or as deleted.
-    deletions: FxHashSet<String>,
+    deletions: KeyedSet<String>,
     since: Timestamp,
 }
 
@@ -26,7 +26,7 @@ impl Expectations {
     /// Replaces the expectations of a key by a number of creations.
     pub(crate) fn expect_creations(&mut self, key: &str, count: usize, now: Timestamp) {
         let creations = i64::try_from(count).unwrap_or(i64::MAX);
-        self.by_key.insert(key.into(), Expected { creations, deletions: FxHashSet::default(), since: now });
+        self.by_key.insert(key.into(), Expected { creations, deletions: KeyedSet::default(), since: now });
     }
 
     /// Replaces the expectations of a key by the deletion of these pods.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bayplan_model::delta::Delta;
-use rustc_hash::{FxHashMap, FxHashSet};
+use bayplan_model::keyed::{KeyedMap, KeyedSet};
 
 use crate::cache::Cache;
 use crate::controller::split_key;
@@ -12,7 +12,7 @@ use crate::pod::Pod;
 /// The keys of the pods of each node.
 #[derive(Debug, Default)]
 pub(crate) struct PodsByNode {
-    keys: FxHashMap<String, FxHashSet<String>>,
+    keys: KeyedMap<String, KeyedSet<String>>,
 }
 
 impl PodsByNode {

@@ -16,6 +16,7 @@ pub mod delta;
 pub mod dns_name;
 pub mod field_selector;
 pub mod int_or_string;
+pub mod keyed;
 pub mod label;
 pub mod label_selector;
 pub mod meta;

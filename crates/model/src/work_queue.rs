@@ -15,7 +15,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use crate::keyed::{KeyedMap, KeyedSet};
 
 use crate::token_bucket::TokenBucket;
 
@@ -49,14 +49,14 @@ impl Default for RetryLimits {
 pub struct WorkQueue<K> {
     ready: VecDeque<K>,
     /// Keys that need processing: those in `ready`, and those added while in `processing`.
-    dirty: FxHashSet<K>,
-    processing: FxHashSet<K>,
+    dirty: KeyedSet<K>,
+    processing: KeyedSet<K>,
     /// Entries superseded by an earlier time stay in the heap and are skipped when they come up.
     waiting: BinaryHeap<Reverse<Delayed<K>>>,
     /// The entry of `waiting` that counts, for each waiting key.
-    waiting_for: FxHashMap<K, (Duration, u64)>,
+    waiting_for: KeyedMap<K, (Duration, u64)>,
     sequence: u64,
-    failures: FxHashMap<K, u32>,
+    failures: KeyedMap<K, u32>,
     limits: RetryLimits,
     bucket: TokenBucket,
 }
@@ -72,12 +72,12 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     pub fn new(limits: RetryLimits) -> Self {
         WorkQueue {
             ready: VecDeque::new(),
-            dirty: FxHashSet::default(),
-            processing: FxHashSet::default(),
+            dirty: KeyedSet::default(),
+            processing: KeyedSet::default(),
             waiting: BinaryHeap::new(),
-            waiting_for: FxHashMap::default(),
+            waiting_for: KeyedMap::default(),
             sequence: 0,
-            failures: FxHashMap::default(),
+            failures: KeyedMap::default(),
             bucket: TokenBucket::new(limits.retries_per_second, limits.burst),
             limits,
         }
@@ -380,7 +380,7 @@ mod tests {
         for seed in 1..200u64 {
             let mut rng = Rng::new(seed);
             let mut queue = WorkQueue::default();
-            let (mut now, mut held, mut owed) = (Duration::ZERO, Vec::new(), FxHashSet::default());
+            let (mut now, mut held, mut owed) = (Duration::ZERO, Vec::new(), KeyedSet::default());
             for _ in 0..300 {
                 let key = rng.below(6);
                 match rng.below(6) {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::pod::Pod;
-use rustc_hash::FxHashMap;
 
 use crate::cluster::{ChangeLog, PodInfo};
 use crate::framework::Nomination;
@@ -11,8 +11,8 @@ use crate::framework::Nomination;
 /// Pods by the node they are nominated to.
 #[derive(Clone, Debug, Default)]
 pub struct Nominator {
-    by_node: FxHashMap<Arc<str>, Vec<Arc<PodInfo>>>,
-    node_of: FxHashMap<String, Arc<str>>,
+    by_node: KeyedMap<Arc<str>, Vec<Arc<PodInfo>>>,
+    node_of: KeyedMap<String, Arc<str>>,
     changes: ChangeLog<Arc<str>>,
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bayplan_model::api;
 use bayplan_model::delta::Delta;
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::status::Status;
 use jiff::Timestamp;
-use rustc_hash::FxHashMap;
 
 use crate::kubelet::{Effect, Event, Kubelet, Outbox, Ticket, Timer};
 use crate::pod::Delays;
@@ -78,7 +78,7 @@ pub enum Error {
 pub struct Fleet {
     /// By the index of the node.
     kubelets: BTreeMap<usize, Kubelet>,
-    by_name: FxHashMap<String, usize>,
+    by_name: KeyedMap<String, usize>,
     /// Timers are never removed: one without work left does nothing when it fires.
     timers: BinaryHeap<Reverse<(Timestamp, usize, Timer)>>,
     /// How many nodes are registered.

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use bayplan_model::api::{self, DeleteOptions, PatchKind, Preconditions, Request, Resource, Verb, encode};
 use bayplan_model::delta::Delta;
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use bayplan_model::resources::{Amounts, ResourceList};
 use bayplan_model::status::{Status, reason};
 use bayplan_model::timestamp;
 use jiff::Timestamp;
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
@@ -173,7 +173,7 @@ pub(crate) struct Kubelet {
     lease: Lease,
     reporting: bool,
     addresses: PodAddresses,
-    pods: FxHashMap<Arc<str>, Pod>,
+    pods: KeyedMap<Arc<str>, Pod>,
     /// The Node's annotations that could not be read.
     annotations: UnreadableAnnotations,
     /// The offset of its heartbeats in their period, which spreads those of a fleet.
@@ -194,7 +194,7 @@ impl Kubelet {
             allocatable: None,
             lease: Lease::Unknown,
             reporting: false,
-            pods: FxHashMap::default(),
+            pods: KeyedMap::default(),
             annotations: UnreadableAnnotations::default(),
             offset,
         }

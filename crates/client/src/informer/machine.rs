@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_model::delta::Delta;
+use bayplan_model::keyed::{KeyedMap, KeyedSet};
 use bayplan_model::meta::HasMeta;
 use bayplan_model::status::{Status, reason};
-use rustc_hash::{FxHashMap, FxHashSet};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -59,9 +59,9 @@ pub(crate) enum RequestEnd {
 #[derive(Debug)]
 enum State {
     /// The whole state, as ADDED events up to a bookmark that says it is complete. Interrupted, it starts over.
-    Streaming { seen: FxHashSet<String> },
+    Streaming { seen: KeyedSet<String> },
     /// The whole state, page by page. Interrupted, it goes on with the page it was at, while the server remembers it.
-    Listing { seen: FxHashSet<String>, limit: usize, continue_token: String },
+    Listing { seen: KeyedSet<String>, limit: usize, continue_token: String },
     /// Changes after the last one seen. Interrupted, it resumes there; when that history is gone, all is read again.
     Watching { resource_version: String },
 }
@@ -69,7 +69,7 @@ enum State {
 /// The machine: see the states.
 pub(crate) struct Machine<V> {
     state: State,
-    objects: FxHashMap<String, Arc<V>>,
+    objects: KeyedMap<String, Arc<V>>,
     /// Since something arrived: failures to hear from the server,
     unreached: Backoff,
     /// and answers that meant that the state has to be read again.
@@ -85,8 +85,8 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     /// A machine that knows nothing yet.
     pub(crate) fn new() -> Self {
         Machine {
-            state: State::Streaming { seen: FxHashSet::default() },
-            objects: FxHashMap::default(),
+            state: State::Streaming { seen: KeyedSet::default() },
+            objects: KeyedMap::default(),
             unreached: Backoff::up_to(UNREACHED_DELAY_MAX),
             reread: Backoff::up_to(REREAD_DELAY_MAX),
             streams: true,
@@ -212,7 +212,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
     }
 
     fn list_all(&mut self) {
-        self.state = State::Listing { seen: FxHashSet::default(), limit: PAGE_OBJECTS, continue_token: String::new() };
+        self.state = State::Listing { seen: KeyedSet::default(), limit: PAGE_OBJECTS, continue_token: String::new() };
     }
 
     /// The history is gone: read all again, at once the first time, later if that keeps happening.
@@ -234,7 +234,7 @@ impl<V: DeserializeOwned + HasMeta> Machine<V> {
 
     fn read_all(&mut self) {
         if self.streams {
-            self.state = State::Streaming { seen: FxHashSet::default() };
+            self.state = State::Streaming { seen: KeyedSet::default() };
         } else {
             self.list_all();
         }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bayplan_model::api::{Event, EventType, ObjectReference, Resource, encode};
+use bayplan_model::keyed::KeyedSet;
 use bayplan_model::timestamp;
 use bayplan_model::token_bucket::TokenBucket;
 use jiff::{SignedDuration, Timestamp};
-use rustc_hash::FxHashSet;
 use serde_json::json;
 
 use super::lru::Lru;
@@ -42,7 +42,7 @@ struct Equal {
 }
 
 struct Messages {
-    seen: FxHashSet<String>,
+    seen: KeyedSet<String>,
     last: Timestamp,
 }
 
@@ -119,7 +119,7 @@ impl CoreEvents {
         // The same object at another version is still the same object.
         let regarding = ObjectReference { resource_version: String::new(), ..event.regarding.clone() };
         let similar = Similar { regarding, event_type: event.event_type, reason: event.reason.to_string() };
-        let messages = self.similar.get_or_insert_with(&similar, || Messages { seen: FxHashSet::default(), last: now });
+        let messages = self.similar.get_or_insert_with(&similar, || Messages { seen: KeyedSet::default(), last: now });
         if now.duration_since(messages.last) > SIMILAR_WITHIN {
             messages.seen.clear();
         }

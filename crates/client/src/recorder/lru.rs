@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-use rustc_hash::FxHashMap;
+use bayplan_model::keyed::KeyedMap;
 
 pub(crate) struct Lru<K, V> {
     capacity: usize,
-    entries: FxHashMap<K, (u64, V)>,
+    entries: KeyedMap<K, (u64, V)>,
     by_use: BTreeMap<u64, K>,
     uses: u64,
 }
 
 impl<K: Clone + Eq + Hash, V> Lru<K, V> {
     pub(crate) fn new(capacity: usize) -> Self {
-        Lru { capacity, entries: FxHashMap::default(), by_use: BTreeMap::new(), uses: 0 }
+        Lru { capacity, entries: KeyedMap::default(), by_use: BTreeMap::new(), uses: 0 }
     }
 
     /// The value of a key, which counts as a use.

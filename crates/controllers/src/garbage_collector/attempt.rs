@@ -2,10 +2,10 @@
 //! `attemptToOrphan`.
 
 use bayplan_model::api::{DeleteOptions, ObjectReference, PatchKind, Preconditions, Request, Verb, decode};
+use bayplan_model::keyed::KeyedSet;
 use bayplan_model::meta::{ObjectMeta, OwnerReference, PartialObjectMetadata};
 use bayplan_model::status::{Status, reason};
 use futures::future::join_all;
-use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
 use super::graph::{FOREGROUND, Identity, Node, ORPHAN, Task};
@@ -254,7 +254,7 @@ async fn remove_owners(
     context: Context<'_>,
 ) -> Result<(), Status> {
     let changes = gone.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
-    let gone: FxHashSet<&String> = gone.iter().collect();
+    let gone: KeyedSet<&String> = gone.iter().collect();
     let rest = |live: ObjectMeta| live.owner_references.into_iter().filter(|o| !gone.contains(&o.uid)).collect();
     patch_owners(resource, meta, changes, rest, context).await
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use bayplan_model::keyed::{KeyedMap, KeyedSet};
 use bayplan_model::meta::{ObjectMeta, OwnerReference};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The finalizer of foreground deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -81,13 +81,13 @@ pub(crate) enum Task {
 /// The graph.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
-    nodes: FxHashMap<String, Node>,
+    nodes: KeyedMap<String, Node>,
     absent: Absent,
 }
 
 #[derive(Debug, Default)]
 struct Absent {
-    known: FxHashSet<Identity>,
+    known: KeyedSet<Identity>,
     order: VecDeque<Identity>,
 }
 
@@ -213,8 +213,8 @@ impl Graph {
         tasks: &mut Vec<Task>,
     ) {
         let blocking = |owner: &OwnerReference| owner.block_owner_deletion == Some(true);
-        let kept: FxHashMap<&str, &OwnerReference> = new.iter().rev().map(|owner| (&*owner.uid, owner)).collect();
-        let known: FxHashSet<&OwnerReference> = old.iter().collect();
+        let kept: KeyedMap<&str, &OwnerReference> = new.iter().rev().map(|owner| (&*owner.uid, owner)).collect();
+        let known: KeyedSet<&OwnerReference> = old.iter().collect();
         for was in old {
             let is = kept.get(&*was.uid);
             if blocking(was) && !is.is_some_and(|is| blocking(is)) && self.nodes.contains_key(&was.uid) {
@@ -277,7 +277,7 @@ impl Graph {
         if (node.is_virtual && others.is_empty()) || (!node.is_virtual && same) {
             return self.gone(&identity.uid);
         }
-        let mistaken: FxHashSet<&String> = others.iter().collect();
+        let mistaken: KeyedSet<&String> = others.iter().collect();
         let meant = node.dependents.iter().filter(|uid| !mistaken.contains(uid));
         let mut tasks: Vec<Task> = meant.cloned().map(Task::Delete).collect();
         if node.is_virtual && same {

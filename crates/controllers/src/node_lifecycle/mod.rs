@@ -20,12 +20,12 @@ use std::time::Duration;
 
 use bayplan_model::api::ObjectReference;
 use bayplan_model::delta::Delta;
+use bayplan_model::keyed::{KeyedMap, KeyedSet};
 use bayplan_model::status::reason;
 use bayplan_model::timestamp;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
-use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
 use self::health::{Grace, Health};
@@ -92,11 +92,11 @@ pub struct NodeLifecycleController {
 #[derive(Default)]
 struct State {
     /// The nodes of the last pass, with their UIDs.
-    known: FxHashMap<String, String>,
-    health: FxHashMap<String, Health>,
+    known: KeyedMap<String, String>,
+    health: KeyedMap<String, Health>,
     zones: Zones,
     /// Nodes whose pods could not all be marked.
-    retry: FxHashSet<String>,
+    retry: KeyedSet<String>,
 }
 
 /// What one pass of the monitor found out about a node.
@@ -173,7 +173,7 @@ impl NodeLifecycleController {
                 }
             }
             if state.known.len() != nodes.len() {
-                let here: FxHashSet<&str> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
+                let here: KeyedSet<&str> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
                 gone.extend(state.known.extract_if(|name, _| !here.contains(name.as_str())));
                 for (name, _) in &gone {
                     state.health.remove(name);

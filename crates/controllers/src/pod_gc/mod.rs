@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bayplan_model::api::DeleteOptions;
+use bayplan_model::keyed::{KeyedMap, KeyedSet};
 use bayplan_model::meta::PartialObjectMetadata;
 use bayplan_model::timestamp;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
 use crate::cache::{AnyDelta, Cache, Kind};
@@ -42,7 +42,7 @@ pub struct PodGcController {
     /// None for no limit.
     terminated_pods_max: Option<usize>,
     /// Since when nodes that pods are bound to are missing.
-    missing: Mutex<FxHashMap<String, Timestamp>>,
+    missing: Mutex<KeyedMap<String, Timestamp>>,
 }
 
 impl PodGcController {
@@ -90,7 +90,7 @@ impl PodGcController {
 
     /// Deletes pods bound to nodes that have been missing for long enough.
     async fn orphaned(&self, pods: &[Arc<Pod>], context: Context<'_>) -> Vec<Arc<Pod>> {
-        let absent: FxHashSet<&str> = {
+        let absent: KeyedSet<&str> = {
             let nodes = self.cache.nodes();
             let absent = |pod: &&Arc<Pod>| !pod.node_name.is_empty() && nodes.get("", &pod.node_name).is_none();
             pods.iter().filter(absent).map(|pod| pod.node_name.as_str()).collect()
@@ -104,7 +104,7 @@ impl PodGcController {
             let long = |since: &Timestamp| context.now.duration_since(*since) >= QUARANTINE;
             missing.extract_if(|_, since| long(since)).map(|(node, _)| node).collect()
         };
-        let mut gone = FxHashSet::default();
+        let mut gone = KeyedSet::default();
         for node in due {
             // The cache may lag; only the API server knows that a node does not exist.
             let answer: Result<PartialObjectMetadata, _> = requests::get(context.api, &NODES, "", &node).await;

@@ -3,8 +3,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
+use bayplan_model::keyed::KeyedMap;
 use jiff::Timestamp;
-use rustc_hash::FxHashMap;
 
 use crate::pod::{Phase, Pod};
 
@@ -47,7 +47,7 @@ pub fn first_to_delete<'a>(
 }
 
 fn rank<'a>(pods: &[Arc<Pod>], related: impl IntoIterator<Item = &'a Arc<Pod>>) -> Vec<Ranked> {
-    let mut on_node: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut on_node: KeyedMap<&str, usize> = KeyedMap::default();
     for pod in related {
         if pod.is_active() {
             *on_node.entry(&pod.node_name).or_default() += 1;

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use bayplan_model::api::{Api, DeleteOptions, PatchKind, Preconditions, Request, Verb, encode};
 use bayplan_model::delta::Delta;
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::{HasMeta, Map, ObjectMeta, PartialObjectMetadata};
 use bayplan_model::pod::{PodResourceClaim, PodResourceClaimStatus};
 use bayplan_model::resource_claim::{ConsumerReference, ResourceClaim};
 use bayplan_model::status::Status;
 use futures::future::BoxFuture;
-use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ pub struct ResourceClaimController {
     cache: Arc<Cache>,
     /// The claims that were created and that the cache does not have yet, by the pod and the name in its spec: a claim
     /// created twice would be allocated twice.
-    made: Mutex<FxHashMap<(ControllerKey, String), String>>,
+    made: Mutex<KeyedMap<(ControllerKey, String), String>>,
 }
 
 impl ResourceClaimController {
@@ -128,7 +128,7 @@ impl ResourceClaimController {
     /// What is known of a pod's claims, read once for all of them.
     fn known_claims<'a>(&self, pod: &'a Pod) -> KnownClaims<'a> {
         let claims = self.cache.resource_claims();
-        let mut own = FxHashMap::default();
+        let mut own = KeyedMap::default();
         for claim in claims.controlled_by(&ControllerKey::of("Pod", &pod.metadata)) {
             if let Some(name) = claim.metadata.annotations.get(POD_CLAIM_NAME) {
                 own.entry(name.clone()).or_insert_with(|| claim.metadata.name.clone());
@@ -265,13 +265,13 @@ impl ResourceClaimController {
 
 /// What is known of a pod's claims, by their names in its spec.
 struct KnownClaims<'a> {
-    statuses: FxHashMap<&'a str, &'a PodResourceClaimStatus>,
+    statuses: KeyedMap<&'a str, &'a PodResourceClaimStatus>,
     /// The names of the claims that were created for it.
-    own: FxHashMap<String, String>,
+    own: KeyedMap<String, String>,
 }
 
 /// The statuses of a pod's claims by name; of two with one name, the first counts.
-fn statuses(pod: &Pod) -> FxHashMap<&str, &PodResourceClaimStatus> {
+fn statuses(pod: &Pod) -> KeyedMap<&str, &PodResourceClaimStatus> {
     pod.resource_claim_statuses.iter().rev().map(|status| (status.name.as_str(), status)).collect()
 }
 

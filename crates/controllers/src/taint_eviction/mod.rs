@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use bayplan_model::api::{DeleteOptions, ObjectReference};
 use bayplan_model::delta::Delta;
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::taint::Toleration;
 use bayplan_model::timestamp;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use crate::cache::{AnyDelta, Cache, Kind};
@@ -27,7 +27,7 @@ use crate::requests::{self, PODS};
 pub struct TaintEvictionController {
     cache: Arc<Cache>,
     pods: Mutex<PodsByNode>,
-    evictions: Mutex<FxHashMap<String, Eviction>>,
+    evictions: Mutex<KeyedMap<String, Eviction>>,
 }
 
 /// The eviction of a pod.

@@ -5,17 +5,17 @@
 
 use std::sync::Arc;
 
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::ObjectMeta;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim};
-use rustc_hash::FxHashMap;
 
 use super::{Cluster, Object, Objects};
 
 /// Assumed versions of volumes by name, and of claims by `namespace/name`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AssumedVolumes {
-    volumes: FxHashMap<String, Arc<PersistentVolume>>,
-    claims: FxHashMap<String, Arc<PersistentVolumeClaim>>,
+    volumes: KeyedMap<String, Arc<PersistentVolume>>,
+    claims: KeyedMap<String, Arc<PersistentVolumeClaim>>,
     /// Outdated versions are removed when there are twice as many entries as the last sweep left.
     left_by_sweep: usize,
 }

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::resource_claim::{AllocationResult, DeviceResult, ResourceClaim};
 use bayplan_model::resource_slice::DeviceClass;
-use rustc_hash::FxHashMap;
 
 use super::Cluster;
 
@@ -38,11 +38,11 @@ impl ClaimKey {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeviceClaims {
     /// Allocations that the API server does not know yet.
-    in_flight: FxHashMap<ClaimKey, Arc<AllocationResult>>,
+    in_flight: KeyedMap<ClaimKey, Arc<AllocationResult>>,
     /// Claims for extended resources, by the pod's UID, then by namespace and name.
-    extended: FxHashMap<String, BTreeMap<(String, String), Arc<ResourceClaim>>>,
+    extended: KeyedMap<String, BTreeMap<(String, String), Arc<ResourceClaim>>>,
     /// Classes by their extended resource, then by name.
-    classes: FxHashMap<String, BTreeMap<String, Arc<DeviceClass>>>,
+    classes: KeyedMap<String, BTreeMap<String, Arc<DeviceClass>>>,
 }
 
 /// The UID of the pod whose extended resources a claim is for.

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bayplan_model::affinity::{NodeMatcher, NodeSelector};
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::node::Node;
 use bayplan_model::quantity::Quantity;
 use bayplan_model::resource_claim::DeviceResult;
 use bayplan_model::resource_slice::{Device, ResourceSlice};
-use rustc_hash::FxHashMap;
 
 /// Counters by set and name.
 pub(crate) type Counters = BTreeMap<(String, String), Quantity>;
@@ -26,11 +26,11 @@ const EXPRESSIONS_MAX: usize = 64;
 /// The published slices, and the devices in use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices {
-    by_node: FxHashMap<String, Vec<Arc<PublishedSlice>>>,
+    by_node: KeyedMap<String, Vec<Arc<PublishedSlice>>>,
     /// Slices for more than one node.
     shared: Vec<Arc<PublishedSlice>>,
     /// By driver and name.
-    pools: FxHashMap<String, FxHashMap<String, DevicePool>>,
+    pools: KeyedMap<String, KeyedMap<String, DevicePool>>,
 }
 
 /// A pool of devices.
@@ -39,7 +39,7 @@ pub(crate) struct DevicePool {
     slices: Vec<Arc<PublishedSlice>>,
     /// Computed on first use after a change.
     generations: OnceLock<BTreeMap<i64, PoolGeneration>>,
-    in_use: FxHashMap<String, DeviceUse>,
+    in_use: KeyedMap<String, DeviceUse>,
 }
 
 /// The slices of one generation of a pool.
@@ -99,7 +99,7 @@ pub(crate) struct PublishedSlice {
 /// What expressions answered for the devices of a slice; those that were asked last are kept.
 #[derive(Debug, Default)]
 struct SelectorResults {
-    by_expression: FxHashMap<Arc<str>, ExpressionResults>,
+    by_expression: KeyedMap<Arc<str>, ExpressionResults>,
     clock: u64,
 }
 
@@ -333,7 +333,7 @@ impl Devices {
     /// Changes a pool; an empty one is removed.
     fn change_pool(&mut self, driver: &str, name: &str, change: impl FnOnce(&mut DevicePool)) {
         if !self.pools.contains_key(driver) {
-            self.pools.insert(driver.to_owned(), FxHashMap::default());
+            self.pools.insert(driver.to_owned(), KeyedMap::default());
         }
         let Some(of_driver) = self.pools.get_mut(driver) else { return };
         if !of_driver.contains_key(name) {

@@ -19,6 +19,7 @@ pub(crate) mod storage;
 
 use std::sync::{Arc, OnceLock};
 
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::Map;
 use bayplan_model::node::Node;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -79,7 +80,7 @@ pub struct Cluster {
     /// The headroom of each node, by slot. Apart from the nodes, so that a scan over many nodes touches little memory.
     headrooms: Vec<Headroom>,
     free: Vec<NodeId>,
-    by_name: FxHashMap<Arc<str>, NodeId>,
+    by_name: KeyedMap<Arc<str>, NodeId>,
     tree: NodeTree,
     node_count: usize,
     /// Computed from the tree on first use after nodes were added or removed.
@@ -89,9 +90,9 @@ pub struct Cluster {
     with_affinity: FxHashSet<NodeId>,
     with_required_anti_affinity: FxHashSet<NodeId>,
     changes: NodeChanges,
-    /// By UID.
+    /// By UID, which the API server draws: no client can choose it.
     placed: FxHashMap<String, PlacedPod>,
-    images: FxHashMap<String, Image>,
+    images: KeyedMap<String, Image>,
     /// The objects that plugins look up.
     pub objects: Objects,
     /// UIDs of pods whose victims are being evicted.
@@ -315,7 +316,7 @@ impl Cluster {
         {
             return;
         }
-        let names = |node: Option<&Node>| -> FxHashMap<String, i64> {
+        let names = |node: Option<&Node>| -> KeyedMap<String, i64> {
             let images = node.into_iter().flat_map(|n| &n.status.images);
             images.flat_map(|i| i.names.iter().map(|name| (name.clone(), i.size_bytes))).collect()
         };

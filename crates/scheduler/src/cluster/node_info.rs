@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bayplan_model::keyed::KeyedSet;
 use bayplan_model::node::Node;
 use bayplan_model::pod::ContainerPort;
 use bayplan_model::resources::Amounts;
-use rustc_hash::FxHashSet;
 
 use super::PodInfo;
 
@@ -181,7 +181,7 @@ impl NodeInfo {
 
 /// The host ports in use on a node: a set, not a count, as upstream has it.
 #[derive(Clone, Debug, Default)]
-pub struct HostPorts(FxHashSet<(String, String, i32)>);
+pub struct HostPorts(KeyedSet<(String, String, i32)>);
 
 const ANY_ADDRESS: &str = "0.0.0.0";
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::ObjectMeta;
 use bayplan_model::node::Node;
 use bayplan_model::pod::Pod;
@@ -11,7 +12,6 @@ use bayplan_model::storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
 };
 use bayplan_model::workload::{Controller, Namespace, PodDisruptionBudget, ReplicationController, Service};
-use rustc_hash::FxHashMap;
 
 use super::assumed_volumes::AssumedVolumes;
 use super::device_claims::DeviceClaims;
@@ -21,13 +21,13 @@ use super::storage::Storage;
 /// The objects of one kind, by namespace and name. Hashed, because they are looked up far more often than listed.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
-    objects: FxHashMap<String, FxHashMap<String, Arc<T>>>,
+    objects: KeyedMap<String, KeyedMap<String, Arc<T>>>,
     version: u64,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Table { objects: FxHashMap::default(), version: 0 }
+        Table { objects: KeyedMap::default(), version: 0 }
     }
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn is_older(version: &str, than: &str) -> bool {
 }
 
 /// The values of a map by key.
-fn sorted<T>(map: &FxHashMap<String, T>) -> impl Iterator<Item = &T> {
+fn sorted<T>(map: &KeyedMap<String, T>) -> impl Iterator<Item = &T> {
     let mut entries: Vec<(&String, &T)> = map.iter().collect();
     entries.sort_by_key(|(key, _)| *key);
     entries.into_iter().map(|(_, value)| value)
@@ -62,7 +62,7 @@ impl<T> Table<T> {
 
     /// All objects, in no order.
     fn values(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.objects.values().flat_map(FxHashMap::values)
+        self.objects.values().flat_map(KeyedMap::values)
     }
 
     /// A number that grows with every change of the table.

@@ -3,10 +3,11 @@
 //! Pods of one template have one signature, so what the engine computes for one of them holds for all. Signatures are
 //! compared field by field; their hash only finds them.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use bayplan_model::affinity::{Affinity, TopologySpreadConstraint};
+use bayplan_model::keyed::KeyedState;
 use bayplan_model::meta::Map;
 use bayplan_model::pod::{
     Container, ContainerStatus, ExtendedResourceClaimStatus, Pod, PodResourceClaim, PodResourceClaimStatus, PodSpec,
@@ -14,7 +15,6 @@ use bayplan_model::pod::{
 };
 use bayplan_model::resources::{ResourceList, ResourceRequirements};
 use bayplan_model::taint::Toleration;
-use rustc_hash::FxHasher;
 
 use super::PodInfo;
 
@@ -140,9 +140,7 @@ impl<'a> ClaimsSignature<'a> {
 }
 
 pub(super) fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = FxHasher::default();
-    value.hash(&mut hasher);
-    hasher.finish()
+    KeyedState::default().hash_one(value)
 }
 
 /// The hash of a pod's signature.

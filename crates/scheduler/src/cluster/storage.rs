@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bayplan_model::affinity::{NodeMatcher, NodeSelector, NodeSelectorRequirement};
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::label_selector::Selector;
 use bayplan_model::meta::Map;
 use bayplan_model::node::Node;
 use bayplan_model::storage::{CsiStorageCapacity, PersistentVolume, VolumeAttachment};
-use rustc_hash::FxHashMap;
 
 /// The hostname label; a volume that requires a value of it is on one node.
 const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
@@ -18,15 +18,15 @@ const LABEL_HOSTNAME: &str = "kubernetes.io/hostname";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Storage {
     /// By name; the assumed version where there is one.
-    volumes: FxHashMap<String, Arc<IndexedVolume>>,
+    volumes: KeyedMap<String, Arc<IndexedVolume>>,
     /// Volumes without a claim, by class.
-    available: FxHashMap<String, AvailableVolumes>,
+    available: KeyedMap<String, AvailableVolumes>,
     /// Names of volumes reserved for a claim, by the claim's namespace and name.
-    reserved: FxHashMap<String, FxHashMap<String, BTreeSet<String>>>,
+    reserved: KeyedMap<String, KeyedMap<String, BTreeSet<String>>>,
     /// By node, then by name.
-    attachments: FxHashMap<String, BTreeMap<String, Arc<VolumeAttachment>>>,
+    attachments: KeyedMap<String, BTreeMap<String, Arc<VolumeAttachment>>>,
     /// By class, then by namespace and name.
-    capacities: FxHashMap<String, BTreeMap<(String, String), IndexedCapacity>>,
+    capacities: KeyedMap<String, BTreeMap<(String, String), IndexedCapacity>>,
 }
 
 /// A PersistentVolume with what is computed from it once.
@@ -46,7 +46,7 @@ type VolumesBySize = BTreeMap<(i64, String), Arc<IndexedVolume>>;
 #[derive(Clone, Debug, Default)]
 struct AvailableVolumes {
     /// By the required label and its value.
-    by_label: BTreeMap<String, FxHashMap<String, VolumesBySize>>,
+    by_label: BTreeMap<String, KeyedMap<String, VolumesBySize>>,
     others: VolumesBySize,
 }
 

@@ -44,7 +44,7 @@ fn pass<'a>(extender: &dyn Extender, asked: &Nodes<'a>, answer: &ExtenderFilterR
     match &answer.passed {
         PassedNodes::Nodes(nodes) => Ok(nodes.iter().map(|node| Cow::Owned(NodeInfo::of(node.clone()))).collect()),
         PassedNodes::Names(names) => {
-            let by_name: rustc_hash::FxHashMap<&str, &Cow<'a, NodeInfo>> =
+            let by_name: bayplan_model::keyed::KeyedMap<&str, &Cow<'a, NodeInfo>> =
                 asked.iter().map(|node| (&*node.name, node)).collect();
             let known = |name: &String| {
                 by_name.get(name.as_str()).map(|node| (*node).clone()).ok_or_else(|| Error::UnknownNode {
@@ -83,7 +83,8 @@ pub(super) fn prioritize(extenders: &Extenders, pod: &PodInfo, nodes: &[&NodeInf
             calls.into_iter().map(|call| call.join().ok().flatten()).collect()
         }),
     };
-    let indexes: rustc_hash::FxHashMap<&str, usize> = nodes.iter().enumerate().map(|(i, n)| (&*n.name, i)).collect();
+    let indexes: bayplan_model::keyed::KeyedMap<&str, usize> =
+        nodes.iter().enumerate().map(|(i, n)| (&*n.name, i)).collect();
     for (extender, answer) in asked.into_iter().zip(answers) {
         // Upstream's arithmetic wraps, and extenders may answer with any number.
         let factor = extender.config().weight.wrapping_mul(MAX_NODE_SCORE / MAX_EXTENDER_PRIORITY);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use bayplan_model::keyed::KeyedMap;
 
 use crate::cluster::{Cluster, NodeChange, NodeId};
 
@@ -16,7 +16,7 @@ const NONE: u32 = u32::MAX;
 /// The domains of one topology key.
 #[derive(Default)]
 pub(super) struct Topology {
-    ids: FxHashMap<Arc<str>, DomainId>,
+    ids: KeyedMap<Arc<str>, DomainId>,
     domains: Vec<Domain>,
     free: Vec<DomainId>,
     links: Vec<DomainLink>,

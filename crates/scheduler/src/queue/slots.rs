@@ -36,6 +36,7 @@ pub(super) struct Position {
 /// Everything that is stored by slot, in columns: sifting a heap touches positions, not pods.
 #[derive(Default)]
 pub(super) struct Slots {
+    /// The API server draws UIDs: no client can choose those that fall together.
     by_uid: FxHashMap<Box<str>, Slot>,
     pods: Vec<Option<QueuedPod>>,
     pub(super) positions: Vec<Position>,

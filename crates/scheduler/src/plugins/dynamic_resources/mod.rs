@@ -32,11 +32,11 @@ use std::time::Duration;
 
 use bayplan_model::affinity::NodeMatcher;
 use bayplan_model::api::Request;
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::node::Node;
 use bayplan_model::resource_claim::{ResourceClaim, ResourceClaimSpec};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use crate::cluster::{ClaimKey, Cluster, EXTENDED_RESOURCE_CLAIM_ANNOTATION, NodeInfo, PodInfo};
@@ -76,7 +76,7 @@ struct Prepared {
     /// By extended resource: the DeviceClass that backs it, if any. Empty when no class backs any of them.
     extended: BTreeMap<String, Option<String>>,
     /// By node: what Filter allocated, for Score and Reserve.
-    found: Mutex<FxHashMap<Arc<str>, Arc<NodeAllocations>>>,
+    found: Mutex<KeyedMap<Arc<str>, Arc<NodeAllocations>>>,
     /// What the attempt has left for its searches.
     work: AttemptWork,
 }

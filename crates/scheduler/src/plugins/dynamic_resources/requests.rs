@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use bayplan_cel::device::Selector;
 use bayplan_cel::{Error, Regexes};
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::resource_claim::{DeviceRequest, DeviceSubRequest, ResourceClaim};
 use bayplan_model::resource_slice::{DeviceClass, DeviceSelector};
-use rustc_hash::FxHashMap;
 
 use super::work::{COMPILED_BYTE, EVALUATION, Work};
 use crate::cluster::devices::PublishedSlice;
@@ -31,7 +31,7 @@ const COMPILED_BYTES_MAX: usize = 256 << 10;
 /// Keeps compiled expressions, those that were used last.
 #[derive(Default)]
 pub(super) struct Compiler {
-    kept: FxHashMap<Arc<str>, (u64, Arc<Compiled>)>,
+    kept: KeyedMap<Arc<str>, (u64, Arc<Compiled>)>,
     bytes: usize,
     clock: u64,
     regexes: Arc<Regexes>,

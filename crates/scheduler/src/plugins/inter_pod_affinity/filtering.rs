@@ -1,15 +1,15 @@
 //! Required terms: which domains a pod must be in, and which it must not be in.
 
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::Map;
 use bayplan_model::pod::Pod;
-use rustc_hash::FxHashMap;
 
 use super::terms::{all_match, unroll};
 use crate::cluster::{AffinityTerm, Cluster, NodeInfo, PodInfo};
 use crate::framework::Status;
 
 /// Pods by domain, which is a topology key and its value: upstream's `topologyToMatchedTermCount`.
-type TermCounts = FxHashMap<(String, String), i64>;
+type TermCounts = KeyedMap<(String, String), i64>;
 
 /// What PreFilter counts for one pod.
 #[derive(Clone, Default)]

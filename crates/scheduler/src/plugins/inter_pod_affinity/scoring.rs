@@ -1,8 +1,8 @@
 //! Preferred terms of the pod and of placed pods: each adds its weight to the domain of the placed pod.
 
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::Map;
 use bayplan_model::pod::Pod;
-use rustc_hash::FxHashMap;
 
 use super::terms::unroll_weighted;
 use crate::cluster::{AffinityTerm, Cluster, NodeInfo, PodInfo};
@@ -10,7 +10,7 @@ use crate::config::args::InterPodAffinityArgs;
 use crate::framework::MAX_NODE_SCORE;
 
 /// What PreScore adds up for one pod: topology key → value → score.
-pub(super) type DomainScores = FxHashMap<String, FxHashMap<String, i64>>;
+pub(super) type DomainScores = KeyedMap<String, KeyedMap<String, i64>>;
 
 /// The terms that make the score of one pod.
 pub(super) struct ScoringTerms {
@@ -100,7 +100,7 @@ impl ScoringTerms {
 
 /// The sum of the scores of the node's domains.
 pub(super) fn score(scores: &DomainScores, node: &NodeInfo) -> i64 {
-    let of_key = |(key, values): (&String, &FxHashMap<String, i64>)| Some(*values.get(node.label(key)?)?);
+    let of_key = |(key, values): (&String, &KeyedMap<String, i64>)| Some(*values.get(node.label(key)?)?);
     scores.iter().filter_map(of_key).sum()
 }
 

@@ -1,8 +1,8 @@
 //! The hard constraints (`DoNotSchedule`): pods by domain, and whether one more keeps the skew.
 
 use bayplan_model::affinity::RequiredNodeAffinity;
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::pod::Pod;
-use rustc_hash::FxHashMap;
 
 use super::constraint::{Constraint, NodeInclusion, has_all_keys};
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
@@ -13,14 +13,14 @@ use crate::framework::Status;
 pub(super) struct FilterState {
     constraints: Vec<Constraint>,
     /// By constraint: value of the topology key → pods that count.
-    counts: Vec<FxHashMap<String, i64>>,
+    counts: Vec<KeyedMap<String, i64>>,
     required: RequiredNodeAffinity,
 }
 
 impl FilterState {
     /// Counts the pods of all nodes.
     pub(super) fn new(cluster: &Cluster, pod: &Pod, constraints: Vec<Constraint>) -> Self {
-        let counts = vec![FxHashMap::default(); constraints.len()];
+        let counts = vec![KeyedMap::default(); constraints.len()];
         let mut state = FilterState { constraints, counts, required: RequiredNodeAffinity::of(pod) };
         for node in cluster.nodes() {
             state.each_domain(pod, node, |constraint, counts, domain| {
@@ -47,7 +47,7 @@ impl FilterState {
         &mut self,
         pod: &Pod,
         node: &NodeInfo,
-        visit: impl Fn(&Constraint, &mut FxHashMap<String, i64>, &str),
+        visit: impl Fn(&Constraint, &mut KeyedMap<String, i64>, &str),
     ) {
         let labels = &node.node().metadata.labels;
         if !has_all_keys(&self.constraints, labels) {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bayplan_model::affinity::RequiredNodeAffinity;
+use bayplan_model::keyed::{KeyedMap, KeyedSet};
 use bayplan_model::node::LABEL_HOSTNAME;
 use bayplan_model::pod::Pod;
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::constraint::{Constraint, NodeInclusion, has_all_keys};
 use crate::cluster::{Cluster, NodeInfo};
@@ -16,11 +16,11 @@ use crate::framework::{MAX_NODE_SCORE, NodeScore};
 pub(super) struct ScoreState {
     constraints: Vec<Constraint>,
     /// By constraint: value of the topology key → pods that count; empty for hostnames, where Score counts the node's.
-    counts: Vec<FxHashMap<String, i64>>,
+    counts: Vec<KeyedMap<String, i64>>,
     /// By constraint; see [`weight`].
     weights: Vec<f64>,
     /// Feasible nodes that lack a topology key: they score 0.
-    ignored: FxHashSet<Arc<str>>,
+    ignored: KeyedSet<Arc<str>>,
 }
 
 impl ScoreState {
@@ -35,8 +35,8 @@ impl ScoreState {
         require_all: bool,
     ) -> Self {
         let required = RequiredNodeAffinity::of(pod);
-        let mut counts = vec![FxHashMap::<String, i64>::default(); constraints.len()];
-        let mut ignored = FxHashSet::default();
+        let mut counts = vec![KeyedMap::<String, i64>::default(); constraints.len()];
+        let mut ignored = KeyedSet::default();
         for node in feasible {
             if require_all && !has_all_keys(&constraints, &node.node().metadata.labels) {
                 ignored.insert(node.name.clone());
@@ -48,7 +48,7 @@ impl ScoreState {
                 }
             }
         }
-        let domains = |(constraint, counts): (&Constraint, &FxHashMap<_, _>)| match constraint.key == LABEL_HOSTNAME {
+        let domains = |(constraint, counts): (&Constraint, &KeyedMap<_, _>)| match constraint.key == LABEL_HOSTNAME {
             true => feasible.len() - ignored.len(),
             false => counts.len(),
         };
