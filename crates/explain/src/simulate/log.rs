@@ -17,6 +17,11 @@ use super::history::{Change, Event, History};
 pub struct LoggedHistory {
     history: History,
     now: Option<Timestamp>,
+    /// When the log began anew: what it repeats then is no state of the beginning.
+    began_anew: Option<Timestamp>,
+    /// Whether anything was decided yet. A scheduler knows the whole state before it decides, but may come to know it
+    /// object by object.
+    decided: bool,
     /// The pods that are there, by `namespace/name`.
     pods: FxHashSet<String>,
     unreadable: usize,
@@ -26,12 +31,14 @@ impl LoggedHistory {
     /// Takes in the next entry.
     pub fn entry(&mut self, entry: &LogEntry) {
         if let Some(begins) = &entry.begins {
+            self.began_anew = self.now.map(|_| begins.time);
             self.now.get_or_insert(begins.time);
         }
         for change in &entry.changes {
             self.change(change, entry.time);
         }
         self.now = entry.time.max(self.now);
+        self.decided |= entry.decision.is_some();
     }
 
     /// The history; notes are those of the reader.
@@ -46,7 +53,7 @@ impl LoggedHistory {
 
     fn change(&mut self, change: &LogChange, entry_time: Option<Timestamp>) {
         // What has no time is the state with which the log begins.
-        let time = change.time.or(entry_time);
+        let time = change.time.or(entry_time).or(self.began_anew);
         match &change.what {
             LogChanged::Put(object) => match decode(object) {
                 Some(object) => self.put(object, time),
@@ -64,6 +71,8 @@ impl LoggedHistory {
     }
 
     fn put(&mut self, object: Object, time: Option<Timestamp>) {
+        let is_pending = matches!(&object, Object::Pod(pod) if !pod.is_assigned());
+        let time = time.filter(|_| self.decided || is_pending);
         let Object::Pod(pod) = &object else {
             return match time {
                 Some(time) => self.push(time, Change::Put(object)),

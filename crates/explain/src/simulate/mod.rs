@@ -37,6 +37,7 @@ pub use log::LoggedHistory;
 pub use measures::{Metrics, Sample, Waits};
 pub use openb::{Openb, OpenbError, OpenbEvent};
 pub use text::table;
+pub use world::Placement;
 
 use crate::capacity::Mix;
 use crate::why::API_VERSION;
@@ -106,26 +107,15 @@ pub fn simulate(
     options: &Options,
     progress: &mut Progress<'_>,
 ) -> Result<Simulation, bayplan_scheduler::Error> {
-    simulate_with(history, configurations, options, Retries::Hopeful, progress)
-}
-
-fn simulate_with(
-    history: &History,
-    configurations: &[(String, Configuration)],
-    options: &Options,
-    retries: Retries,
-    progress: &mut Progress<'_>,
-) -> Result<Simulation, bayplan_scheduler::Error> {
     let (from, to) = history.span().unwrap_or((Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH));
     let mix = Arc::new(mix_of(history));
-    let every = to.duration_since(from).checked_div(SAMPLES).unwrap_or(SignedDuration::ZERO);
-    let every = every.max(SignedDuration::from_millis(1));
+    let every = sample_every(from, to);
     let mut worlds = Vec::with_capacity(configurations.len());
     for (name, configuration) in configurations {
         let changed = (!options.preempt).then(|| without_preemption(configuration));
         let measures = Measures::new(from, every, Arc::clone(&mix));
         let configuration = changed.as_ref().unwrap_or(configuration);
-        worlds.push(World::new(name, configuration, options.ties.clone(), retries, measures, from)?);
+        worlds.push(World::new(name, configuration, options.ties.clone(), Retries::Hopeful, measures, from)?);
     }
     let mut comparison = Comparison::new(configurations);
     worlds.iter_mut().for_each(|world| begin(world, history));
@@ -161,6 +151,42 @@ fn simulate_with(
         divergent_pods: comparison.count,
         notes: history.notes.clone(),
     })
+}
+
+/// Where and when a configuration puts the pods of a history.
+pub fn placements(
+    history: &History,
+    configuration: &Configuration,
+    options: &Options,
+) -> Result<Vec<Placement>, bayplan_scheduler::Error> {
+    let configuration = if options.preempt { configuration.clone() } else { without_preemption(configuration) };
+    let (placements, _) = run(history, &configuration, options.ties.clone(), Retries::Hopeful)?;
+    Ok(placements)
+}
+
+/// Runs a history under one configuration.
+fn run(
+    history: &History,
+    configuration: &Configuration,
+    ties: TieBreak,
+    retries: Retries,
+) -> Result<(Vec<Placement>, Metrics), bayplan_scheduler::Error> {
+    let (from, to) = history.span().unwrap_or((Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH));
+    let measures = Measures::new(from, sample_every(from, to), Arc::new(mix_of(history)));
+    let mut world = World::new("", configuration, ties, retries, measures, from)?;
+    begin(&mut world, history);
+    for event in &history.events {
+        world.advance(event.time);
+        world.happen(event);
+        world.schedule();
+    }
+    world.end();
+    Ok((world.placements, world.measures.into_metrics()))
+}
+
+fn sample_every(from: Timestamp, to: Timestamp) -> SignedDuration {
+    let every = to.duration_since(from).checked_div(SAMPLES).unwrap_or(SignedDuration::ZERO);
+    every.max(SignedDuration::from_millis(1))
 }
 
 /// Brings in the cluster at the beginning, and decides what is pending in it.

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use random_objects::{APPS, NAMESPACES, ZONES, pods, storage_and_devices, word};
 use serde_json::{Value, json};
 
-use super::world::{Retries, World, without_preemption};
+use super::world::{Retries, without_preemption};
 use super::*;
 use crate::{Completion, State};
 
@@ -99,22 +99,6 @@ fn random_event(number: usize, names: &[String], templates: &[Value], rng: &mut 
     }
 }
 
-/// Where and when each pod was placed, and the figures.
-fn run(history: &History, configuration: &Configuration, retries: Retries) -> (Vec<String>, Metrics) {
-    let (from, _) = history.span().unwrap();
-    let measures = Measures::new(from, SignedDuration::from_secs(60), Arc::new(mix_of(history)));
-    let mut world = World::new("w", configuration, TieBreak::SmallestName, retries, measures, from).unwrap();
-    begin(&mut world, history);
-    for event in &history.events {
-        world.advance(event.time);
-        world.happen(event);
-        world.schedule();
-    }
-    world.end();
-    let placed = |placement: &world::Placement| format!("{} {} {}", placement.time, placement.pod, placement.node);
-    (world.placements.iter().map(placed).collect(), world.measures.into_metrics())
-}
-
 #[test]
 fn trying_the_hopeful_pods_places_all_where_and_when_trying_every_pod_in_the_plain_cycle_does() {
     let seeds = match number("BAYPLAN_SEED") {
@@ -131,8 +115,9 @@ fn trying_the_hopeful_pods_places_all_where_and_when_trying_every_pod_in_the_pla
         }
         // A percentage is the plain cycle's, and of so few nodes it is all.
         let plain = Configuration { percentage_of_nodes_to_score: Some(99), ..engine.clone() };
-        let (truth, truth_figures) = run(&history, &plain, Retries::All);
-        let (fast, fast_figures) = run(&history, &engine, Retries::Hopeful);
+        let by_name = TieBreak::SmallestName;
+        let (truth, truth_figures) = run(&history, &plain, by_name.clone(), Retries::All).unwrap();
+        let (fast, fast_figures) = run(&history, &engine, by_name, Retries::Hopeful).unwrap();
         let differs = truth.iter().zip(&fast).position(|(truth, fast)| truth != fast);
         let at = differs.unwrap_or(truth.len().min(fast.len()));
         assert_eq!(truth.get(at), fast.get(at), "seed {seed}, placement {at}");

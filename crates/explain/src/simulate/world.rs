@@ -48,13 +48,16 @@ struct Known {
 }
 
 /// A pod found a node.
-pub(super) struct Placement {
-    pub(super) time: Timestamp,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// When.
+    pub time: Timestamp,
     /// `namespace/name`.
-    pub(super) pod: String,
-    pub(super) node: String,
-    /// True when it was not on a node before.
-    pub(super) first: bool,
+    pub pod: String,
+    /// The node.
+    pub node: String,
+    /// False for a pod that came back after it was displaced.
+    pub first: bool,
 }
 
 /// A configuration's cluster.

@@ -14,6 +14,8 @@
 
 mod files;
 mod lines;
+#[cfg(test)]
+mod simulated_tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
