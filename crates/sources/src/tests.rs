@@ -116,7 +116,10 @@ fn every_form_of_yaml_gives_its_objects_in_order() {
         ("a flow mapping with quotes", "{\"apiVersion\": v1, 'kind': Node,\n metadata: {name: n1},}\n", &["Node /n1"]),
         (
             "a flow list and another document",
-            "[{apiVersion: v1, kind: Node, metadata: {name: n1}}]\n---\n{apiVersion: v1, kind: Node, metadata: {name: m}}",
+            concat!(
+                "[{apiVersion: v1, kind: Node, metadata: {name: n1}}]\n---\n",
+                "{apiVersion: v1, kind: Node, metadata: {name: m}}"
+            ),
             &["Node /n1", "Node /m"],
         ),
         ("JSON documents as YAML ones", &format!("{POD}\n---\n{node}\n"), &["Pod a/p", "Node /n1"]),

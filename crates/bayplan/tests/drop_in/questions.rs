@@ -1,4 +1,5 @@
-//! `bayplan why` asks a real kube-apiserver, as a user who may only read, about a pod that kube-scheduler could not place.
+//! `bayplan why` asks a real kube-apiserver, as a user who may only read, about a pod that kube-scheduler could not
+//! place.
 
 use std::process::Command;
 

@@ -240,8 +240,8 @@ impl<'t> Trial<'t> {
         }
     }
 
-    /// A draft with all operations on the pod, in their order: the first part of a pair, the gates, and its own. With it
-    /// the kind of the first part, and that of the second.
+    /// A draft with all operations on the pod, in their order: the first part of a pair, the gates, and its own. With
+    /// it the kind of the first part, and that of the second.
     fn composed(&self, draft: Draft) -> (ChangeKind, Vec<ChangeKind>, Draft) {
         let gates = self.first.iter().cloned();
         let Some(base) = self.base.clone() else {

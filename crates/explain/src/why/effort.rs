@@ -67,8 +67,8 @@ fn find_within(
     }
     if unfinished > 0 {
         list.notes.push(format!(
-            "the search for changes was ended for {unfinished} of {groups} groups, which may have more of them: ask about \
-             one of their pods for all"
+            "the search for changes was ended for {unfinished} of {groups} groups, which may have more of them: ask \
+             about one of their pods for all"
         ));
     }
 }

@@ -92,8 +92,8 @@ fn a_must_gather_is_read_as_oc_writes_it() {
     let pods = "---\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: p\n    \
         namespace: a\n    resourceVersion: \"8\"\nkind: PodList\nmetadata:\n  resourceVersion: \"9\"\n";
     let budgets = "---\napiVersion: policy/v1\nitems: []\nkind: PodDisruptionBudgetList\n";
-    let events = "---\napiVersion: v1\nitems:\n- involvedObject:\n    kind: Pod\n    name: p\n    namespace: a\n  metadata:\n    \
-        name: e\n    namespace: a\n  reason: FailedScheduling\n  series:\n    count: 6\nkind: EventList\n";
+    let events = "---\napiVersion: v1\nitems:\n- involvedObject:\n    kind: Pod\n    name: p\n    namespace: a\n  \
+        metadata:\n    name: e\n    namespace: a\n  reason: FailedScheduling\n  series:\n    count: 6\nkind: EventList\n";
     let class = "---\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata:\n  name: fast\n";
     let large = gzip(&tar(&[("b/core/pods.yaml", pods.replace("namespace: a", "namespace: b").as_bytes())]));
     let files: Vec<(String, &[u8])> = [
@@ -172,11 +172,13 @@ fn a_support_bundle_is_read_with_and_without_kinds() {
 /// KAI's snapshot as its scheduler serves it: one deflated file, with the sizes after its content.
 #[test]
 fn a_snapshot_of_kai_gives_the_objects_in_it() {
-    let snapshot = r#"{"config":{"actions":"allocate"},"schedulerParams":{"schedulerName":"kai-scheduler"},"rawObjects":{
-        "pods":[{"metadata":{"namespace":"a","name":"p"}}],"nodes":[{"metadata":{"name":"n1"}}],"queues":[{"metadata":{"name":"q"}}],
-        "podGroups":null,"bindRequests":[],"priorityClasses":[{"metadata":{"name":"train"},"value":50}],"configMaps":[],
+    let snapshot = r#"{"config":{"actions":"allocate"},"schedulerParams":{"schedulerName":"kai"},"rawObjects":{
+        "pods":[{"metadata":{"namespace":"a","name":"p"}}],"nodes":[{"metadata":{"name":"n1"}}],
+        "queues":[{"metadata":{"name":"q"}}],"podGroups":null,"bindRequests":[],
+        "priorityClasses":[{"metadata":{"name":"train"},"value":50}],"configMaps":[],
         "persistentVolumeClaims":[],"csiStorageCapacities":[],"storageClasses":[],"csiDrivers":[],
-        "resourceClaims":[{"metadata":{"namespace":"a","name":"c"},"spec":{"devices":{"requests":[{"name":"gpu","deviceClassName":"g"}]}}}],
+        "resourceClaims":[{"metadata":{"namespace":"a","name":"c"},
+            "spec":{"devices":{"requests":[{"name":"gpu","deviceClassName":"g"}]}}}],
         "resourceSlices":[{"metadata":{"name":"s"},"spec":{"devices":[{"name":"d","attributes":{}}]}}],
         "deviceClasses":[],"topologies":[]}}"#;
     let objects = read(&zip("snapshot.json", snapshot.as_bytes()));
