@@ -1,8 +1,9 @@
 //! Hash maps whose keys clients choose: names, labels, values, expressions.
 //!
 //! Whoever knows how a map hashes can choose thousands of names that all fall together, and each of them is then
-//! compared with all others. These hash with a key that the process draws when it starts and nobody else knows. The core
-//! draws nothing itself: the key comes from outside, and without one it is a fixed key, so that tests repeat themselves.
+//! compared with all others. These hash with a key that the process draws when it starts and nobody else knows. The
+//! core draws nothing itself: the key comes from outside, and without one it is a fixed key, so that tests repeat
+//! themselves.
 //!
 //! Rule: nothing may depend on the order in which such a map is gone through.
 //!

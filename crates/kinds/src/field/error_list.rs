@@ -8,8 +8,8 @@ use super::{FieldError, Path};
 /// them, and so an answer can be a hundred times as large as its request; its decoder stops at 100 as well.
 const LISTED_MAX: usize = 100;
 
-/// The most bytes that the errors written out may have before the next one is only counted, and the most of a value that
-/// one of them quotes. An error is about as much as a 3 MiB body with all its defaults, and is told twice in an answer.
+/// The most bytes that the errors written out may have before the next one is only counted, and the most of a value
+/// that one of them quotes: that may be a 3 MiB body with all its defaults, and an answer has each error twice.
 const LISTED_BYTES_MAX: usize = 256 * 1024;
 
 /// The errors found so far.
