@@ -35,8 +35,9 @@ const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 const SUMMARY_MAX: usize = 30;
 
 /// The most structs of one object. A body of 3 MiB has room for a million empty ones, each of which takes a kilobyte
-/// and some microseconds once its defaults are filled in. A few bodies with as many as this are answered within a second
-/// together; real objects have hundreds, and a slice with all the devices and attributes that it may have, thousands.
+/// and some microseconds once its defaults are filled in. A few bodies with as many as this are answered within a
+/// second together; real objects have hundreds, and a slice with all the devices and attributes that it may have,
+/// thousands.
 const PARTS_MAX: usize = 50_000;
 
 /// What happens to unknown and repeated fields of a body.
