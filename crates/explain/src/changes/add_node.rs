@@ -143,7 +143,10 @@ fn device_slices(trial: &Trial<'_>, template: &str, name: &str) -> Vec<Value> {
 }
 
 /// The new nodes that no filter refuses as things are, first; others only where devices decide, which come with them.
-fn promising(trial: &Trial<'_>, new: Vec<NewNode>) -> Vec<NewNode> {
+fn promising(trial: &mut Trial<'_>, new: Vec<NewNode>) -> Vec<NewNode> {
+    if !trial.count_decision() {
+        return Vec::new();
+    }
     let mut attempt =
         Attempt::new(trial.profile, trial.state.cluster(), trial.state.nominator(), &trial.pod, trial.now());
     if attempt.find(Search::ALL).is_err() {

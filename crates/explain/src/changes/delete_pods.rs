@@ -135,7 +135,11 @@ fn fewest(trial: &Trial<'_>, refused: &RefusedNode) -> Option<usize> {
     Some(most)
 }
 
-fn work_out(trial: &Trial<'_>, ranked: &[(usize, &RefusedNode)]) -> Vec<Deletion> {
+fn work_out(trial: &mut Trial<'_>, ranked: &[(usize, &RefusedNode)]) -> Vec<Deletion> {
+    if ranked.is_empty() || !trial.count_decision() {
+        return Vec::new();
+    }
+    let trial = &*trial;
     let cluster = trial.state.cluster();
     let mut attempt = Attempt::new(trial.profile, cluster, trial.state.nominator(), &trial.pod, trial.now());
     let Ok(found) = attempt.find(Search::ALL) else { return Vec::new() };

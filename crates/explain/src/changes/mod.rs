@@ -191,6 +191,9 @@ pub fn search(state: &mut State, profile: &Profile, subject: Subject<'_>, option
     let nothing = FoundChanges { is_complete: true, ..FoundChanges::default() };
     let options = ChangeOptions { decisions_max: options.decisions_max.min(DECISIONS_MAX), ..*options };
     let Some(mut trial) = Trial::new(state, profile, subject, &options) else { return nothing };
+    if !trial.count_decision() {
+        return FoundChanges::default();
+    }
     let Some(obstacles) = Obstacles::find(&trial) else { return nothing };
     let mut found = relax::gates_alone(&mut trial);
     found.extend(reduce_request::changes(&mut trial, &obstacles));

@@ -6,12 +6,12 @@ use super::list::ExplanationList;
 use super::{Options, PodName, Verdict, search_changes};
 use crate::{Complete, DECISIONS_MAX, FoundChanges, Profiles, State, Subject};
 
-/// How many nodes are asked in all decisions for one list: 800 decisions on 5,000 nodes. The whole search for one pod
-/// takes some dozens.
-const NODES_ASKED_MAX: usize = 4_000_000;
+/// How many nodes, and pods on them, are looked at in all decisions for one list: 64 decisions on 5,000 nodes with
+/// 150,000 pods, which take a second or two. The whole search for one pod takes some dozens.
+const OBJECTS_ASKED_MAX: usize = 10_000_000;
 
-/// What a decision costs besides its nodes, in nodes: the pod and the objects are patched and decoded again.
-const NODES_PER_DECISION_MIN: usize = 200;
+/// What a decision costs besides, in objects: the pod and what is changed are patched and decoded again.
+const OBJECTS_PER_DECISION_MIN: usize = 200;
 
 /// With fewer decisions than this, hardly anything is found: the largest groups then have these, and others nothing.
 const DECISIONS_MIN: usize = 8;
@@ -33,7 +33,7 @@ pub fn find_changes_of_all(
     pods: &WrittenPods<'_>,
     options: &Options,
 ) {
-    find_within(state, profiles, list, pods, (options, NODES_ASKED_MAX));
+    find_within(state, profiles, list, pods, (options, OBJECTS_ASKED_MAX));
 }
 
 fn find_within(
@@ -41,10 +41,10 @@ fn find_within(
     profiles: &Profiles,
     list: &mut ExplanationList,
     pods: &WrittenPods<'_>,
-    (options, nodes_asked_max): (&Options, usize),
+    (options, objects_asked_max): (&Options, usize),
 ) {
-    let nodes = state.cluster().node_count().max(NODES_PER_DECISION_MIN);
-    let mut left = nodes_asked_max / nodes;
+    let objects = state.cluster().node_count() + state.cluster().placed_count();
+    let mut left = objects_asked_max / objects.max(OBJECTS_PER_DECISION_MIN);
     let mut waiting: Vec<_> = list.groups.iter_mut().filter(|group| fits_nowhere(group.explanation.verdict)).collect();
     let groups = waiting.len();
     let mut unfinished = 0;
@@ -105,7 +105,7 @@ mod tests {
             serde_json::from_str(written.get()).ok()
         };
         let pods = WrittenPods { json: &json, complete: None };
-        find_within(&mut state, &profiles, &mut list, &pods, (&options, decisions * NODES_PER_DECISION_MIN));
+        find_within(&mut state, &profiles, &mut list, &pods, (&options, decisions * OBJECTS_PER_DECISION_MIN));
         (list.groups.iter().map(|group| group.explanation.changes.len()).collect(), list.notes)
     }
 
