@@ -153,20 +153,21 @@ mod tests {
         format!("2026-01-01T00:00:{second:02}Z")
     }
 
+    fn with_uid(name: &str) -> Value {
+        let mut pod = pod(name).request("cpu", "2").json();
+        (pod["apiVersion"], pod["kind"]) = ("v1".into(), "Pod".into());
+        pod["metadata"]["uid"] = name.into();
+        pod
+    }
+
+    fn on(name: &str, node: &str) -> Value {
+        let mut pod = with_uid(name);
+        pod["spec"]["nodeName"] = node.into();
+        pod
+    }
+
     #[test]
     fn attempts_and_departures_are_told_and_the_state_of_the_beginning_is_not() {
-        let with_uid = |name: &str| {
-            let mut pod = pod(name).request("cpu", "2").json();
-            pod["apiVersion"] = "v1".into();
-            pod["kind"] = "Pod".into();
-            pod["metadata"]["uid"] = name.into();
-            pod
-        };
-        let on = |name: &str, node: &str| {
-            let mut pod = with_uid(name);
-            pod["spec"]["nodeName"] = node.into();
-            pod
-        };
         let decision = |name: &str, node: Option<&str>, message: Option<&str>| {
             let mut decision = json!({"namespace": "default", "name": name, "uid": name, "attempt": 1});
             if let Some(node) = node {
@@ -187,13 +188,15 @@ mod tests {
             json!({"changes": [{"put": first}, {"put": on("old", "n")}]}),
             json!({"time": at(1), "changes": [{"time": at(1), "put": with_uid("a")}],
                 "decision": decision("a", None, Some("0/1 nodes are available"))}),
-            json!({"time": at(2), "changes": [{"time": at(2), "gone": gone("old")}], "decision": decision("a", Some("n"), None)}),
+            json!({"time": at(2), "changes": [{"time": at(2), "gone": gone("old")}],
+                "decision": decision("a", Some("n"), None)}),
             // The binding is seen: it was told when it was decided. Another scheduler's is told now.
-            json!({"time": at(3), "changes": [{"time": at(3), "put": on("a", "n")}, {"time": at(3), "put": on("b", "n")}]}),
+            json!({"time": at(3), "changes": [{"time": at(3), "put": on("a", "n")},
+                {"time": at(3), "put": on("b", "n")}]}),
             begin,
             // A scheduler that starts anew comes to know what is there, which is no news; b is not there any more.
-            json!({"time": at(4), "changes": [{"time": at(4), "put": on("a", "n")}, {"time": at(4), "put": with_uid("c")}],
-                "decision": decision("c", Some("n"), None)}),
+            json!({"time": at(4), "changes": [{"time": at(4), "put": on("a", "n")},
+                {"time": at(4), "put": with_uid("c")}], "decision": decision("c", Some("n"), None)}),
             json!({"time": at(5), "changes": [{"time": at(5), "gone": gone("a")}]}),
         ];
         assert_eq!(

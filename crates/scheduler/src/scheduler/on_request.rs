@@ -1,5 +1,6 @@
-//! Retries on request. In virtual time an attempt takes no time: after each event every rejected pod would be tried again,
-//! in vain but for one or two. A shell that knows this says itself which pods are tried, and asks first whether they fit.
+//! Retries on request. In virtual time an attempt takes no time: after each event every rejected pod would be tried
+//! again, in vain but for one or two. A shell that knows this says itself which pods are tried, and asks first whether
+//! they fit.
 
 use std::sync::Arc;
 
