@@ -8,16 +8,16 @@
 
 use std::sync::Arc;
 
+use bayplan_model::decision_log::{Allocated, Decision, Evicted, Identity, Place};
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::{
-    Binding, ClaimKey, Effect, Input, Object, Recorded, RecordedChoice, Registry, Scheduler, TieBreak,
-    inspect::Nominator,
+    Binding, Effect, Input, Object, Recorded, RecordedChoice, Registry, Scheduler, TieBreak, inspect::Nominator,
 };
-use bayplan_sources::decision_log::{LogChange, LogChanged, LogEntry, LoggedAllocation, LoggedDecision, LoggedPlace};
-use bayplan_sources::{ClusterObjects, Origin, OriginKind, RESOURCES, Resource, SourceObject, resource_of};
+use bayplan_sources::decision_log::{LogChange, LogChanged, LogEntry};
+use bayplan_sources::{ClusterObjects, Origin, OriginKind, RESOURCES, SourceObject, resource_of};
 use jiff::Timestamp;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -33,8 +33,6 @@ pub struct Replay {
     scheduler: Scheduler,
     /// Bindings whose end is not replayed yet, by UID.
     bindings: FxHashMap<String, Binding>,
-    /// UIDs of pods that were in flight where the log began.
-    in_flight: FxHashSet<String>,
     time: Timestamp,
     notes: Vec<String>,
 }
@@ -50,7 +48,7 @@ pub struct Replayed {
 
 impl Replayed {
     /// Whether it is the decision that was recorded.
-    pub fn agrees(&self, recorded: &LoggedDecision) -> bool {
+    pub fn agrees(&self, recorded: &Decision) -> bool {
         self.node == recorded.node && self.message == recorded.message
     }
 }
@@ -64,7 +62,6 @@ impl Replay {
             registry,
             scheduler,
             bindings: FxHashMap::default(),
-            in_flight: FxHashSet::default(),
             time: Timestamp::UNIX_EPOCH,
             notes: Vec::new(),
         })
@@ -76,7 +73,6 @@ impl Replay {
             self.scheduler =
                 Scheduler::new(&self.configuration, &self.registry, TieBreak::SmallestName)?.with_records();
             self.bindings.clear();
-            self.in_flight.clear();
             self.time = begins.time;
         }
         for change in &entry.changes {
@@ -95,31 +91,27 @@ impl Replay {
                 Some(object) => self.put(object, now),
                 None => self.note(format!("{} {} of the log cannot be read", object.resource.kind, object.name)),
             },
-            LogChanged::Gone { resource, namespace, name, uid } => {
-                let gone = Gone { resource, namespace, name, uid };
-                if let Some(object) = gone.object() {
+            LogChanged::Gone(identity) => {
+                if let Some(object) = object_of(identity) {
                     self.scheduler.handle(Input::delete(object), now);
                 }
             }
-            LogChanged::Assumed(LoggedPlace { uid, node }) => {
+            LogChanged::Assumed(Place { uid, node }) => {
                 self.scheduler.assume_again(uid, node, now);
-                self.in_flight.insert(uid.clone());
             }
-            LogChanged::Nominated(LoggedPlace { uid, node }) => self.scheduler.nominate_again(uid, node),
+            LogChanged::Nominated(Place { uid, node }) => self.scheduler.nominate_again(uid, node),
             LogChanged::AssumedVolume(object) => {
                 if let Some(object) = decode(object) {
                     self.scheduler.assume_volume_again(object);
                 }
             }
-            LogChanged::Allocated(LoggedAllocation { namespace, name, uid, pod_uid, allocation }) => {
-                let claim = match pod_uid.is_empty() {
-                    true => ClaimKey::Claim(namespace.clone(), name.clone(), uid.clone()),
-                    false => ClaimKey::ExtendedResources(namespace.clone(), pod_uid.clone()),
-                };
-                self.scheduler.allocate_again(claim, allocation.clone());
+            LogChanged::Allocated(allocated) => self.scheduler.allocate_again(Allocated::clone(allocated)),
+            LogChanged::Image(image) => self.scheduler.size_image_again(image),
+            LogChanged::Undone(undone) => {
+                let binding = self.bindings.remove(&undone.uid);
+                self.scheduler.undo_again(undone, binding, now);
             }
-            LogChanged::Undone { uid } => self.undo(uid, now),
-            LogChanged::Evicted { uid, failed } => {
+            LogChanged::Evicted(Evicted { uid, failed }) => {
                 let result = if *failed { Err("a victim could not be evicted".to_owned()) } else { Ok(()) };
                 self.scheduler.handle(Input::Preempted { uid: uid.clone(), result }, now);
             }
@@ -136,16 +128,6 @@ impl Replay {
         self.scheduler.handle(Input::upsert(object), now);
         if let Some(binding) = bound {
             self.scheduler.end_binding(binding, true, now);
-        }
-    }
-
-    fn undo(&mut self, uid: &str, now: Timestamp) {
-        if self.in_flight.remove(uid) {
-            self.scheduler.restore_volumes_of(uid);
-        }
-        match self.bindings.remove(uid) {
-            Some(binding) => self.scheduler.end_binding(binding, false, now),
-            None => self.scheduler.reject(uid, "", "as it was recorded".to_owned(), now),
         }
     }
 
@@ -166,8 +148,8 @@ impl Replay {
 
     /// Makes a recorded decision again, and goes on from what was recorded. None when the pod is not in the queue, as
     /// after a gap of the log.
-    pub fn decide(&mut self, recorded: &LoggedDecision) -> Option<Replayed> {
-        let random = recorded.random.as_ref().and_then(|text| text.parse().ok()).unwrap_or_default();
+    pub fn decide(&mut self, recorded: &Decision) -> Option<Replayed> {
+        let random = recorded.random.unwrap_or_default();
         let node = recorded.node.as_deref().unwrap_or_default().into();
         let choice = RecordedChoice { ties: TieBreak::Recorded { node, random }, start: recorded.start as usize };
         let now = self.time;
@@ -176,8 +158,8 @@ impl Replay {
             return None;
         }
         let decided = self.scheduler.take_records().into_iter().rev().find_map(|record| match record.what {
-            Recorded::Decided(decision) => Some(*decision),
-            _ => None,
+            Recorded::Decided(record) => Some(record.decision),
+            Recorded::Changed(_) => None,
         });
         self.keep_bindings();
         let replayed = decided.map(|decision| Replayed { node: decision.node, message: decision.message })?;
@@ -188,14 +170,17 @@ impl Replay {
     }
 
     /// Brings the state to what was recorded, where the decision made again is another one.
-    fn follow(&mut self, recorded: &LoggedDecision, replayed: &Replayed) {
+    fn follow(&mut self, recorded: &Decision, replayed: &Replayed) {
         let now = self.time;
         self.note(format!("{}/{} at {now} is decided otherwise now", recorded.namespace, recorded.name));
         if replayed.message.is_none() {
-            self.undo(&recorded.uid, now);
+            match self.bindings.remove(&recorded.uid) {
+                Some(binding) => self.scheduler.end_binding(binding, false, now),
+                None => self.scheduler.reject(&recorded.uid, "", "as it was recorded".to_owned(), now),
+            }
         }
         if let (Some(node), None) = (&recorded.node, &recorded.message) {
-            self.scheduler.assume_again(&recorded.uid, node, now);
+            self.scheduler.place_again(&recorded.uid, node, now);
         }
         self.scheduler.take_records();
         self.keep_bindings();
@@ -270,21 +255,12 @@ fn decode(object: &SourceObject) -> Option<Object> {
     Object::decode(&value)?.ok()
 }
 
-/// What is known of an object that is gone.
-struct Gone<'a> {
-    resource: &'static Resource,
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-}
-
-impl Gone<'_> {
-    fn object(&self) -> Option<Object> {
-        let Gone { resource, namespace, name, uid } = self;
-        let value = serde_json::json!({
-            "apiVersion": resource.api_version, "kind": resource.kind,
-            "metadata": {"namespace": namespace, "name": name, "uid": uid},
-        });
-        Object::decode(&value)?.ok()
-    }
+/// An object of which no more is known than which one it was.
+pub(crate) fn object_of(identity: &Identity) -> Option<Object> {
+    let Identity { api_version, kind, namespace, name, uid } = identity;
+    let value = serde_json::json!({
+        "apiVersion": api_version, "kind": kind,
+        "metadata": {"namespace": namespace, "name": name, "uid": uid},
+    });
+    Object::decode(&value)?.ok()
 }

@@ -12,6 +12,7 @@
 pub mod affinity;
 pub mod api;
 pub mod csi_migration;
+pub mod decision_log;
 pub mod delta;
 pub mod dns_name;
 pub mod field_selector;

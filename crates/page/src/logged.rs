@@ -82,9 +82,9 @@ impl LoggedDecisions {
         let time = change.time.or(entry_time);
         match &change.what {
             LogChanged::Put(object) if object.resource.kind == "Pod" => self.put(object, time, told),
-            LogChanged::Gone { resource, uid, .. } if resource.kind == "Pod" => self.leave(uid, time, true, told),
+            LogChanged::Gone(gone) if gone.kind == "Pod" => self.leave(&gone.uid, time, true, told),
             // Its binding failed: it is not on the node after all.
-            LogChanged::Undone { uid } => self.leave(uid, time, false, told),
+            LogChanged::Undone(undone) => self.leave(&undone.uid, time, false, told),
             LogChanged::Assumed(place) => {
                 if let Some(pod) = self.pods.get_mut(&place.uid) {
                     pod.node.clone_from(&place.node);

@@ -1,23 +1,17 @@
 //! Reads a decision log: what changed, what was decided, and when.
 //!
-//! ```text
-//!   file ─▶ {"kind":"DecisionLog", …}             a beginning: forget all that came before
-//!           {"changes":[{"put":object}]}          the state at that time
-//!           {"time":…,"changes":[…],"decision":…} what changed since the line before, and the decision made then
-//! ```
-//!
-//! Each file begins anew, so any of them can be read alone. A line that is cut (the process was killed) or that says
-//! nothing we know is left out and noted.
+//! `bayplan_model::decision_log` has the form of a line. Each file begins anew, so any of them can be read alone. A line
+//! that is cut (the process was killed) or that says nothing we know is left out and noted.
 
 use std::io::BufRead;
 
-use bayplan_model::resource_claim::AllocationResult;
+use bayplan_model::decision_log::{Change, Changed, Decision, KIND, Line};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::cluster_objects::SourceObject;
-use crate::resources::{Resource, resource_of};
+use crate::resources::resource_of;
 
 /// The longest line: 256 changes of objects that no API server takes larger than 3 MiB would be longer, but no cluster
 /// has them.
@@ -35,7 +29,7 @@ pub struct LogEntry {
     /// What changed since the entry before, in order.
     pub changes: Vec<LogChange>,
     /// The decision that was made then.
-    pub decision: Option<LoggedDecision>,
+    pub decision: Option<Decision>,
 }
 
 /// Where a log begins.
@@ -59,151 +53,7 @@ pub struct LogChange {
 }
 
 /// What changed.
-#[derive(Clone, Debug)]
-pub enum LogChanged {
-    /// An object is there in this version, as far as the scheduler reads it.
-    Put(SourceObject),
-    /// An object is gone.
-    Gone {
-        /// Its kind.
-        resource: &'static Resource,
-        /// Empty for cluster-scoped objects.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Its UID, if it had one.
-        uid: String,
-    },
-    /// A pod was placed before the log began, and its binding is not seen yet.
-    Assumed(LoggedPlace),
-    /// A pod was nominated before the log began, and its status does not say so yet.
-    Nominated(LoggedPlace),
-    /// A volume or a volume claim was assumed to become this before the log began.
-    AssumedVolume(SourceObject),
-    /// Devices were allocated before the log began, and their claim does not say so yet.
-    Allocated(LoggedAllocation),
-    /// A pod that was placed does not go to its node: its binding failed.
-    Undone {
-        /// The pod's UID.
-        uid: String,
-    },
-    /// The evictions for a preemptor ended.
-    Evicted {
-        /// The preemptor's UID.
-        uid: String,
-        /// True when a victim could not be evicted.
-        failed: bool,
-    },
-}
-
-/// A pod and a node.
-#[derive(Clone, Debug, Deserialize)]
-pub struct LoggedPlace {
-    /// The pod's UID.
-    pub uid: String,
-    /// The node's name.
-    pub node: String,
-}
-
-/// Devices of a claim, or of the extended resources of a pod.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LoggedAllocation {
-    /// The namespace of the claim or of the pod.
-    pub namespace: String,
-    /// The claim's name; empty for extended resources.
-    #[serde(default)]
-    pub name: String,
-    /// The claim's UID.
-    #[serde(default)]
-    pub uid: String,
-    /// The UID of the pod whose extended resources it is for.
-    #[serde(default)]
-    pub pod_uid: String,
-    /// The devices.
-    pub allocation: AllocationResult,
-}
-
-/// A decision as it was made.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct LoggedDecision {
-    /// The pod's namespace.
-    pub namespace: String,
-    /// The pod's name.
-    pub name: String,
-    /// The pod's UID.
-    pub uid: String,
-    /// The number of attempts, this one included.
-    pub attempt: u32,
-    /// The chosen node; with a message, it was refused after that.
-    pub node: Option<String>,
-    /// Why the pod was not placed.
-    pub message: Option<String>,
-    /// The node that preemption nominated it to.
-    pub nominated: Option<String>,
-    /// The victims of preemption, as `namespace/name`.
-    pub victims: Vec<String>,
-    /// The nodes with the highest score, where that is known.
-    pub tied: Option<u32>,
-    /// The nodes that fit, where that is known.
-    pub feasible: Option<u32>,
-    /// The random number with which preemption began, in decimal.
-    pub random: Option<String>,
-    /// The node at which the search began.
-    pub start: u64,
-    /// How long the decision took.
-    pub nanoseconds: Option<u64>,
-}
-
-/// A line as it is written.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
-struct Line {
-    kind: String,
-    time: Option<Timestamp>,
-    lost: u64,
-    configuration: Option<Box<RawValue>>,
-    changes: Vec<Change>,
-    decision: Option<LoggedDecision>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Change {
-    time: Option<Timestamp>,
-    put: Option<Box<RawValue>>,
-    gone: Option<Identity>,
-    assumed: Option<LoggedPlace>,
-    nominated: Option<LoggedPlace>,
-    assumed_volume: Option<Box<RawValue>>,
-    allocated: Option<LoggedAllocation>,
-    undone: Option<Uid>,
-    evicted: Option<Evicted>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Identity {
-    api_version: String,
-    kind: String,
-    namespace: String,
-    name: String,
-    uid: String,
-}
-
-#[derive(Deserialize)]
-struct Uid {
-    uid: String,
-}
-
-#[derive(Deserialize)]
-struct Evicted {
-    uid: String,
-    #[serde(default)]
-    failed: bool,
-}
+pub type LogChanged = Changed<SourceObject>;
 
 /// What an object says about which one it is.
 #[derive(Default, Deserialize)]
@@ -211,7 +61,14 @@ struct Evicted {
 struct Typed {
     api_version: String,
     kind: String,
-    metadata: Identity,
+    metadata: Name,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Name {
+    namespace: String,
+    name: String,
 }
 
 /// Whether a first line is that of a decision log.
@@ -220,7 +77,7 @@ pub fn is_decision_log(first_line: &[u8]) -> bool {
     struct Kind {
         kind: String,
     }
-    serde_json::from_slice::<Kind>(first_line).is_ok_and(|line| line.kind == "DecisionLog")
+    serde_json::from_slice::<Kind>(first_line).is_ok_and(|line| line.kind == KIND)
 }
 
 /// The entries of a log, in order.
@@ -250,7 +107,7 @@ impl<R: BufRead> DecisionLogReader<R> {
     }
 
     /// The next whole line; none at the end.
-    fn line(&mut self) -> Option<Line> {
+    fn line(&mut self) -> Option<Line<Box<RawValue>>> {
         loop {
             self.buffer.clear();
             self.number += 1;
@@ -287,24 +144,22 @@ impl<R: BufRead> DecisionLogReader<R> {
         Some(SourceObject { resource, namespace, name, json })
     }
 
-    fn change(&mut self, change: Change) -> Option<LogChange> {
-        let Change { time, put, gone, assumed, nominated, assumed_volume, allocated, undone, evicted } = change;
-        let what = if let Some(json) = put {
-            LogChanged::Put(self.object(json)?)
-        } else if let Some(json) = assumed_volume {
-            LogChanged::AssumedVolume(self.object(json)?)
-        } else if let Some(allocation) = allocated {
-            LogChanged::Allocated(allocation)
-        } else if let Some(Identity { api_version, kind, namespace, name, uid }) = gone {
-            LogChanged::Gone { resource: resource_of(&api_version, &kind)?, namespace, name, uid }
-        } else if let Some(Uid { uid }) = undone {
-            LogChanged::Undone { uid }
-        } else if let Some(Evicted { uid, failed }) = evicted {
-            LogChanged::Evicted { uid, failed }
-        } else if let Some(place) = assumed {
-            LogChanged::Assumed(place)
-        } else {
-            LogChanged::Nominated(nominated?)
+    fn change(&mut self, change: Change<Box<RawValue>>) -> Option<LogChange> {
+        let time = change.time();
+        let what = match change.what() {
+            None => {
+                self.note(format!("line {}: a change that this version does not know is left out", self.number));
+                return None;
+            }
+            Some(Changed::Put(json)) => Changed::Put(self.object(json)?),
+            Some(Changed::AssumedVolume(json)) => Changed::AssumedVolume(self.object(json)?),
+            Some(Changed::Gone(identity)) => Changed::Gone(identity),
+            Some(Changed::Assumed(place)) => Changed::Assumed(place),
+            Some(Changed::Nominated(place)) => Changed::Nominated(place),
+            Some(Changed::Allocated(allocated)) => Changed::Allocated(allocated),
+            Some(Changed::Image(image)) => Changed::Image(image),
+            Some(Changed::Undone(undone)) => Changed::Undone(undone),
+            Some(Changed::Evicted(evicted)) => Changed::Evicted(evicted),
         };
         Some(LogChange { time, what })
     }
@@ -314,13 +169,14 @@ impl<R: BufRead> Iterator for DecisionLogReader<R> {
     type Item = LogEntry;
 
     fn next(&mut self) -> Option<LogEntry> {
-        let Line { kind, time, lost, configuration, changes, decision } = self.line()?;
-        if let ("DecisionLog", Some(time)) = (kind.as_str(), time) {
+        let line = self.line()?;
+        if let (true, Some(time)) = (line.begins(), line.time) {
+            let lost = line.lost;
             if lost > 0 {
                 self.note(format!("{lost} changes and decisions before {time} are missing: the log has a gap"));
             }
             self.begun = true;
-            let begins = Some(LogBeginning { time, lost, configuration });
+            let begins = Some(LogBeginning { time, lost, configuration: line.configuration });
             return Some(LogEntry { time: Some(time), begins, ..LogEntry::default() });
         }
         if !self.begun {
@@ -328,8 +184,8 @@ impl<R: BufRead> Iterator for DecisionLogReader<R> {
             self.input = None;
             return None;
         }
-        let changes = changes.into_iter().filter_map(|change| self.change(change)).collect();
-        Some(LogEntry { time, begins: None, changes, decision })
+        let changes = line.changes.into_iter().filter_map(|change| self.change(change)).collect();
+        Some(LogEntry { time: line.time, begins: None, changes, decision: line.decision })
     }
 }
 
@@ -362,8 +218,8 @@ mod tests {
         assert_eq!(begin.begins.as_ref().unwrap().configuration.as_ref().unwrap().get(), r#"{"a":1}"#);
         let LogChanged::Put(node) = &state.changes[0].what else { panic!("{state:?}") };
         assert_eq!((node.resource.kind, &*node.name), ("Node", "n"));
-        let LogChanged::Gone { name, uid, .. } = &decided.changes[0].what else { panic!("{decided:?}") };
-        assert_eq!((name.as_str(), uid.as_str()), ("p", "u"));
+        let LogChanged::Gone(gone) = &decided.changes[0].what else { panic!("{decided:?}") };
+        assert_eq!((gone.name.as_str(), gone.uid.as_str()), ("p", "u"));
         let decision = decided.decision.as_ref().unwrap();
         assert_eq!((decision.node.as_deref(), decision.tied, decision.attempt), (Some("n"), Some(3), 2));
     }

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use bayplan_model::decision_log::Identity;
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::Object;
+use bayplan_sources::SourceObject;
 use bayplan_sources::decision_log::{LogChange, LogChanged, LogEntry};
-use bayplan_sources::{Resource, SourceObject};
 use jiff::Timestamp;
 use rustc_hash::FxHashSet;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::history::{Change, Event, History};
+use crate::decision_log::object_of;
 
 /// Makes a history of the entries of a log.
 #[derive(Default)]
@@ -59,14 +61,15 @@ impl LoggedHistory {
                 Some(object) => self.put(object, time),
                 None => self.unreadable += 1,
             },
-            LogChanged::Gone { resource, namespace, name, .. } => self.gone(resource, namespace, name, time),
+            LogChanged::Gone(identity) => self.gone(identity, time),
             // What became of the decisions of the time does not matter: others are made.
             LogChanged::Assumed(_)
             | LogChanged::Nominated(_)
             | LogChanged::AssumedVolume(_)
             | LogChanged::Allocated(_)
-            | LogChanged::Undone { .. }
-            | LogChanged::Evicted { .. } => {}
+            | LogChanged::Image(_)
+            | LogChanged::Undone(_)
+            | LogChanged::Evicted(_) => {}
         }
     }
 
@@ -103,20 +106,12 @@ impl LoggedHistory {
         }
     }
 
-    fn gone(&mut self, resource: &Resource, namespace: &str, name: &str, time: Option<Timestamp>) {
+    fn gone(&mut self, identity: &Identity, time: Option<Timestamp>) {
         let Some(time) = time.or(self.now) else { return };
-        if resource.kind == "Pod" {
-            if self.pods.remove(&format!("{namespace}/{name}")) {
-                self.push(time, Change::DeletePod(namespace.to_owned(), name.to_owned()));
-            }
-            return;
-        }
-        let identity = json!({
-            "apiVersion": resource.api_version, "kind": resource.kind,
-            "metadata": {"namespace": namespace, "name": name},
-        });
-        if let Some(Ok(object)) = Object::decode(&identity) {
-            self.push(time, Change::Delete(object));
+        match object_of(identity) {
+            Some(Object::Pod(pod)) => self.delete_pod(&pod, time),
+            Some(object) => self.push(time, Change::Delete(object)),
+            None => {}
         }
     }
 

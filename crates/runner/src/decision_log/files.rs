@@ -59,6 +59,13 @@ impl LogFiles {
         self.output.as_mut().map_or(Ok(()), Write::flush)
     }
 
+    /// From now on everything that is written finds the disk full.
+    #[cfg(test)]
+    pub(super) fn fill_disk(&mut self) {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        self.output = Some(Counted { file: BufWriter::with_capacity(BUFFER, full), bytes: 0 });
+    }
+
     /// Everything that was written so far is the state with which the file begins.
     pub(super) fn state_is_written(&mut self) {
         self.state_bytes = self.output.as_ref().map_or(0, |output| output.bytes);

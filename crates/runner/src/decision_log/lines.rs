@@ -1,149 +1,17 @@
-//! The lines of a decision log. `bayplan_sources::decision_log` reads them.
+//! Makes the lines of a decision log of what the scheduler recorded.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
-use bayplan_model::resource_claim::AllocationResult;
-use bayplan_scheduler::{ClaimKey, DecisionRecord, Object, Record, Recorded};
+use bayplan_model::decision_log::{Change, Changed, Line};
+use bayplan_scheduler::{Object, Record, Recorded};
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::files::LogFiles;
 
 /// Changes that share a line; with more, a line without a decision is written.
 const CHANGES_MAX: usize = 256;
-
-/// The first line of a file.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Header<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    time: Timestamp,
-    /// Records that were left out before this line.
-    #[serde(skip_serializing_if = "is_zero")]
-    lost: u64,
-    configuration: &'a Value,
-}
-
-/// What changed since the line before, and the decision that was made then.
-#[derive(Serialize)]
-struct Line<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time: Option<Timestamp>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    changes: &'a [Change],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    decision: Option<Decision<'a>>,
-}
-
-#[derive(Serialize)]
-struct Change {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time: Option<Timestamp>,
-    #[serde(flatten)]
-    what: What,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-enum What {
-    Put(Object),
-    Gone(Identity),
-    Assumed(Place),
-    Nominated(Place),
-    AssumedVolume(Object),
-    Allocated(Allocated),
-    Undone(Uid),
-    Evicted(Evicted),
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Identity {
-    api_version: &'static str,
-    kind: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    namespace: String,
-    name: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    uid: String,
-}
-
-#[derive(Serialize)]
-struct Place {
-    uid: String,
-    node: String,
-}
-
-/// Devices of a claim, or of the extended resources of a pod.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Allocated {
-    namespace: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    name: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    uid: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pod_uid: String,
-    allocation: Arc<AllocationResult>,
-}
-
-impl Allocated {
-    fn new(claim: ClaimKey, allocation: Arc<AllocationResult>) -> Self {
-        let (namespace, name, uid, pod_uid) = match claim {
-            ClaimKey::Claim(namespace, name, uid) => (namespace, name, uid, String::new()),
-            ClaimKey::ExtendedResources(namespace, pod) => (namespace, String::new(), String::new(), pod),
-        };
-        Allocated { namespace, name, uid, pod_uid, allocation }
-    }
-}
-
-#[derive(Serialize)]
-struct Uid {
-    uid: String,
-}
-
-#[derive(Serialize)]
-struct Evicted {
-    uid: String,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    failed: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Decision<'a> {
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-    attempt: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    nominated: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    victims: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tied: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    feasible: Option<u32>,
-    /// As text: not every reader of JSON has 64 bits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    random: Option<String>,
-    #[serde(skip_serializing_if = "is_zero")]
-    start: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    nanoseconds: Option<u64>,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
 
 /// Annotations that decisions may read are those of Kubernetes' own controllers. Others may hold anything, as kubectl's
 /// copy of a whole manifest does.
@@ -163,59 +31,26 @@ fn pruned(object: Object) -> Object {
     }
 }
 
-impl What {
-    /// None for a decision, which is no change.
-    fn of(what: Recorded) -> Result<Self, Box<DecisionRecord>> {
-        Ok(match what {
-            Recorded::Put(object) => What::Put(pruned(object)),
-            Recorded::Gone(object) => {
-                let (api_version, kind) = object.type_meta();
-                let meta = object.metadata();
-                let (namespace, name, uid) = (meta.namespace.clone(), meta.name.clone(), meta.uid.clone());
-                What::Gone(Identity { api_version, kind, namespace, name, uid })
-            }
-            Recorded::Assumed { uid, node } => What::Assumed(Place { uid, node }),
-            Recorded::Nominated { uid, node } => What::Nominated(Place { uid, node }),
-            Recorded::AssumedVolume(object) => What::AssumedVolume(pruned(object)),
-            Recorded::Allocated { claim, allocation } => What::Allocated(Allocated::new(claim, allocation)),
-            Recorded::Undone { uid } => What::Undone(Uid { uid }),
-            Recorded::Evicted { uid, failed } => What::Evicted(Evicted { uid, failed }),
-            Recorded::Decided(decision) => return Err(decision),
-        })
-    }
-}
-
-impl<'a> From<&'a DecisionRecord> for Decision<'a> {
-    fn from(record: &'a DecisionRecord) -> Self {
-        let meta = &record.pod.metadata;
-        Decision {
-            namespace: &meta.namespace,
-            name: &meta.name,
-            uid: &meta.uid,
-            attempt: record.attempts,
-            node: record.node.as_deref(),
-            message: record.message.as_deref(),
-            nominated: record.nominated.as_deref(),
-            victims: &record.victims,
-            tied: record.tied,
-            feasible: record.feasible,
-            random: record.message.is_some().then(|| record.random.to_string()),
-            start: record.start as u64,
-            nanoseconds: record.nanoseconds,
-        }
+/// The change without what is nobody's business.
+fn pruned_change(change: Changed<Object>) -> Changed<Object> {
+    match change {
+        Changed::Put(object) => Changed::Put(pruned(object)),
+        Changed::AssumedVolume(object) => Changed::AssumedVolume(pruned(object)),
+        other => other,
     }
 }
 
 /// Makes lines of records.
 pub(super) struct Lines {
-    configuration: Value,
+    configuration: Option<Box<RawValue>>,
     /// Changes that wait for a decision.
-    changes: Vec<Change>,
+    changes: Vec<Change<Object>>,
     buffer: Vec<u8>,
 }
 
 impl Lines {
-    pub(super) fn new(configuration: Value) -> Self {
+    pub(super) fn new(configuration: &Value) -> Self {
+        let configuration = serde_json::value::to_raw_value(configuration).ok();
         Lines { configuration, changes: Vec::new(), buffer: Vec::new() }
     }
 
@@ -224,30 +59,29 @@ impl Lines {
         self.changes.clear();
     }
 
-    pub(super) fn header(&self, output: &mut impl Write, time: Timestamp, lost: u64) -> io::Result<()> {
-        let (api_version, kind, configuration) = ("bayplan.dev/v1", "DecisionLog", &self.configuration);
-        serde_json::to_writer(&mut *output, &Header { api_version, kind, time, lost, configuration })?;
-        output.write_all(b"\n")
+    pub(super) fn header(&mut self, output: &mut impl Write, time: Timestamp, lost: u64) -> io::Result<()> {
+        let line = Line::beginning(time, lost, self.configuration.clone());
+        self.write(output, &line)
     }
 
     /// A line of the state with which a file begins.
     pub(super) fn state(&mut self, output: &mut impl Write, what: Recorded) -> io::Result<()> {
-        let Ok(what) = What::of(what) else { return Ok(()) };
-        self.write(output, &Line { time: None, changes: &[Change { time: None, what }], decision: None })
+        let Recorded::Changed(change) = what else { return Ok(()) };
+        let changes = vec![Change::new(None, pruned_change(change))];
+        self.write(output, &Line { changes, ..Line::default() })
     }
 
     /// Writes a decision, or keeps a change for the line of the next one.
     pub(super) fn record(&mut self, files: &mut LogFiles, record: Record) -> io::Result<()> {
         let Record { time, what } = record;
-        match What::of(what) {
-            Ok(what) => {
-                self.changes.push(Change { time: Some(time), what });
+        match what {
+            Recorded::Changed(change) => {
+                self.changes.push(Change::new(Some(time), pruned_change(change)));
                 if self.changes.len() >= CHANGES_MAX { self.finish(files) } else { Ok(()) }
             }
-            Err(decision) => {
-                let changes = std::mem::take(&mut self.changes);
-                let line = Line { time: Some(time), changes: &changes, decision: Some((&*decision).into()) };
-                self.write(files.output()?, &line)
+            Recorded::Decided(decision) => {
+                let (changes, decision) = (std::mem::take(&mut self.changes), Some(decision.into_decision()));
+                self.write(files.output()?, &Line { time: Some(time), changes, decision, ..Line::default() })
             }
         }
     }
@@ -255,13 +89,11 @@ impl Lines {
     /// Writes the changes that wait for a decision.
     pub(super) fn finish(&mut self, files: &mut LogFiles) -> io::Result<()> {
         let changes = std::mem::take(&mut self.changes);
-        match changes.last() {
-            None => Ok(()),
-            Some(last) => self.write(files.output()?, &Line { time: last.time, changes: &changes, decision: None }),
-        }
+        let Some(last) = changes.last() else { return Ok(()) };
+        self.write(files.output()?, &Line { time: last.time(), changes, ..Line::default() })
     }
 
-    fn write(&mut self, output: &mut impl Write, line: &Line<'_>) -> io::Result<()> {
+    fn write(&mut self, output: &mut impl Write, line: &Line<Object>) -> io::Result<()> {
         self.buffer.clear();
         serde_json::to_writer(&mut self.buffer, line)?;
         self.buffer.push(b'\n');

@@ -81,7 +81,7 @@ enum Message {
 }
 
 /// The owner's end of the log.
-pub(crate) struct DecisionLog {
+pub struct DecisionLog {
     /// None once the log is closed.
     sender: Option<SyncSender<Message>>,
     writer: Option<JoinHandle<()>>,
@@ -95,7 +95,7 @@ pub(crate) struct DecisionLog {
 
 impl DecisionLog {
     /// Begins a log. What an earlier process left in the file is kept as an older one.
-    pub(crate) fn start(config: DecisionLogConfig) -> Result<Self, Error> {
+    pub fn start(config: DecisionLogConfig) -> Result<Self, Error> {
         let (sender, receiver) = mpsc::sync_channel(BATCHES_MAX);
         let path = config.path.clone();
         let failed = |error| Error { path, error };
@@ -107,7 +107,7 @@ impl DecisionLog {
     }
 
     /// Hands over what the scheduler recorded since the last call.
-    pub(crate) fn write(&mut self, scheduler: &mut Scheduler) {
+    pub fn write(&mut self, scheduler: &mut Scheduler) {
         let records = scheduler.take_records();
         let count = records.len() as u64;
         match self.restarts {
@@ -168,7 +168,7 @@ impl Writer {
         let DecisionLogConfig { path, file_bytes, files, configuration } = config;
         let mut writer = Writer {
             files: LogFiles::new(path, file_bytes, files),
-            lines: Lines::new(configuration),
+            lines: Lines::new(&configuration),
             wants_state: Arc::default(),
             failing: None,
         };

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bayplan_explain::decision_log::Replay;
+use bayplan_model::decision_log::Decision;
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::inspect::{Attempt, Search};
 use bayplan_scheduler::{Binding, Effect, Input, Object, Registry, Rng as TieRng, TieBreak};
-use bayplan_sources::decision_log::{DecisionLogReader, LogEntry, LoggedDecision};
+use bayplan_sources::decision_log::{DecisionLogReader, LogEntry};
 use bayplan_testkit::Rng;
 use jiff::SignedDuration;
 use random_objects::{NAMESPACES, ZONES, pods::template, storage_and_devices};
@@ -24,6 +25,8 @@ mod random_objects;
 
 const HISTORIES: u64 = 40;
 const STEPS: usize = 150;
+/// Seeds with which a decision was once made otherwise.
+const ONCE_DIFFERENT: &[u64] = &[50];
 /// So small that every history fills several files.
 const SMALL_FILE: u64 = 20_000;
 
@@ -193,7 +196,7 @@ fn entries(path: &Path) -> Vec<LogEntry> {
 }
 
 /// The nodes of the highest score in the plain cycle, without any of the engine.
-fn best_nodes(replay: &Replay, decision: &LoggedDecision) -> Vec<String> {
+fn best_nodes(replay: &Replay, decision: &Decision) -> Vec<String> {
     let state = replay.state();
     let scheduler = replay.scheduler();
     let pod = state.pending().find(|pod| pod.uid() == decision.uid).expect("the pod is pending");
@@ -236,33 +239,141 @@ fn replay(path: &Path, seed: u64) -> [usize; 2] {
     counts
 }
 
+/// Logs a history and replays each file of it; the numbers of decisions with and without a node are returned.
+fn log_and_replay(seed: u64) -> [usize; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("decisions");
+    let mut writer = Writer::start(config(&path, SMALL_FILE, 99)).unwrap();
+    let mut history = History::new(seed);
+    for _ in 0..STEPS {
+        history.step();
+        writer.handle(Message::Records(history.scheduler.take_records())).unwrap();
+        if writer.wants_state.swap(false, Ordering::Relaxed) {
+            let state = history.scheduler.state_records(history.now);
+            writer.handle(Message::State { lost: 0, state }).unwrap();
+        }
+    }
+    writer.lines.finish(&mut writer.files).and_then(|()| writer.files.flush()).unwrap();
+    let files = files(&path);
+    assert!(files.len() > 1, "the log is rotated");
+    let mut counts = [0; 2];
+    for file in files {
+        assert!(!std::fs::read_to_string(&file).unwrap().contains("hidden"), "secrets do not enter the log");
+        let [placed, failed] = replay(&file, seed);
+        (counts[0], counts[1]) = (counts[0] + placed, counts[1] + failed);
+    }
+    counts
+}
+
 #[test]
 fn every_decision_of_a_random_history_is_made_again_from_its_log() {
     let asked = std::env::var("BAYPLAN_HISTORIES").ok().and_then(|count| count.parse().ok());
     let mut counts = [0; 2];
     for seed in 0..asked.unwrap_or(HISTORIES) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("decisions");
-        let config =
-            DecisionLogConfig { path: path.clone(), file_bytes: SMALL_FILE, files: 99, configuration: json!({}) };
-        let mut writer = Writer::start(config).unwrap();
-        let mut history = History::new(seed);
-        for _ in 0..STEPS {
-            history.step();
-            writer.handle(Message::Records(history.scheduler.take_records())).unwrap();
-            if writer.wants_state.swap(false, Ordering::Relaxed) {
-                let state = history.scheduler.state_records(history.now);
-                writer.handle(Message::State { lost: 0, state }).unwrap();
-            }
-        }
-        writer.lines.finish(&mut writer.files).and_then(|()| writer.files.flush()).unwrap();
-        let files = files(&path);
-        assert!(files.len() > 1, "the log is rotated");
-        for file in files {
-            assert!(!std::fs::read_to_string(&file).unwrap().contains("hidden"), "secrets do not enter the log");
-            let [placed, failed] = replay(&file, seed);
-            (counts[0], counts[1]) = (counts[0] + placed, counts[1] + failed);
-        }
+        let [placed, failed] = log_and_replay(seed);
+        (counts[0], counts[1]) = (counts[0] + placed, counts[1] + failed);
     }
     assert!(counts[0] > 500 && counts[1] > 200, "{counts:?}");
+}
+
+#[test]
+fn histories_that_were_once_decided_otherwise_are_decided_as_they_were() {
+    for seed in ONCE_DIFFERENT {
+        log_and_replay(*seed);
+    }
+}
+
+fn config(path: &Path, file_bytes: u64, files: usize) -> DecisionLogConfig {
+    DecisionLogConfig { path: path.to_owned(), file_bytes, files, configuration: json!({}) }
+}
+
+fn notes(path: &Path) -> Vec<String> {
+    let mut reader = DecisionLogReader::new(BufReader::new(File::open(path).unwrap()));
+    reader.by_ref().for_each(drop);
+    reader.notes().to_vec()
+}
+
+#[test]
+fn no_more_files_are_kept_than_asked_for_and_none_is_much_larger() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("decisions");
+    let mut history = History::new(1);
+    let mut largest_batch = 0;
+    let mut writer = Writer::start(config(&path, SMALL_FILE, 3)).unwrap();
+    for _ in 0..8 * STEPS {
+        history.step();
+        let before = std::fs::metadata(&path).unwrap().len();
+        writer.handle(Message::Records(history.scheduler.take_records())).unwrap();
+        writer.files.flush().unwrap();
+        largest_batch = largest_batch.max(std::fs::metadata(&path).unwrap().len() - before);
+        if writer.wants_state.swap(false, Ordering::Relaxed) {
+            let state = history.scheduler.state_records(history.now);
+            writer.handle(Message::State { lost: 0, state }).unwrap();
+        }
+    }
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["decisions", "decisions.1", "decisions.2"]);
+    for file in files(&path) {
+        // A file is closed after the batch that fills it; one that begins with much state takes as much again.
+        let state = entries(&file).iter().position(|entry| entry.time.is_some() && entry.begins.is_none());
+        let text = std::fs::read_to_string(&file).unwrap();
+        let state_bytes: usize = text.lines().take(state.unwrap()).map(|line| line.len() + 1).sum();
+        let bound = SMALL_FILE.max(2 * state_bytes as u64) + largest_batch;
+        assert!(text.len() as u64 <= bound, "{} has {} of {bound} bytes", file.display(), text.len());
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_a_gap_that_the_reader_is_told_of_and_the_log_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("decisions");
+    let mut history = History::new(2);
+    let mut writer = Writer::start(config(&path, FILE_BYTES, 3)).unwrap();
+    let mut log = |writer: &mut Writer, steps: usize| {
+        (0..steps).for_each(|_| history.step());
+        let records = history.scheduler.take_records();
+        let count = records.len() as u64;
+        writer.handle_or_rest(Message::Records(records));
+        (count, history.scheduler.state_records(history.now))
+    };
+    log(&mut writer, 20);
+    writer.files.fill_disk();
+    // More than is gathered before it is written.
+    let (full, _) = log(&mut writer, STEPS);
+    let (_, lost) = writer.failing.expect("the disk is full");
+    assert_eq!(lost, full);
+    let (resting, _) = log(&mut writer, 20);
+    assert_eq!(writer.failing.unwrap().1, full + resting, "nothing is written while it rests");
+    assert!(!writer.wants_state.load(Ordering::Relaxed));
+    writer.failing = Some((Instant::now(), full + resting));
+    let (due, state) = log(&mut writer, 1);
+    assert!(writer.wants_state.load(Ordering::Relaxed), "it is tried again");
+    writer.handle_or_rest(Message::State { lost: 0, state });
+    assert!(writer.failing.is_none());
+    log(&mut writer, STEPS);
+    writer.lines.finish(&mut writer.files).and_then(|()| writer.files.flush()).unwrap();
+    let told = notes(&path);
+    let missing = format!("{} changes and decisions before", full + resting + due);
+    assert!(told.len() == 1 && told[0].starts_with(&missing), "{told:?}");
+    assert!(notes(&files(&path)[0]).is_empty(), "what was written before is whole");
+}
+
+#[test]
+fn a_folder_that_goes_away_does_not_stop_the_scheduler() {
+    let folder = tempfile::tempdir().unwrap();
+    let gone = folder.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let mut log = DecisionLog::start(config(&gone.join("decisions"), 1, 3)).unwrap();
+    std::fs::remove_dir_all(&gone).unwrap();
+    let mut history = History::new(3);
+    for _ in 0..STEPS {
+        history.step();
+        log.write(&mut history.scheduler);
+    }
+    drop(log);
+    assert!(!gone.exists());
+    let cannot = DecisionLog::start(config(&gone.join("decisions"), 1, 3)).err().unwrap().to_string();
+    assert!(cannot.starts_with("cannot write the decision log ") && cannot.contains("gone/decisions: "), "{cannot}");
 }

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
+use bayplan_model::decision_log::Undone;
 use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::ObjectMeta;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim};
 
-use super::{Cluster, Object, Objects};
+use super::{ClaimKey, Cluster, Object, Objects};
 
 /// Assumed versions of volumes by name, and of claims by `namespace/name`.
 #[derive(Clone, Debug, Default)]
@@ -151,10 +152,10 @@ impl Cluster {
 
     /// Takes back an assumed version, unless another one has replaced it.
     pub fn restore_volume(&mut self, assumed: &Arc<PersistentVolume>) {
-        let volumes = &mut self.objects.assumed_volumes.volumes;
+        let volumes = &self.objects.assumed_volumes.volumes;
         if volumes.get(&assumed.metadata.name).is_some_and(|known| Arc::ptr_eq(known, assumed)) {
-            volumes.remove(&assumed.metadata.name);
-            self.objects.index_volume(&assumed.metadata.name);
+            self.drop_assumed_volume(&assumed.metadata.name);
+            self.released.volumes.push(assumed.metadata.name.clone());
         }
     }
 
@@ -164,7 +165,27 @@ impl Cluster {
         let key = assumed.metadata.key();
         if claims.get(&key).is_some_and(|known| Arc::ptr_eq(known, assumed)) {
             claims.remove(&key);
+            self.released.claims.push(key);
         }
+    }
+
+    fn drop_assumed_volume(&mut self, name: &str) {
+        self.objects.assumed_volumes.volumes.remove(name);
+        self.objects.index_volume(name);
+    }
+
+    /// What was taken back since the last call: assumed volumes and claims, and allocations of devices.
+    pub(crate) fn take_released(&mut self) -> Undone {
+        std::mem::take(&mut self.released)
+    }
+
+    /// Takes back what a record says was taken back.
+    pub(crate) fn release(&mut self, released: &Undone) {
+        released.volumes.iter().for_each(|name| self.drop_assumed_volume(name));
+        for claim in &released.claims {
+            self.objects.assumed_volumes.claims.remove(claim);
+        }
+        released.devices.iter().for_each(|owner| self.end_allocation(&ClaimKey::from(owner)));
     }
 }
 

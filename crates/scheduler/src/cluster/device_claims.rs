@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bayplan_model::decision_log::DeviceOwner;
 use bayplan_model::keyed::KeyedMap;
 use bayplan_model::resource_claim::{AllocationResult, DeviceResult, ResourceClaim};
 use bayplan_model::resource_slice::DeviceClass;
@@ -31,6 +32,26 @@ impl ClaimKey {
     pub fn of(claim: &ResourceClaim) -> Self {
         let meta = &claim.metadata;
         ClaimKey::Claim(meta.namespace.clone(), meta.name.clone(), meta.uid.clone())
+    }
+}
+
+impl From<&ClaimKey> for DeviceOwner {
+    fn from(key: &ClaimKey) -> Self {
+        let (namespace, name, uid, pod_uid) = match key.clone() {
+            ClaimKey::Claim(namespace, name, uid) => (namespace, name, uid, String::new()),
+            ClaimKey::ExtendedResources(namespace, pod) => (namespace, String::new(), String::new(), pod),
+        };
+        DeviceOwner { namespace, name, uid, pod_uid }
+    }
+}
+
+impl From<&DeviceOwner> for ClaimKey {
+    fn from(owner: &DeviceOwner) -> Self {
+        let DeviceOwner { namespace, name, uid, pod_uid } = owner.clone();
+        match pod_uid.is_empty() {
+            true => ClaimKey::Claim(namespace, name, uid),
+            false => ClaimKey::ExtendedResources(namespace, pod_uid),
+        }
     }
 }
 
@@ -114,7 +135,7 @@ impl DeviceClaims {
 impl Cluster {
     /// Counts the devices of an allocation in flight as in use, unless the claim is allocated or gone.
     pub fn allocate_claim(&mut self, key: ClaimKey, allocation: Arc<AllocationResult>) {
-        self.deallocate_claim(&key);
+        self.end_allocation(&key);
         if self.is_pending(&key) {
             self.objects.devices.count(&allocation.devices.results, true);
             self.objects.claims.in_flight.insert(key, allocation);
@@ -123,6 +144,13 @@ impl Cluster {
 
     /// Takes back an allocation in flight.
     pub fn deallocate_claim(&mut self, key: &ClaimKey) {
+        if self.objects.claims.in_flight.contains_key(key) {
+            self.end_allocation(key);
+            self.released.devices.push(key.into());
+        }
+    }
+
+    pub(super) fn end_allocation(&mut self, key: &ClaimKey) {
         if let Some(allocation) = self.objects.claims.in_flight.remove(key) {
             self.objects.devices.count(&allocation.devices.results, false);
         }

@@ -17,8 +17,10 @@ mod pod_info_cache;
 mod signature;
 pub(crate) mod storage;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use bayplan_model::decision_log::{ImageSize, Undone};
 use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::Map;
 use bayplan_model::node::Node;
@@ -93,10 +95,14 @@ pub struct Cluster {
     /// By UID, which the API server draws: no client can choose it.
     placed: FxHashMap<String, PlacedPod>,
     images: KeyedMap<String, Image>,
+    /// Nodes have disagreed about the size of an image.
+    image_sizes_differ: bool,
     /// The objects that plugins look up.
     pub objects: Objects,
     /// UIDs of pods whose victims are being evicted.
     pub preempting: FxHashSet<String>,
+    /// Assumed volumes and allocations that were taken back, for a record of it.
+    released: Undone,
 }
 
 impl Cluster {
@@ -215,6 +221,13 @@ impl Cluster {
         self.claims_in_flight().for_each(|claim| visit(Object::ResourceClaim(Arc::new(claim))));
     }
 
+    /// Visits the pods on each node in the node's order, with the node's name, and whether they are assumed.
+    pub(crate) fn each_placed(&self, visit: &mut dyn FnMut(&Arc<PodInfo>, &str, bool)) {
+        for node in self.slots.iter().flatten() {
+            node.pods().iter().for_each(|pod| visit(pod, &node.name, self.is_assumed(pod.uid())));
+        }
+    }
+
     /// The assumed pods and their nodes, by UID.
     pub(crate) fn assumed(&self) -> Vec<(&Arc<PodInfo>, &str)> {
         let assumed = self.placed.values().filter(|pod| pod.assumed);
@@ -323,7 +336,9 @@ impl Cluster {
         let (before, after) = (names(old), names(new));
         for (name, size) in &after {
             if !before.contains_key(name) {
-                self.images.entry(name.clone()).or_insert(Image { size_bytes: *size, nodes: 0 }).nodes += 1;
+                let image = self.images.entry(name.clone()).or_insert(Image { size_bytes: *size, nodes: 0 });
+                image.nodes += 1;
+                self.image_sizes_differ |= image.size_bytes != *size;
             }
         }
         for name in before.keys().filter(|name| !after.contains_key(*name)) {
@@ -333,6 +348,29 @@ impl Cluster {
                     self.images.remove(name);
                 }
             }
+        }
+    }
+
+    /// The sizes that images would not count with if their nodes had come in today's order.
+    pub(crate) fn disputed_image_sizes(&self) -> Vec<ImageSize> {
+        if !self.image_sizes_differ {
+            return Vec::new();
+        }
+        let mut first: BTreeMap<&str, i64> = BTreeMap::new();
+        for image in self.nodes().filter_map(|node| node.node_object()).flat_map(|node| &node.status.images) {
+            for name in &image.names {
+                first.entry(name).or_insert(image.size_bytes);
+            }
+        }
+        let disputed = self.images.iter().filter(|(name, image)| first.get(name.as_str()) != Some(&image.size_bytes));
+        disputed.map(|(name, image)| ImageSize { name: name.clone(), size_bytes: image.size_bytes }).collect()
+    }
+
+    /// Has an image that a node reports count with a size.
+    pub(crate) fn set_image_size(&mut self, name: &str, size_bytes: i64) {
+        if let Some(image) = self.images.get_mut(name) {
+            image.size_bytes = size_bytes;
+            self.image_sizes_differ = true;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bayplan_model::decision_log::Identity;
 use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::ObjectMeta;
 use bayplan_model::node::Node;
@@ -121,6 +122,19 @@ macro_rules! objects {
                     Object::Pod(_) => ("v1", "Pod"),
                     Object::Node(_) => ("v1", "Node"),
                     $(Object::$variant(_) => ($api, $kind),)*
+                }
+            }
+
+            /// Which object it is.
+            pub fn identity(&self) -> Identity {
+                let (api_version, kind) = self.type_meta();
+                let meta = self.metadata();
+                Identity {
+                    api_version: api_version.into(),
+                    kind: kind.into(),
+                    namespace: meta.namespace.clone(),
+                    name: meta.name.clone(),
+                    uid: meta.uid.clone(),
                 }
             }
 

@@ -169,6 +169,12 @@ impl Queue {
         heaps.chain(self.unschedulable.iter()).map(|slot| self.slots.pod(slot))
     }
 
+    /// A pod of the queue by its UID.
+    pub(crate) fn info(&self, uid: &str) -> Option<&Arc<PodInfo>> {
+        let slot = self.slots.find(uid).filter(|slot| self.slots.sub_queue(*slot) != SubQueue::None)?;
+        Some(&self.slots.pod(slot).info)
+    }
+
     /// Adds a new pod.
     pub(crate) fn add(&mut self, info: Arc<PodInfo>, now: Timestamp, plugins: &dyn QueuePlugins) {
         self.add_new(info, action::ADD, now, plugins);

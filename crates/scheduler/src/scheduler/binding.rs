@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bayplan_model::api::Request;
+use bayplan_model::decision_log::{Changed, Undone};
 use bayplan_model::delta::Delta;
 use jiff::Timestamp;
 
@@ -14,7 +15,6 @@ use crate::effect::Effect;
 use crate::framework::{ClusterEvent, Code, EventResource, ExtensionPoints, Status, action};
 use crate::metrics::{AttemptResult, TimedPoint};
 use crate::queue::ClusterChange;
-use crate::record::Recorded;
 
 impl Scheduler {
     pub(super) fn reserve(&mut self, binding: &mut Binding) -> Status {
@@ -42,6 +42,8 @@ impl Scheduler {
     fn unreserve(&mut self, binding: &mut Binding) -> Vec<Request> {
         let profile = Arc::clone(&binding.profile);
         let watch = profile.stopwatch();
+        // What other pods gave back before is none of this pod's.
+        self.cluster.take_released();
         let mut calls = Vec::new();
         for &plugin in binding.profile.at(ExtensionPoints::RESERVE).iter().rev() {
             let state = binding.states.get_mut(plugin);
@@ -97,9 +99,15 @@ impl Scheduler {
     /// `handleBindingCycleError`.
     pub(super) fn fail_binding_cycle(&mut self, mut binding: Binding, status: Status, now: Timestamp) {
         tracing::debug!(pod = %binding.pod_key(), node = binding.node, reason = %status, "binding failed");
-        self.record(now, || Recorded::Undone { uid: binding.pod.info.uid().to_owned() });
         let calls = self.unreserve(&mut binding);
+        let (uid, released) = (binding.pod.info.uid().to_owned(), self.cluster.take_released());
+        self.record(now, || Changed::Undone(Box::new(Undone { uid, ..released })));
         self.push_calls(calls);
+        self.fail_unreserved(binding, status, now);
+    }
+
+    /// Fails a pod that has given back all it had taken, and moves pods that fit into it.
+    pub(super) fn fail_unreserved(&mut self, binding: Binding, status: Status, now: Timestamp) {
         let rejected = status.is_rejected();
         let failure = Failure::after_placing(&binding.node, status);
         let uid = binding.pod.info.uid().to_owned();

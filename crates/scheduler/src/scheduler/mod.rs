@@ -22,6 +22,7 @@ mod recording;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bayplan_model::decision_log::{Changed, Evicted};
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -36,7 +37,7 @@ use crate::framework::{ClusterEvent, PluginName, Registry};
 use crate::metrics::{Clock, OwnerMetrics};
 use crate::profile::{self, Profile};
 use crate::queue::{Backoff, ClusterChange, Queue};
-use crate::record::{Recorded, Recorder};
+use crate::record::Recorder;
 use permit::WaitingPod;
 pub(crate) use profiles::Profiles;
 pub(crate) use queue_plugins::ProfilePlugins;
@@ -205,15 +206,15 @@ impl Scheduler {
         match input {
             Input::Delta(delta) => {
                 self.record(now, || match delta.current() {
-                    Some(object) => Recorded::Put(object.clone()),
-                    None => Recorded::Gone(delta.object().clone()),
+                    Some(object) => Changed::Put(object.clone()),
+                    None => Changed::Gone(Box::new(delta.object().identity())),
                 });
                 let event = self.apply(delta, now);
                 self.report_handled(since, event);
             }
             Input::Bound(outcome) => self.binding_finished(*outcome, now),
             Input::Preempted { uid, result } => {
-                self.record(now, || Recorded::Evicted { uid: uid.clone(), failed: result.is_err() });
+                self.record(now, || Changed::Evicted(Evicted { uid: uid.clone(), failed: result.is_err() }));
                 self.eviction_finished(&uid, result, now);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bayplan_model::decision_log::{Allocated, Changed, Decision, ImageSize, Place, Undone};
 use bayplan_model::resource_claim::AllocationResult;
 use jiff::Timestamp;
 
@@ -56,8 +57,8 @@ impl Scheduler {
     }
 
     /// Puts a pod of the queue on a node as if it had been decided, and runs Reserve; false when the queue does not
-    /// have it. For pods that were in flight when a log began.
-    pub fn assume_again(&mut self, uid: &str, node: &str, now: Timestamp) -> bool {
+    /// have it. For a decision that is not made again as it was recorded.
+    pub fn place_again(&mut self, uid: &str, node: &str, now: Timestamp) -> bool {
         let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
         let Some(pod) = self.queue.pop_pod(uid, &plugins) else { return false };
         let Some(at) = self.profiles.index_of(&pod.info.spec.scheduler_name) else { return false };
@@ -71,90 +72,131 @@ impl Scheduler {
         true
     }
 
-    /// Assumes a version of a volume or of a volume claim, as a record says; one that is assumed already stays, so that
-    /// its pod can take it back.
-    pub fn assume_volume_again(&mut self, object: Object) {
-        match object {
-            Object::PersistentVolume(volume)
-                if self.cluster.persistent_volume(&volume.metadata.name) != Some(&volume) =>
-            {
-                let _ = self.cluster.assume_volume(volume);
-            }
-            Object::PersistentVolumeClaim(claim) => {
-                let meta = &claim.metadata;
-                if self.cluster.persistent_volume_claim(&meta.namespace, &meta.name) != Some(&claim) {
-                    let _ = self.cluster.assume_claim(claim);
-                }
-            }
-            _ => {}
-        }
+    /// Puts a pod of the queue on a node, as a record says; false when the queue does not have it. What Reserve did for
+    /// it has records of its own: run again, it might choose other volumes.
+    pub fn assume_again(&mut self, uid: &str, node: &str, now: Timestamp) -> bool {
+        let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+        let Some(pod) = self.queue.pop_pod(uid, &plugins) else { return false };
+        self.queue.done(uid);
+        self.queue.nominator.remove(uid);
+        self.cluster.assume(pod.info, node).is_ok()
     }
 
-    /// Takes back what is assumed of the volumes of a pod that a record said to be in flight where a log began.
-    pub fn restore_volumes_of(&mut self, uid: &str) {
-        let Some(pod) = self.cluster.placed(uid).cloned() else { return };
-        for volume in &pod.spec.volumes {
-            let name = match (&volume.persistent_volume_claim, &volume.ephemeral) {
-                (Some(claim), _) => claim.claim_name.clone(),
-                (None, Some(_)) => format!("{}-{}", pod.metadata.name, volume.name),
-                (None, None) => continue,
-            };
-            let claim = self.cluster.persistent_volume_claim(&pod.metadata.namespace, &name).cloned();
-            let Some(claim) = claim else { continue };
-            if let Some(volume) = self.cluster.persistent_volume(&claim.spec.volume_name).cloned() {
-                self.cluster.restore_volume(&volume);
-            }
-            self.cluster.restore_claim(&claim);
-        }
+    /// Assumes a version of a volume or of a volume claim, as a record says.
+    pub fn assume_volume_again(&mut self, object: Object) {
+        let _ = match object {
+            Object::PersistentVolume(volume) => self.cluster.assume_volume(volume),
+            Object::PersistentVolumeClaim(claim) => self.cluster.assume_claim(claim),
+            _ => Ok(()),
+        };
     }
 
     /// Allocates devices as a record says.
-    pub fn allocate_again(&mut self, claim: ClaimKey, allocation: AllocationResult) {
-        self.cluster.allocate_claim(claim, Arc::new(allocation));
+    pub fn allocate_again(&mut self, allocated: Allocated) {
+        let Allocated { owner, allocation } = allocated;
+        self.cluster.allocate_claim(ClaimKey::from(&owner), Arc::new(allocation));
     }
 
-    /// Nominates a pod as a record says.
+    /// Nominates a pod as a record says; to no node when the name is empty.
     pub fn nominate_again(&mut self, uid: &str, node: &str) {
-        let pod = self.queue.pods().find(|pod| pod.info.uid() == uid).map(|pod| pod.info.clone());
-        if let Some(pod) = pod {
-            self.queue.nominator.add(&pod, &Nomination::Override(node.to_owned()));
+        match self.queue.info(uid).cloned() {
+            Some(pod) => self.queue.nominator.add(&pod, &Nomination::Override(node.to_owned())),
+            None => self.queue.nominator.remove(uid),
+        }
+    }
+
+    /// Has an image count with a size, as a record says.
+    pub fn size_image_again(&mut self, image: &ImageSize) {
+        self.cluster.set_image_size(&image.name, image.size_bytes);
+    }
+
+    /// Takes an assumed pod off its node, as a record says. What Unreserve gave back is recorded, too, because it depends
+    /// on what the binding cycle had written by then. Without a binding, it was in flight where the log began.
+    pub fn undo_again(&mut self, undone: &Undone, binding: Option<Binding>, now: Timestamp) {
+        let uid = &undone.uid;
+        self.binding.remove(uid);
+        let waiting = self.waiting.remove(uid).map(|waiting| waiting.binding);
+        let placed = self.cluster.placed(uid).filter(|_| self.cluster.is_assumed(uid)).cloned();
+        self.cluster.release(undone);
+        self.cluster.forget(uid);
+        if let Some(binding) = binding.or(waiting) {
+            return self.fail_unreserved(binding, Status::error("the binding failed"), now);
+        }
+        let current = placed.and_then(|placed| {
+            let meta = &placed.metadata;
+            self.cluster.objects.pods.get(&meta.namespace, &meta.name).cloned()
+        });
+        if let Some(pod) = current.filter(|pod| pod.metadata.uid == *uid && !pod.is_assigned()) {
+            let info = self.pod_infos.info(pod);
+            let plugins = ProfilePlugins { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.add(info.clone(), now, &plugins);
+            // A pod that fails loses its nomination.
+            self.queue.nominator.add(&info, &Nomination::Override(String::new()));
         }
     }
 
     /// The whole state as records, with which a log can begin.
+    ///
+    /// The order of nodes and of the pods on each node is kept, because preemption looks at both in order. A node that
+    /// changed its zone since a node last came or went is in its new zone's place.
     pub fn state_records(&self, now: Timestamp) -> Vec<Record> {
         let nodes = self.cluster.nodes().filter_map(|node| Some(Object::Node(node.node_object()?.clone())));
-        let mut what: Vec<Recorded> = nodes.map(Recorded::Put).collect();
-        self.cluster.objects.each(&mut |object| what.push(Recorded::Put(object)));
-        for (pod, node) in self.cluster.assumed() {
-            what.push(Recorded::Assumed { uid: pod.uid().to_owned(), node: node.to_owned() });
-        }
-        what.extend(self.cluster.assumed_volumes().map(Recorded::AssumedVolume));
+        let mut changes: Vec<Changed<Object>> = nodes.map(Changed::Put).collect();
+        self.cluster.objects.each(&mut |object| match &object {
+            Object::Pod(pod) if self.cluster.placed(&pod.metadata.uid).is_some() => {}
+            _ => changes.push(Changed::Put(object)),
+        });
+        self.cluster.each_placed(&mut |pod, node, is_assumed| {
+            let meta = &pod.metadata;
+            let stored = self.cluster.objects.pods.get(&meta.namespace, &meta.name);
+            changes.push(Changed::Put(Object::Pod(pod.pod.clone())));
+            if is_assumed {
+                changes.push(Changed::Assumed(Place { uid: meta.uid.clone(), node: node.to_owned() }));
+                // On its node it counts as it was decided, whatever became of it since.
+                let later = stored.filter(|stored| !Arc::ptr_eq(stored, &pod.pod));
+                changes.extend(later.map(|pod| Changed::Put(Object::Pod(pod.clone()))));
+            }
+        });
+        changes.extend(self.cluster.assumed_volumes().map(Changed::AssumedVolume));
         for (claim, allocation) in self.cluster.allocations_in_flight() {
-            what.push(Recorded::Allocated { claim: claim.clone(), allocation: allocation.clone() });
+            let allocated = Allocated { owner: claim.into(), allocation: AllocationResult::clone(allocation) };
+            changes.push(Changed::Allocated(Box::new(allocated)));
         }
-        for pod in self.queue.pods().filter(|pod| !pod.info.is_nominated()) {
-            let uid = pod.info.uid();
-            if let Some(node) = self.queue.nominator.node_of(uid) {
-                what.push(Recorded::Nominated { uid: uid.to_owned(), node: node.to_owned() });
+        changes.extend(self.cluster.disputed_image_sizes().into_iter().map(Changed::Image));
+        self.nomination_records(&mut changes);
+        changes.into_iter().map(|change| Record { time: now, what: Recorded::Changed(change) }).collect()
+    }
+
+    /// The nominations, in their order; and the pods whose status names a node that they are no longer nominated to.
+    fn nomination_records(&self, changes: &mut Vec<Changed<Object>>) {
+        let nominator = &self.queue.nominator;
+        for node in nominator.nodes() {
+            let pods = nominator.on_node(node).iter();
+            changes.extend(
+                pods.map(|pod| Changed::Nominated(Place { uid: pod.uid().to_owned(), node: node.to_string() })),
+            );
+        }
+        for pod in self.cluster.objects.pods.iter().filter(|pod| !pod.is_assigned() && pod.is_nominated()) {
+            let uid = &pod.metadata.uid;
+            if nominator.node_of(uid).is_none() {
+                changes.push(Changed::Nominated(Place { uid: uid.clone(), node: String::new() }));
             }
         }
-        what.into_iter().map(|what| Record { time: now, what }).collect()
     }
 
     /// Records an input, unless it is part of the attempt that runs: deciding again does it again.
-    pub(super) fn record(&mut self, now: Timestamp, what: impl FnOnce() -> Recorded) {
+    pub(super) fn record(&mut self, now: Timestamp, change: impl FnOnce() -> Changed<Object>) {
         if let Some(recorder) = &mut self.recorder
             && recorder.attempt.is_none()
         {
-            recorder.push(now, what());
+            recorder.push(now, change());
         }
     }
 
     /// Notes something about the attempt that is recorded; does nothing outside one.
-    pub(super) fn note_attempt(&mut self, note: impl FnOnce(&mut DecisionRecord)) {
+    pub(super) fn note_attempt(&mut self, note: impl FnOnce(&mut Decision)) {
         if let Some(attempt) = self.recorder.as_mut().and_then(|recorder| recorder.attempt.as_mut()) {
-            note(attempt);
+            note(&mut attempt.decision);
         }
     }
 
@@ -163,16 +205,7 @@ impl Scheduler {
         self.ties.forget_draws();
         recorder.attempt = Some(Box::new(DecisionRecord {
             pod: pod.info.clone(),
-            attempts: pod.attempts,
-            node: None,
-            message: None,
-            nominated: None,
-            victims: Vec::new(),
-            tied: None,
-            feasible: None,
-            random: 0,
-            start: self.next_start,
-            nanoseconds: None,
+            decision: Decision { attempt: pod.attempts, start: self.next_start as u64, ..Decision::default() },
         }));
     }
 
@@ -196,15 +229,17 @@ impl Scheduler {
         let (random, tied) = self.ties.last_draw();
         self.note_attempt(|attempt| {
             attempt.nanoseconds = nanoseconds;
-            attempt.random = random;
+            attempt.random = Some(random);
             attempt.tied = tied;
         });
     }
 
     pub(super) fn end_record(&mut self, now: Timestamp) {
         if let Some(Recorder { records, attempt }) = self.recorder.as_deref_mut()
-            && let Some(attempt) = attempt.take()
+            && let Some(mut attempt) = attempt.take()
         {
+            // Nothing was preempted for a pod that was placed.
+            attempt.decision.random = attempt.decision.random.filter(|_| attempt.decision.message.is_some());
             records.push(Record { time: now, what: Recorded::Decided(attempt) });
         }
     }
