@@ -34,14 +34,19 @@ const PARTS: [&str; 19] = [
     "bayplan_store",
 ];
 
-/// Starts the log as the command line and the environment say.
-pub(crate) fn start(cli: &Cli) -> Result<()> {
+/// Starts the log as the command line and the environment say. `before` is the filter before a verb whose own `--log`
+/// is a decision log.
+pub(crate) fn start(cli: &Cli, before: Option<&str>) -> Result<()> {
     let flags = match &cli.command {
         Command::Scheduler(scheduler) => Some(&scheduler.component.metrics_and_logs),
         Command::ControllerManager(manager) => Some(&manager.component.metrics_and_logs),
         _ => None,
     };
-    let filter = filter(cli.log.as_deref(), flags, std::env::var("RUST_LOG").ok().as_deref())?;
+    let log = match &cli.command {
+        Command::Simulate(_) | Command::Why(_) => before,
+        _ => cli.log.as_deref(),
+    };
+    let filter = filter(log, flags, std::env::var("RUST_LOG").ok().as_deref())?;
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_new(filter)?)

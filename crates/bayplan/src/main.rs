@@ -31,9 +31,11 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(args::decision_log::named(plugin::with_verb(args::go::normalized(std::env::args()))));
+    let arguments = plugin::with_verb(args::go::normalized(std::env::args()));
+    let (arguments, filter) = args::decision_log::without_filter(arguments);
+    let cli = Cli::parse_from(arguments);
     let failed = cli.command.exit_code_of_failure();
-    match logging::start(&cli).and_then(|()| run(cli.command)) {
+    match logging::start(&cli, filter.as_deref()).and_then(|()| run(cli.command)) {
         Ok(code) => code,
         // Whoever reads our output has read enough, as `head` does.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,

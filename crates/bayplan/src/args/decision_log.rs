@@ -41,25 +41,28 @@ fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `--log FILE` of `why` and `simulate` is their decision log: no filter of the log on standard error is the name of a
-/// file that is there.
-pub(crate) fn named(arguments: Vec<String>) -> Vec<String> {
-    named_among(arguments, |path| Path::new(path).is_file())
-}
-
-fn named_among(mut arguments: Vec<String>, is_file: impl Fn(&str) -> bool) -> Vec<String> {
-    let verb = arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
-    if !verb.is_some_and(|verb| verb == "why" || verb == "simulate") {
-        return arguments;
-    }
-    for at in 1..arguments.len() {
-        if let Some(file) = arguments[at].strip_prefix("--log=").filter(|file| is_file(file)) {
-            arguments[at] = format!("--decision-log={file}");
-        } else if arguments[at] == "--log" && arguments.get(at + 1).is_some_and(|file| is_file(file)) {
-            arguments[at] = "--decision-log".to_owned();
+/// Takes `--log FILTER` out of the arguments of a verb whose own `--log` names a decision log. clap would hand it on to
+/// the verb, because it knows both by one name.
+pub(crate) fn without_filter(mut arguments: Vec<String>) -> (Vec<String>, Option<String>) {
+    let (mut verb, mut filter) = (1, None);
+    while let Some(argument) = arguments.get(verb) {
+        if let Some(value) = argument.strip_prefix("--log=") {
+            filter = Some(value.to_owned());
+            verb += 1;
+        } else if argument == "--log" && verb + 1 < arguments.len() {
+            filter = arguments.get(verb + 1).cloned();
+            verb += 2;
+        } else {
+            break;
         }
     }
-    arguments
+    match arguments.get(verb).map(String::as_str) {
+        Some("why" | "simulate") => {
+            arguments.drain(1..verb);
+            (arguments, filter)
+        }
+        _ => (arguments, None),
+    }
 }
 
 impl DecisionLog {
@@ -79,15 +82,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn log_of_a_question_names_a_decision_log_when_it_names_a_file() {
-        for (given, expected) in [
-            ("bayplan why --log d.jsonl pod/x", "bayplan why --decision-log d.jsonl pod/x"),
-            ("bayplan simulate --log=d.jsonl", "bayplan simulate --decision-log=d.jsonl"),
-            ("bayplan why --log debug pod/x", "bayplan why --log debug pod/x"),
-            ("bayplan scheduler --log d.jsonl", "bayplan scheduler --log d.jsonl"),
+    fn log_is_a_filter_before_a_question_and_a_decision_log_behind_it() {
+        for (given, expected, filter) in [
+            ("bayplan why --log d.jsonl pod/x", "bayplan why --log d.jsonl pod/x", None),
+            ("bayplan --log debug why --log d.jsonl", "bayplan why --log d.jsonl", Some("debug")),
+            ("bayplan --log=debug simulate --log d.jsonl", "bayplan simulate --log d.jsonl", Some("debug")),
+            ("bayplan --log debug whatif", "bayplan --log debug whatif", None),
+            ("bayplan scheduler --log debug", "bayplan scheduler --log debug", None),
+            ("bayplan --log", "bayplan --log", None),
         ] {
-            let given = given.split(' ').map(str::to_owned).collect();
-            assert_eq!(named_among(given, |file| file == "d.jsonl").join(" "), expected);
+            let (arguments, found) = without_filter(given.split(' ').map(str::to_owned).collect());
+            assert_eq!((arguments.join(" ").as_str(), found.as_deref()), (expected, filter), "{given}");
         }
     }
 

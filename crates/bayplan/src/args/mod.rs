@@ -293,6 +293,17 @@ pub(crate) struct Bench {
     /// Also time the cluster's answers: pods seen on their nodes, victims that are gone.
     #[arg(long, help_heading = ENGINE_HEADING)]
     pub(crate) confirmations: bool,
+    /// Measure each in turn without and with a decision log, and say what the log costs; `on` measures with it alone.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "compare",
+        help_heading = ENGINE_HEADING
+    )]
+    pub(crate) decision_log: Option<BenchLog>,
     /// Create so many pods per second instead of as many as the API server takes.
     #[arg(long, value_name = "PODS/S", value_parser = rate, help_heading = E2E_HEADING)]
     pub(crate) rate: Option<f64>,
@@ -343,6 +354,14 @@ impl BenchMode {
             BenchMode::Ask => "ask",
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchLog {
+    /// Without and with a decision log, in turn.
+    Compare,
+    /// With a decision log.
+    On,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

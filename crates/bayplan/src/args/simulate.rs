@@ -10,7 +10,7 @@ use super::whatif::Decisions;
 const HISTORY_HEADING: &str = "The history";
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("history").required(true).args(["arrivals", "openb", "decision_log"]))]
+#[command(group = clap::ArgGroup::new("history").required(true).args(["arrivals", "openb", "log"]))]
 pub(crate) struct Simulate {
     /// What comes and goes: a file with one JSON object a line, {"time": …, "action": "create"|"delete",
     /// "object"|"pod": …}, or a SimKube trace as JSON; `-` is standard input. It begins with the cluster of --from or
@@ -27,14 +27,17 @@ pub(crate) struct Simulate {
     )]
     pub(crate) openb: Vec<PathBuf>,
     /// A decision log, as `bayplan scheduler --decision-log` writes it; where pods were put is decided anew.
-    /// Repeatable, in the order of time.
+    /// Repeatable, in the order of time. The filter of the log on standard error stands before the verb:
+    /// `bayplan --log debug simulate`.
+    // Of the same type as the filter that has this name before the verb: clap keeps both in one place.
     #[arg(
         long,
+        alias = "decision-log",
         value_name = "FILE",
         conflicts_with_all = ["from", "kubeconfig", "context", "as_written"],
         help_heading = HISTORY_HEADING
     )]
-    pub(crate) decision_log: Vec<PathBuf>,
+    pub(crate) log: Vec<String>,
     /// Files, folders or archives with the cluster at the beginning; `-` is standard input. Repeatable.
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["kubeconfig", "context"], help_heading = HISTORY_HEADING)]
     pub(crate) from: Vec<PathBuf>,

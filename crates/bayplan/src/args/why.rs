@@ -30,12 +30,19 @@ pub(crate) struct Why {
     /// Ask every filter about this node, not only until the first refuses it.
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// A decision log, as `bayplan scheduler --decision-log` writes it: the last decision about the pod, or that of
-    /// --at, is explained on the state in which it was made.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "kubeconfig", "context", "filename", "config"])]
-    pub(crate) decision_log: Option<PathBuf>,
+    /// A decision log: the file of `bayplan scheduler --decision-log`, or decisions.jsonl in the data folder of
+    /// `bayplan up`. The last decision about the pod, or that of --at, is explained on the state in which it was made. The
+    /// filter of the log on standard error stands before the verb: `bayplan --log debug why`.
+    // Of the same type as the filter that has this name before the verb: clap keeps both in one place.
+    #[arg(
+        long,
+        alias = "decision-log",
+        value_name = "FILE",
+        conflicts_with_all = ["from", "kubeconfig", "context", "filename", "config"]
+    )]
+    pub(crate) log: Option<String>,
     /// The time up to which decisions of the log are looked at, for example 2026-01-02T03:04:05Z.
-    #[arg(long, value_name = "TIME", requires = "decision_log")]
+    #[arg(long, value_name = "TIME", requires = "log")]
     pub(crate) at: Option<jiff::Timestamp>,
     #[command(flatten)]
     pub(crate) decisions: Decisions,

@@ -18,6 +18,7 @@ use bayplan_sources::decision_log::DecisionLogReader;
 use jiff::Timestamp;
 
 use super::load::{configuration_of, load};
+use super::logged;
 use crate::args::simulate::{Simulate, SimulateOutput};
 use crate::progress::Progress;
 
@@ -67,11 +68,11 @@ async fn history(args: &Simulate) -> Result<History> {
         let start = Timestamp::from_second(TRACE_START_SECONDS)?;
         return Ok(read_openb(nodes, pods)?.history(start));
     }
-    if !args.decision_log.is_empty() {
-        return read_log(&args.decision_log);
+    if !args.log.is_empty() {
+        return read_log(&args.log);
     }
     let state = State::new(load(&args.source()).await?);
-    let path = args.arrivals.as_deref().context("there is no history: give --arrivals, --openb or --decision-log")?;
+    let path = args.arrivals.as_deref().context("there is no history: give --arrivals, --openb or --log")?;
     let start = state.origin().time.map_or_else(|| Timestamp::from_second(TRACE_START_SECONDS), Ok)?;
     let mut arrivals = Arrivals::new(Completion::of(&state), start, args.as_written);
     read_lines(path, &mut arrivals)?;
@@ -113,13 +114,13 @@ fn read_lines(path: &Path, arrivals: &mut Arrivals) -> Result<()> {
     }
 }
 
-fn read_log(paths: &[PathBuf]) -> Result<History> {
+fn read_log(paths: &[String]) -> Result<History> {
     let (mut logged, mut notes) = (LoggedHistory::default(), Vec::new());
     for path in paths {
-        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let mut reader = DecisionLogReader::new(BufReader::new(file));
+        let file = logged::open(Path::new(path))?;
+        let mut reader = DecisionLogReader::new(file);
         reader.by_ref().for_each(|entry| logged.entry(&entry));
-        notes.extend(reader.notes().iter().map(|note| format!("{}: {note}", path.display())));
+        notes.extend(reader.notes().iter().map(|note| format!("{path}: {note}")));
     }
     let history = logged.finish(&notes);
     ensure!(history.span().is_some(), "nothing happens in the decision log{}", first_of(&notes));

@@ -1,6 +1,7 @@
 //! `bayplan why`: why a pod is pending, or why it is where it is.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use bayplan_explain::why::{
     explain_all, explain_node, find_changes, find_changes_of_all, pods_of_manifests, pods_of_owner,
 };
 use bayplan_explain::{Complete, Completion, DEFAULT_NAMESPACE, Profiles, State, Subject};
+use bayplan_model::decision_log::Decision;
 use bayplan_page::{Standalone, standalone};
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::{Object, PodInfo, Registry, TieBreak};
-use bayplan_sources::decision_log::LoggedDecision;
 use bayplan_sources::resource_of;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -90,20 +91,23 @@ struct Basis {
     configuration: Configuration,
     ties: TieBreak,
     /// The decision of the log, and its time.
-    attempt: Option<(LoggedDecision, Timestamp)>,
+    attempt: Option<(Decision, Timestamp)>,
 }
 
 async fn basis(args: &Why, question: &Question, namespace: &str) -> Result<Basis> {
-    let Some(log) = &args.decision_log else {
+    let Some(log) = &args.log else {
         let state = State::new(load(&args.source).await?);
         let (configuration, ties) = (configuration(&args.source)?, args.decisions.rule());
         return Ok(Basis { state, configuration, ties, attempt: None });
     };
-    let Question::Pod(name) = question else { bail!("a decision log is asked about one pod: why pod/NAME") };
-    let logged = Logged::find(log, namespace, name, args.at)?;
+    let Question::Pod(name) = question else {
+        bail!("a decision log is asked about one pod: why pod/NAME --log {log}")
+    };
+    let logged = Logged::find(Path::new(log), namespace, name, args.at)?;
+    logged.notes.iter().for_each(|note| warn(note));
     warn(&logged.line());
     let ties = logged.ties();
-    let Logged { state, configuration, decision, time } = logged;
+    let Logged { state, configuration, decision, time, .. } = logged;
     Ok(Basis { state, configuration, ties, attempt: Some((decision, time)) })
 }
 
