@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail};
 use bayplan_bench::ask::{self, Question};
 use bayplan_bench::e2e::{self, Deployments, Embedded};
-use bayplan_bench::report::{Run, grouped, table};
+use bayplan_bench::report::{Run, grouped, log_costs, table};
 use bayplan_bench::trace;
 use bayplan_bench::workload::{self, Workload};
 use bayplan_bench::{engine, plot};
 use bayplan_client::Client;
 
-use crate::args::{Bench, BenchMode, BenchOutput};
+use crate::args::{Bench, BenchLog, BenchMode, BenchOutput};
 use crate::failure;
 use crate::progress::Progress;
 
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: Bench) -> Result<()> {
     match args.output {
         BenchOutput::Json => writeln!(out, "{}", serde_json::to_string_pretty(&runs)?)?,
         BenchOutput::Table if runs.is_empty() => {}
-        BenchOutput::Table => write!(out, "{}", table(&runs))?,
+        BenchOutput::Table => write!(out, "{}{}", table(&runs), log_costs(&runs))?,
     }
     if failures > 0 { bail!("{failures} of {} runs failed", jobs.len()) } else { Ok(()) }
 }
@@ -140,13 +140,25 @@ struct Job {
     nodes: usize,
     pods: usize,
     seed: u64,
+    /// With a decision log.
+    logged: bool,
 }
 
 fn jobs(args: &Bench) -> Result<Vec<Job>> {
-    let seeds = || args.seed..args.seed + u64::from(args.runs);
+    let logs: &[bool] = match args.decision_log {
+        _ if args.mode != BenchMode::Engine && args.decision_log.is_some() => {
+            bail!("--decision-log is measured with --mode engine")
+        }
+        None => &[false],
+        Some(BenchLog::Compare) => &[false, true],
+        Some(BenchLog::On) => &[true],
+    };
+    let seeds =
+        || (args.seed..args.seed + u64::from(args.runs)).flat_map(|seed| logs.iter().map(move |log| (seed, *log)));
     if !args.trace.is_empty() {
         ensure_readable(&args.trace)?;
-        return Ok(seeds().map(|seed| Job { benchmark: Benchmark::Trace, nodes: 0, pods: 0, seed }).collect());
+        let job = |(seed, logged)| Job { benchmark: Benchmark::Trace, nodes: 0, pods: 0, seed, logged };
+        return Ok(seeds().map(job).collect());
     }
     let benchmarks: Vec<Benchmark> = match args.workloads.as_slice() {
         [] if args.mode == BenchMode::E2e => {
@@ -162,7 +174,7 @@ fn jobs(args: &Bench) -> Result<Vec<Job>> {
         let sizes = if args.nodes.is_empty() { vec![benchmark.nodes()] } else { args.nodes.clone() };
         for nodes in sizes {
             let pods = args.pods.unwrap_or_else(|| benchmark.pods(nodes));
-            jobs.extend(seeds().map(|seed| Job { benchmark, nodes, pods, seed }));
+            jobs.extend(seeds().map(|(seed, logged)| Job { benchmark, nodes, pods, seed, logged }));
         }
     }
     Ok(jobs)
@@ -236,7 +248,8 @@ impl Job {
     fn run_engine(&self, args: &Bench) -> Result<Run> {
         let mut progress = Progress::new();
         let Job { nodes, pods, seed, .. } = *self;
-        let options = engine::Options { nodes, pods, seed, confirmations: args.confirmations };
+        let options =
+            engine::Options { nodes, pods, seed, confirmations: args.confirmations, decision_log: self.logged };
         let mut report = |what: &str, done: usize, of: usize| self.report(&mut progress, what, done, of);
         let run = match (self.benchmark, args.trace.as_slice()) {
             (Benchmark::Workload(workload), _) => engine::run(workload, &options, &mut report),
@@ -260,6 +273,9 @@ impl Job {
         child.args(["--mode", args.mode.name()]);
         if args.confirmations {
             child.arg("--confirmations");
+        }
+        if self.logged {
+            child.arg("--decision-log=on");
         }
         if let Some(rate) = args.rate {
             child.args(["--rate", &rate.to_string()]);

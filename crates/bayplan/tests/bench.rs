@@ -46,3 +46,17 @@ fn what_cannot_be_measured_is_an_error_that_says_why() {
     assert!(!output.status.success() && stderr.contains("only 8 of 20 pods found a node"), "{stderr}");
     assert!(output.stdout.is_empty());
 }
+
+#[test]
+fn the_decision_log_is_measured_against_runs_without_it() {
+    let sizes = ["--nodes", "20", "--pods", "30", "--runs", "2"];
+    let output = bench(&[&["SchedulingBasic", "--decision-log"], &sizes[..]].concat());
+    let out = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((lines[1][1], lines[1][4], lines[2][1], lines[2][4]), ("engine", "2", "engine+log", "2"), "{out}");
+    assert!(out.contains("SchedulingBasic on 20 nodes: the decision log takes "), "{out}");
+    assert!(out.ends_with("processor time (medians of 2 pairs)\n"), "{out}");
+    let output = bench(&["SchedulingBasic", "--mode", "e2e", "--decision-log"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && stderr.contains("--decision-log is measured with --mode engine"), "{stderr}");
+}

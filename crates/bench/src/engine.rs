@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bayplan_model::pod::Pod;
+use bayplan_runner::decision_log::{DecisionLog, DecisionLogConfig};
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::{Effect, Input, Object, Registry, Rng, Scheduler, Shell, TieBreak};
 use futures::executor::block_on;
@@ -23,7 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::fake_api_server::FakeApiServer;
 use crate::measurement::{Latencies, Memory, thread_cpu_seconds};
 use crate::objects::{self, PodObjects, Template, Templates};
-use crate::report::Run;
+use crate::report::{LOGGED, Run};
 use crate::trace::Trace;
 use crate::workload::{self, ChurnSpec, Nodes, Pods, Step, Workload};
 
@@ -43,6 +44,12 @@ pub enum Error {
     /// The scheduler cannot be built.
     #[error(transparent)]
     Scheduler(#[from] bayplan_scheduler::Error),
+    /// The decision log cannot be written.
+    #[error(transparent)]
+    DecisionLog(#[from] bayplan_runner::decision_log::Error),
+    /// There is no room for the decision log.
+    #[error("cannot make a folder for the decision log: {0}")]
+    Folder(std::io::Error),
     /// Pods found no node, so a figure would mean nothing.
     #[error("{workload}: only {placed} of {wanted} pods found a node on {nodes} nodes")]
     Unplaced {
@@ -68,6 +75,8 @@ pub struct Options {
     pub seed: u64,
     /// Whether to time the answers as well: bindings that succeeded, pods seen on their nodes, victims that are gone.
     pub confirmations: bool,
+    /// Whether decisions are logged, to a file that nobody keeps.
+    pub decision_log: bool,
 }
 
 /// Reports progress: the current step, how much of it is done, and the total.
@@ -110,6 +119,7 @@ struct Timed {
 /// A scheduler and a stand-in for the rest of the cluster.
 struct World<'p> {
     scheduler: Scheduler,
+    log: Option<TemporaryLog>,
     api_server: FakeApiServer,
     /// All pods, by `namespace/name`.
     pods: FxHashMap<String, Arc<Pod>>,
@@ -127,10 +137,15 @@ struct World<'p> {
 impl<'p> World<'p> {
     fn new(options: &Options, progress: &'p mut Progress<'_>) -> Result<Self, Error> {
         let ties = TieBreak::Random(Rng::new(options.seed));
-        let scheduler = Scheduler::new(&Configuration::default(), &Registry::default(), ties)?;
+        let mut scheduler = Scheduler::new(&Configuration::default(), &Registry::default(), ties)?;
+        let log = options.decision_log.then(TemporaryLog::start).transpose()?;
+        if log.is_some() {
+            scheduler = scheduler.with_records();
+        }
         let start = Timestamp::from_second(START_SECONDS).expect("a day of this century");
         Ok(World {
             scheduler,
+            log,
             api_server: FakeApiServer::default(),
             pods: FxHashMap::default(),
             started: Instant::now(),
@@ -296,6 +311,9 @@ impl<'p> World<'p> {
         }
         self.empty_queue(begin);
         let effects = self.scheduler.take_effects();
+        if let Some(TemporaryLog { log, .. }) = &mut self.log {
+            log.write(&mut self.scheduler);
+        }
         self.timed.time += begin.elapsed();
         self.timed.cpu_seconds += thread_cpu_seconds() - cpu;
         self.answer(effects)
@@ -417,7 +435,7 @@ impl<'p> World<'p> {
     fn report(self, workload: &str, pods: usize) -> Run {
         Run {
             workload: workload.to_owned(),
-            mode: "engine".into(),
+            mode: if self.log.is_some() { LOGGED } else { "engine" }.into(),
             nodes: self.options.nodes,
             pods,
             pods_per_second: pods as f64 / self.timed.time.as_secs_f64(),
@@ -425,6 +443,20 @@ impl<'p> World<'p> {
             cpu_seconds: self.timed.cpu_seconds,
             peak_rss_bytes: Memory::read().peak_bytes,
         }
+    }
+}
+
+/// A decision log in a folder that goes with it.
+struct TemporaryLog {
+    log: DecisionLog,
+    _folder: tempfile::TempDir,
+}
+
+impl TemporaryLog {
+    fn start() -> Result<Self, Error> {
+        let folder = tempfile::tempdir().map_err(Error::Folder)?;
+        let config = DecisionLogConfig::new(folder.path().join("decisions.jsonl"), serde_json::Value::Null);
+        Ok(TemporaryLog { log: DecisionLog::start(config)?, _folder: folder })
     }
 }
 
@@ -490,9 +522,10 @@ mod tests {
                     *count = (*count).min(40);
                 }
             }
-            let options = Options { nodes, pods, seed: 7, confirmations: true };
+            let options = Options { nodes, pods, seed: 7, confirmations: true, decision_log: true };
             let run = run(&small, &options, &mut |_, _, _| {}).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!((run.nodes, run.pods), (nodes, pods), "{}", workload.name);
+            assert_eq!(run.mode, LOGGED);
             assert!(run.pods_per_second > 0.0 && run.latency_us.max >= run.latency_us.p50, "{run:?}");
         }
     }
@@ -500,7 +533,7 @@ mod tests {
     #[test]
     fn a_run_that_could_not_place_its_pods_gives_no_figure() {
         let workload = workload::find("PodAntiAffinity").unwrap();
-        let options = Options { nodes: 10, pods: 50, seed: 7, confirmations: false };
+        let options = Options { nodes: 10, pods: 50, seed: 7, confirmations: false, decision_log: false };
         let error = run(workload, &options, &mut |_, _, _| {}).unwrap_err().to_string();
         assert_eq!(error, "PodAntiAffinity: only 8 of 50 pods found a node on 10 nodes");
     }

@@ -65,7 +65,7 @@ mod tests {
              scheduled_time\na,1000,64,2,1000,T4|A10,LS,Running,5,20,5\nb,1000,64,0,0,,LS,Pending,1,5,\n",
         );
         let trace = read(&nodes, &pods).unwrap();
-        let options = crate::engine::Options { nodes: 0, pods: 0, seed: 1, confirmations: false };
+        let options = crate::engine::Options { nodes: 0, pods: 0, seed: 1, confirmations: false, decision_log: false };
         let run = crate::engine::run_trace(&trace, &options, &mut |_, _, _| {}).unwrap();
         assert_eq!((run.nodes, run.pods), (2, 2));
         let error = read(&pods, &nodes).err().unwrap().to_string();

@@ -19,7 +19,7 @@ const RUNS: u64 = 5;
 fn cost(name: &str, nodes: usize, pods: usize, confirmations: bool) -> f64 {
     let workload = workload::find(name).unwrap();
     let once = |seed| {
-        let options = Options { nodes, pods, seed, confirmations };
+        let options = Options { nodes, pods, seed, confirmations, decision_log: false };
         let run = run(workload, &options, &mut |_, _, _| {}).unwrap();
         1e6 * run.cpu_seconds / pods as f64
     };
@@ -103,6 +103,12 @@ fn instructions(workload: &str, nodes: usize, pods: usize) -> u64 {
 fn counted() {
     let Ok(asked) = std::env::var("BAYPLAN_COUNTED") else { return };
     let [name, nodes, pods] = asked.split(' ').collect::<Vec<_>>()[..] else { panic!("{asked}") };
-    let options = Options { nodes: nodes.parse().unwrap(), pods: pods.parse().unwrap(), seed: 1, confirmations: false };
+    let options = Options {
+        nodes: nodes.parse().unwrap(),
+        pods: pods.parse().unwrap(),
+        seed: 1,
+        confirmations: false,
+        decision_log: false,
+    };
     run(workload::find(name).unwrap(), &options, &mut |_, _, _| {}).unwrap();
 }
