@@ -10,12 +10,14 @@ use anyhow::{Context, Result};
 use bayplan_explain::Profiles;
 use bayplan_explain::shadow::{BindingReview, ShadowReport, Verdict};
 use bayplan_metrics::{Counter, Family, Registry as Metrics};
+use bayplan_model::delta::Delta;
 use bayplan_runner::ops_server;
 use bayplan_runner::watch::ClusterWatch;
 use bayplan_scheduler::{Object, Registry};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::{self, Receiver};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -29,6 +31,9 @@ use crate::yaml;
 const SETTLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Changes that are taken before bindings are looked at again.
 const BATCH_MAX: usize = 1000;
+
+/// Changes that wait for the judge: as many as it remembers. More wait in the watches, and are stamped late.
+const WAITING_MAX: usize = 50_000;
 
 /// Watches until the time is over or a signal comes, and prints the report.
 pub(crate) async fn run(args: Shadow) -> Result<ExitCode> {
@@ -55,9 +60,10 @@ pub(crate) async fn run(args: Shadow) -> Result<ExitCode> {
         () = &mut stop => return Ok(Outcome::Unknown.into()),
     }
     shadow.judge.begin(Timestamp::now());
+    let deltas = stamped(cluster);
     shadow.progress.show(&format!("watching {}; Ctrl-C prints the report", client.host()));
     let end = args.duration.map(|duration| Instant::now() + duration.unsigned());
-    shadow.follow(&mut cluster, end, stop).await?;
+    shadow.follow(deltas, end, stop).await?;
     let report = shadow.judge.report(Timestamp::now(), notes);
     print(&report, args.output)?;
     let failed = args.fail_under.is_some_and(|least| report.explained() < least);
@@ -75,7 +81,7 @@ struct Watching {
 impl Watching {
     async fn follow(
         &mut self,
-        cluster: &mut ClusterWatch,
+        mut deltas: Receiver<(Timestamp, Delta<Object>)>,
         end: Option<Instant>,
         stop: impl Future<Output = ()>,
     ) -> Result<()> {
@@ -92,12 +98,13 @@ impl Watching {
                 () = &mut stop => break,
                 () = &mut over => break,
                 _ = settle.tick() => {}
-                next = cluster.next() => {
-                    let now = Timestamp::now();
-                    let rest = std::iter::from_fn(|| cluster.try_next()).take(BATCH_MAX);
-                    let deltas: Vec<_> = next.into_iter().chain(rest).collect();
+                next = deltas.recv() => {
+                    let rest = std::iter::from_fn(|| deltas.try_recv().ok()).take(BATCH_MAX);
+                    let batch: Vec<_> = next.into_iter().chain(rest).collect();
                     // A judgement asks every plugin about every node: not on the thread that reads watches.
-                    tokio::task::block_in_place(|| deltas.into_iter().for_each(|delta| self.judge.handle(delta, now)));
+                    tokio::task::block_in_place(|| {
+                        batch.into_iter().for_each(|(seen, delta)| self.judge.handle(delta, seen));
+                    });
                 }
             }
             tokio::task::block_in_place(|| self.judge.settle(Timestamp::now()));
@@ -113,6 +120,9 @@ impl Watching {
     fn report_judgements(&mut self) -> Result<()> {
         for judged in self.judge.take_judgements() {
             self.metrics.get(&[label(judged.verdict)]).inc();
+            if let Some(distance) = judged.distance {
+                tracing::debug!(pod = judged.pod, node = judged.node, ?distance, "raced");
+            }
             if judged.verdict == Verdict::Unexplained {
                 tracing::warn!(pod = judged.pod, node = judged.node, "nothing explains this binding");
             }
@@ -124,6 +134,21 @@ impl Watching {
         }
         Ok(())
     }
+}
+
+/// Changes with the moment at which they were seen, however long the judge is busy with earlier ones.
+fn stamped(mut cluster: ClusterWatch) -> Receiver<(Timestamp, Delta<Object>)> {
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    tokio::spawn(async move {
+        while !sender.is_closed() {
+            if let Some(delta) = cluster.next().await
+                && sender.send((Timestamp::now(), delta)).await.is_err()
+            {
+                break;
+            }
+        }
+    });
+    receiver
 }
 
 /// Writes a state as a List, which `why --from` reads.

@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
+use crate::assets::Process;
 use crate::control_plane::{ControlPlane, eventually};
 use crate::differential::{APPS, one_of, random_node, random_spec, set};
 
@@ -15,6 +16,9 @@ const NODES: usize = 40;
 const PODS: usize = 2000;
 /// Another with `DROP_IN_SEED`.
 const SEED: u64 = 14;
+/// So many that kube-scheduler looks for 47 % of them.
+const MANY_NODES: usize = 400;
+const SAMPLED_PODS: usize = 400;
 /// Pods that are judged by another configuration than kube-scheduler's.
 const CONTROL_PODS: usize = 80;
 /// Pods that are created at once.
@@ -27,16 +31,10 @@ const PRIORITIES: [&str; 4] = ["", "", "low", "high"];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shadow_explains_every_binding_of_kube_scheduler() {
     let Some(plane) = ControlPlane::start().await else { return };
+    let Some(_theirs) = upstream(&plane, 100) else { return };
     let (seed, pods) = (set("DROP_IN_SEED").unwrap_or(SEED), set("DROP_IN_PODS").unwrap_or(PODS));
-    let kubeconfig = format!("--kubeconfig={}", plane.kubeconfig("admin").display());
-    let rest = ["--leader-elect=false", "--secure-port=0", "--controllers=persistentvolume-binder-controller"];
-    let Some(_manager) = plane.upstream("kube-controller-manager", &[&rest[..], &[&kubeconfig]].concat()) else {
-        return;
-    };
-    let config = plane.scheduler_config("theirs", json!({}));
-    let Some(_theirs) = plane.upstream("kube-scheduler", &["--secure-port=0", "--config", &config]) else { return };
     let mut random = StdRng::seed_from_u64(seed);
-    prepare(&plane, &mut random).await;
+    prepare(&plane, NODES, &mut random).await;
 
     let report = shadowed(&plane, "shadow", &[], 0..pods, &mut random).await;
     let count = |name: &str| report[name].as_u64().unwrap();
@@ -51,8 +49,38 @@ async fn a_shadow_explains_every_binding_of_kube_scheduler() {
     let profiles = json!([{"schedulerName": "default-scheduler", "pluginConfig": fit}]);
     let other = plane.scheduler_config("other", json!({"profiles": profiles}));
     let report = shadowed(&plane, "other", &["--config", &other], pods..pods + CONTROL_PODS, &mut random).await;
-    let wrong = report["unexplained"].as_u64().unwrap() as usize;
-    assert!(wrong > 0, "seed {seed}: {report:#}");
+    let count = |name: &str| report[name].as_u64().unwrap();
+    assert!(count("unexplained") > 0, "seed {seed}: {report:#}");
+    println!("{report:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shadow_knows_that_kube_scheduler_scores_part_of_many_nodes() {
+    let Some(plane) = ControlPlane::start().await else { return };
+    let Some(_theirs) = upstream(&plane, 0) else { return };
+    let seed = set("DROP_IN_SEED").unwrap_or(SEED);
+    let mut random = StdRng::seed_from_u64(seed);
+    prepare(&plane, MANY_NODES, &mut random).await;
+    let report = shadowed(&plane, "shadow", &[], 0..SAMPLED_PODS, &mut random).await;
+    let count = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!(count("unexplained"), 0, "seed {seed}: {report:#}");
+    assert!(count("sampled") as usize > SAMPLED_PODS / 10, "seed {seed}: {report:#}");
+    println!("{report:#}");
+    // A judge who believes that all nodes are scored finds the same bindings wrong.
+    let all = plane.scheduler_config("all", json!({"percentageOfNodesToScore": 100}));
+    let pods = SAMPLED_PODS..SAMPLED_PODS + CONTROL_PODS;
+    let report = shadowed(&plane, "all", &["--config", &all], pods, &mut random).await;
+    let count = |name: &str| report[name].as_u64().unwrap();
+    assert!(count("sampled") == 0 && count("unexplained") > 0, "seed {seed}: {report:#}");
+}
+
+/// kube-scheduler that scores a share of the nodes (0: its own choice), and the controller that binds volumes.
+fn upstream(plane: &ControlPlane, percentage: u32) -> Option<[Process; 2]> {
+    let kubeconfig = format!("--kubeconfig={}", plane.kubeconfig("admin").display());
+    let rest = ["--leader-elect=false", "--secure-port=0", "--controllers=persistentvolume-binder-controller"];
+    let manager = plane.upstream("kube-controller-manager", &[&rest[..], &[&kubeconfig]].concat())?;
+    let config = plane.scheduler_config("theirs", json!({"percentageOfNodesToScore": percentage}));
+    Some([manager, plane.upstream("kube-scheduler", &["--secure-port=0", "--config", &config])?])
 }
 
 /// Offers pods beside a shadow, and answers its report.
@@ -69,8 +97,8 @@ async fn shadowed(plane: &ControlPlane, name: &str, more: &[&str], pods: Range<u
     serde_json::from_str(&log[log.find("\n{").unwrap()..]).unwrap()
 }
 
-async fn prepare(plane: &ControlPlane, random: &mut StdRng) {
-    for index in 0..NODES {
+async fn prepare(plane: &ControlPlane, nodes: usize, random: &mut StdRng) {
+    for index in 0..nodes {
         plane.create(random_node(index, random)).await;
     }
     for (name, value) in [("low", -10), ("high", 1000)] {

@@ -33,11 +33,10 @@ pub use report::{Case, Regret, ShadowReport, Verdict};
 use crate::Profiles;
 use evaluation::{Evaluation, compared};
 use report::Tally;
-use search::{Bound, Found, StateSearch};
+use search::{Bound, Found, SLACK, StateSearch};
 use timeline::{Number, Timeline};
 
-/// How long a binding that needs a search waits for bindings that were decided before it. They are on their way at the
-/// same time; a scheduler with upstream's limit of 50 requests a second has written a hundred by then.
+/// How long a binding that needs a search waits for what the scheduler knew before us: twice as long as that counts.
 const SETTLES_AFTER: SignedDuration = SignedDuration::from_secs(2);
 /// The cases that are kept with their state.
 pub const CASES_MAX: usize = 20;
@@ -46,6 +45,13 @@ pub const CASES_MAX: usize = 20;
 const OTHER_SCHEDULER: &str = "placed by another scheduler";
 const CREATED_ON_NODE: &str = "created on a node, or not seen before its binding";
 const PREEMPTOR: &str = "preempted others, or was nominated";
+
+/// Whether PreBind binds volumes or devices for a pod.
+fn waits_in_pre_bind(pod: &Pod) -> bool {
+    let claims =
+        pod.spec.volumes.iter().any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some());
+    claims || !pod.spec.resource_claims.is_empty()
+}
 
 /// A pod without a node.
 struct Pending {
@@ -67,6 +73,8 @@ pub struct Judgement {
     pub node: String,
     /// How it compares with ours.
     pub verdict: Verdict,
+    /// For a raced binding, how far the state that explains it was from the binding.
+    pub distance: Option<SignedDuration>,
     /// For a case that is kept: its number, and the objects of the state before the binding, the pod without its node.
     pub case: Option<(usize, Vec<Object>)>,
 }
@@ -77,6 +85,11 @@ pub struct BindingReview {
     percentage: Option<i32>,
     timeline: Timeline,
     pending: FxHashMap<String, Pending>,
+    /// Recent bindings: when they were seen, and since when their pods can have been decided.
+    recent: VecDeque<(Timestamp, Number)>,
+    /// What is bound from now on was decided after this change: pods that were bound before it were, and they overtake
+    /// each other only a little.
+    decided_after: Number,
     /// Bindings that need a search, and when they were seen.
     waiting: VecDeque<(Timestamp, Bound)>,
     judged: Vec<Judgement>,
@@ -93,6 +106,8 @@ impl BindingReview {
             percentage,
             timeline: Timeline::default(),
             pending: FxHashMap::default(),
+            recent: VecDeque::new(),
+            decided_after: 0,
             waiting: VecDeque::new(),
             judged: Vec::new(),
             tally: Tally::default(),
@@ -125,7 +140,6 @@ impl BindingReview {
     fn see_pod(&mut self, pod: Arc<Pod>, now: Timestamp) {
         let uid = pod.metadata.uid.clone();
         let identity = Object::Pod(Arc::clone(&pod));
-        let next = self.timeline.end();
         if pod.is_assigned() {
             match self.pending.remove(&uid) {
                 Some(pending) => self.see_binding(pending, &pod, now),
@@ -138,13 +152,14 @@ impl BindingReview {
             }
             return self.timeline.push(now, Some(identity.clone()), &identity);
         }
-        let seen = self.note_pending(&pod, next);
+        let seen = self.note_pending(&pod, now);
         self.timeline.push(now, Some(seen), &identity);
     }
 
     /// Remembers a pod without a node; the answer is the pod as the scheduler sees it. A nomination that does not come
     /// with a failure says that the pod is on its way to that node (NominatedNodeNameForExpectation).
-    fn note_pending(&mut self, pod: &Arc<Pod>, next: Number) -> Object {
+    fn note_pending(&mut self, pod: &Arc<Pod>, now: Timestamp) -> Object {
+        let next = self.timeline.end();
         let failure = |pod: &Pod| {
             let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
             Some((condition.reason.clone(), condition.message.clone(), condition.last_transition_time))
@@ -160,7 +175,9 @@ impl BindingReview {
         let failed_again = failure(pod).is_some() && failure(pod) != failure(&pending.pod);
         let is_new = nominated != pending.pod.status.nominated_node_name;
         if failed_again || (is_new && nominated.is_empty()) {
-            (pending.since, pending.expected) = (next, None);
+            // It may have been tried again before we saw that it failed.
+            let retried = self.timeline.first_after(now.saturating_sub(SLACK).unwrap_or(now));
+            (pending.since, pending.expected) = (pending.since.max(retried), None);
         }
         if is_new && !nominated.is_empty() {
             match failed_again {
@@ -187,6 +204,7 @@ impl BindingReview {
         if self.profiles.get(&pod.spec.scheduler_name).is_none() {
             return self.not_judged(OTHER_SCHEDULER);
         }
+        let decided_after = self.note_order(pending.since, now);
         if pending.preempts {
             return self.not_judged(PREEMPTOR);
         }
@@ -196,14 +214,25 @@ impl BindingReview {
         let mut undecided = Pod::clone(&pending.pod);
         undecided.spec.node_name.clear();
         undecided.status.nominated_node_name.clear();
-        let bound = Bound { pod: PodInfo::new(Arc::new(undecided)), node, since: pending.since, placed };
+        // What PreBind waits for can take long; others were decided meanwhile.
+        let since = if waits_in_pre_bind(&pending.pod) { pending.since } else { pending.since.max(decided_after) };
+        let bound = Bound { pod: PodInfo::new(Arc::new(undecided)), node, since: since.min(placed), placed };
         match self.evaluate_now(&bound, now) {
             Some(evaluation) if placed == self.timeline.end() && evaluation.is_best() => {
                 let verdict = if evaluation.tied == 1 { Verdict::Same } else { Verdict::Tied };
-                self.judge(&bound, verdict, 0, None);
+                self.judge(&bound, verdict, 0);
+            }
+            // Where part of the nodes is scored, most bindings are like this: no search for each of them.
+            Some(evaluation) if placed == self.timeline.end() && evaluation.may_be_sampled(self.percentage_of(pod)) => {
+                self.judge(&bound, Verdict::Sampled, evaluation.regret().unwrap_or_default());
             }
             _ => self.waiting.push_back((now, bound)),
         }
+    }
+
+    /// `percentageOfNodesToScore` of a pod's profile.
+    fn percentage_of(&self, pod: &Pod) -> Option<i32> {
+        self.profiles.get(&pod.spec.scheduler_name).and_then(|profile| profile.percentage).or(self.percentage)
     }
 
     fn evaluate_now(&mut self, bound: &Bound, now: Timestamp) -> Option<Evaluation> {
@@ -214,9 +243,23 @@ impl BindingReview {
         })
     }
 
-    fn judge(&mut self, bound: &Bound, verdict: Verdict, regret: i64, case: Option<(usize, Vec<Object>)>) {
+    /// Notes that a pod is bound, and says after which change it was decided.
+    fn note_order(&mut self, since: Number, now: Timestamp) -> Number {
+        while let Some((seen, since)) = self.recent.front()
+            && now.duration_since(*seen) > SLACK
+        {
+            self.decided_after = self.decided_after.max(*since);
+            self.recent.pop_front();
+        }
+        self.recent.push_back((now, since));
+        self.decided_after
+    }
+
+    fn judge(&mut self, bound: &Bound, verdict: Verdict, regret: i64) -> &mut Judgement {
         self.tally.count(verdict, regret);
-        self.judged.push(Judgement { pod: bound.pod.key(), node: bound.node.clone(), verdict, case });
+        let (pod, node) = (bound.pod.key(), bound.node.clone());
+        self.judged.push(Judgement { pod, node, verdict, distance: None, case: None });
+        self.judged.last_mut().expect("it was just pushed")
     }
 
     /// Judges the bindings that waited long enough.
@@ -238,20 +281,22 @@ impl BindingReview {
     fn settle_next(&mut self) {
         let Some((seen, bound)) = self.waiting.pop_front() else { return };
         let Some(profile) = self.profiles.get(&bound.pod.spec.scheduler_name).cloned() else { return };
-        let least = match StateSearch::new(&mut self.timeline, &profile, &bound).run() {
-            Found::Best => return self.judge(&bound, Verdict::Raced, 0, None),
-            Found::Nothing { regret } => regret,
-        };
+        let percentage = self.percentage_of(&bound.pod);
+        let found = StateSearch::new(&mut self.timeline, &profile, percentage, &bound).run();
+        if let Found::Best(distance) = found {
+            self.judge(&bound, Verdict::Raced, 0).distance = Some(distance);
+            return;
+        }
         self.timeline.go_to(bound.placed);
-        let evaluation = self.evaluate_now(&bound, seen);
-        let percentage = profile.percentage.or(self.percentage);
-        let sampled = evaluation.as_ref().is_some_and(|evaluation| evaluation.may_be_sampled(percentage));
-        let regret = evaluation.as_ref().and_then(Evaluation::regret).or(least).unwrap_or_default();
-        if sampled {
-            self.judge(&bound, Verdict::Sampled, regret, None);
-        } else {
-            let case = self.keep_case(&bound, seen);
-            self.judge(&bound, Verdict::Unexplained, least.unwrap_or(regret), case);
+        let regret = self.evaluate_now(&bound, seen).and_then(|evaluation| evaluation.regret());
+        match found {
+            Found::Nothing { regret: least } => {
+                let case = self.keep_case(&bound, seen);
+                self.judge(&bound, Verdict::Unexplained, least.or(regret).unwrap_or_default()).case = case;
+            }
+            Found::Best(_) | Found::Sampled => {
+                self.judge(&bound, Verdict::Sampled, regret.unwrap_or_default());
+            }
         }
         let end = self.timeline.end();
         self.timeline.go_to(end);

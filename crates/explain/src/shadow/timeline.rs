@@ -93,6 +93,11 @@ impl Timeline {
         self.changes.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
+    /// The first change that was seen after a time.
+    pub(super) fn first_after(&self, time: Timestamp) -> Number {
+        self.first + self.changes.partition_point(|change| change.at <= time) as u64
+    }
+
     /// Adds a change to the end, where the timeline has to be.
     pub(super) fn push(&mut self, at: Timestamp, new: Option<Object>, identity: &Object) {
         let meta = identity.metadata();
