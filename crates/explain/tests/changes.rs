@@ -165,7 +165,7 @@ fn a_search_ends_when_its_decisions_are_used_up() {
     };
     let whole = search(1_000_000);
     assert!(whole.is_complete && whole.changes.len() > 3 && whole.decisions < 100, "{whole:?}");
-    let cut = search(3);
+    let cut = search(4);
     assert!(!cut.is_complete && cut.changes.len() < whole.changes.len(), "{cut:?}");
     assert!(cut.changes.iter().all(|change| whole.changes.contains(change)), "{cut:?}");
 }

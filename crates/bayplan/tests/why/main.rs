@@ -6,6 +6,7 @@
 mod etcd;
 #[path = "../transcript/schema.rs"]
 mod json_schema;
+mod large;
 mod recorded;
 mod schema;
 #[path = "../transcript/shell.rs"]

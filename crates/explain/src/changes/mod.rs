@@ -196,22 +196,34 @@ pub fn search(state: &mut State, profile: &Profile, subject: Subject<'_>, option
     }
     let Some(obstacles) = Obstacles::find(&trial) else { return nothing };
     let mut found = relax::gates_alone(&mut trial);
-    found.extend(reduce_request::changes(&mut trial, &obstacles));
-    found.extend(tolerate::changes(&mut trial, &obstacles));
-    found.extend(relax::changes(&mut trial, &obstacles));
-    found.extend(relabel::changes(&mut trial, &obstacles));
-    found.extend(add_object::changes(&mut trial, &obstacles));
-    found.extend(add_node::changes(&mut trial, &obstacles));
-    found.extend(delete_pods::changes(&mut trial, &obstacles));
-    if options.preemption {
+    for changes in KINDS {
+        if !trial.is_exhausted() {
+            found.extend(changes(&mut trial, &obstacles));
+        }
+    }
+    if options.preemption && !trial.is_exhausted() {
         found.extend(raise_priority::changes(&mut trial, &obstacles));
     }
-    if !found.iter().any(Change::is_of_the_pod_or_a_node) {
+    if !trial.is_exhausted() && !found.iter().any(Change::is_of_the_pod_or_a_node) {
         found.extend(pairs::changes(&mut trial, &obstacles));
     }
     let (decisions, is_complete) = (trial.decisions(), !trial.is_exhausted());
     FoundChanges { changes: smallest_first(found, options.max.min(CHANGES_MAX)), decisions, is_complete }
 }
+
+/// Changes of one kind.
+type Changes = fn(&mut Trial<'_>, &Obstacles) -> Vec<Change>;
+
+/// The kinds whose changes place the pod, in the order in which they are looked for.
+const KINDS: [Changes; 7] = [
+    reduce_request::changes,
+    tolerate::changes,
+    relax::changes,
+    relabel::changes,
+    add_object::changes,
+    add_node::changes,
+    delete_pods::changes,
+];
 
 /// Sorts changes by cost, drops repeated ones, and keeps the smallest.
 fn smallest_first(mut found: Vec<Change>, max: usize) -> Vec<Change> {

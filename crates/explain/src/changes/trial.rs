@@ -95,7 +95,7 @@ pub(super) struct Trial<'t> {
 }
 
 /// What the dry runs of a preemption on all nodes cost, in decisions: each node is filtered with and without its pods.
-const PREEMPTION_DECISIONS: usize = 5;
+const PREEMPTION_DECISIONS: usize = 20;
 
 impl<'t> Trial<'t> {
     /// Prepares trials; none when the pod cannot be read.
@@ -329,6 +329,9 @@ impl<'t> Trial<'t> {
     pub(super) fn preempt(&mut self, pod: &PodInfo) -> Option<PreemptionOutcome> {
         let now = self.now();
         self.decisions += PREEMPTION_DECISIONS;
+        if self.is_exhausted() {
+            return None;
+        }
         let mut attempt = Attempt::new(self.profile, self.state.cluster(), self.state.nominator(), pod, now);
         if !attempt.pre_enqueue().is_success() {
             return None;

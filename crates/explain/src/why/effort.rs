@@ -14,7 +14,7 @@ const OBJECTS_ASKED_MAX: usize = 10_000_000;
 const OBJECTS_PER_DECISION_MIN: usize = 200;
 
 /// With fewer decisions than this, hardly anything is found: the largest groups then have these, and others nothing.
-const DECISIONS_MIN: usize = 8;
+const DECISIONS_MIN: usize = 10;
 
 /// The pods of a list as they are written.
 pub struct WrittenPods<'a> {

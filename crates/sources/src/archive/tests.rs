@@ -212,10 +212,10 @@ fn a_cut_archive_gives_what_came_before_the_cut() {
     let packed = gzip(&whole);
     let objects = read(&packed[..packed.len() - 20]);
     assert!(!objects.notes.is_empty());
-    let lines: String = (0..3).map(|n| NODES.replace("NodeList", "List").replace("n1", &format!("n{n}"))).collect();
-    let lines = lines.replace("metadata:", "{apiVersion: v1, kind: Node, metadata: {name: x}}\n# metadata:");
-    let small = tar(&[("few.yaml", lines.as_bytes())]);
-    let objects = read(&small[..512 + lines.len() - 40]);
+    let document = |n: usize| format!("apiVersion: v1\nkind: Node\nmetadata: {{name: n{n}}}\n---\n");
+    let documents: String = (0..3).map(document).collect();
+    let small = tar(&[("few.yaml", documents.as_bytes())]);
+    let objects = read(&small[..512 + documents.len() - 20]);
     assert!(!objects.objects.is_empty(), "objects of a file that is cut within its first bytes: {:?}", objects.notes);
     assert!(!read(&zip("p.json", PODS.as_bytes())[..40]).notes.is_empty());
 }
