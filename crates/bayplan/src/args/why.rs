@@ -31,8 +31,8 @@ pub(crate) struct Why {
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
     /// A decision log: the file of `bayplan scheduler --decision-log`, or decisions.jsonl in the data folder of
-    /// `bayplan up`. The last decision about the pod, or that of --at, is explained on the state in which it was made. The
-    /// filter of the log on standard error stands before the verb: `bayplan --log debug why`.
+    /// `bayplan up`. The last decision about the pod, or that of --at, is explained on the state in which it was made.
+    /// The filter of the log on standard error stands before the verb: `bayplan --log debug why`.
     // Of the same type as the filter that has this name before the verb: clap keeps both in one place.
     #[arg(
         long,

@@ -110,8 +110,8 @@ impl Scheduler {
         self.cluster.set_image_size(&image.name, image.size_bytes);
     }
 
-    /// Takes an assumed pod off its node, as a record says. What Unreserve gave back is recorded, too, because it depends
-    /// on what the binding cycle had written by then. Without a binding, it was in flight where the log began.
+    /// Takes an assumed pod off its node, as a record says. What Unreserve gave back is recorded, too: it depends on
+    /// what the binding cycle had written by then. Without a binding, it was in flight where the log began.
     pub fn undo_again(&mut self, undone: &Undone, binding: Option<Binding>, now: Timestamp) {
         let uid = &undone.uid;
         self.binding.remove(uid);
