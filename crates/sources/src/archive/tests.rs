@@ -93,7 +93,8 @@ fn a_must_gather_is_read_as_oc_writes_it() {
         namespace: a\n    resourceVersion: \"8\"\nkind: PodList\nmetadata:\n  resourceVersion: \"9\"\n";
     let budgets = "---\napiVersion: policy/v1\nitems: []\nkind: PodDisruptionBudgetList\n";
     let events = "---\napiVersion: v1\nitems:\n- involvedObject:\n    kind: Pod\n    name: p\n    namespace: a\n  \
-        metadata:\n    name: e\n    namespace: a\n  reason: FailedScheduling\n  series:\n    count: 6\nkind: EventList\n";
+        metadata:\n    name: e\n    namespace: a\n  reason: FailedScheduling\n  series:\n    count: 6\n\
+        kind: EventList\n";
     let class = "---\napiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata:\n  name: fast\n";
     let large = gzip(&tar(&[("b/core/pods.yaml", pods.replace("namespace: a", "namespace: b").as_bytes())]));
     let files: Vec<(String, &[u8])> = [
