@@ -5,6 +5,7 @@
 //! allocates nothing, such as the comparison of each with each: it may grow nine-fold, where a square grows
 //! sixteen-fold.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::print_stderr, reason = "the long form says how far it is")]
 
 mod support;
 

@@ -9,6 +9,8 @@ mod clusters;
 mod driver;
 mod process;
 
+use std::path::Path;
+
 use clusters::{large, pod};
 use driver::{Browser, eventually};
 use process::{Served, create_pod};
@@ -86,8 +88,11 @@ fn the_page_of_up_explains_a_pod_tries_a_change_and_survives_a_restart() {
     assert_eq!(elsewhere, [] as [String; 0], "the page asks nobody else");
     served.stop();
 
-    // What was logged is shown without the cluster.
-    let log = folder.path().join("data/decisions.jsonl");
+    shows_a_log(&browser, &folder.path().join("data/decisions.jsonl"));
+}
+
+/// What was logged is shown without the cluster.
+fn shows_a_log(browser: &Browser, log: &Path) {
     let served = Served::start(&["page", "--decision-log", log.to_str().unwrap()]);
     browser.open(&served.url);
     browser.wait_for("document.documentElement.dataset.ready");
@@ -95,7 +100,7 @@ fn the_page_of_up_explains_a_pod_tries_a_change_and_survives_a_restart() {
     assert!(browser.text("#decisions").contains("default/late"), "the log of the run before is read, too");
     assert!(browser.text("#counts").contains('6'), "{}", browser.text("#counts"));
     browser.picture("log");
-    slide(&browser, 3);
+    slide(browser, 3);
     browser.prefer("dark");
     browser.picture("log-dark");
     assert_eq!(browser.complaints(AWAY), [] as [String; 0]);
@@ -105,7 +110,8 @@ fn the_page_of_up_explains_a_pod_tries_a_change_and_survives_a_restart() {
 /// Moves the slider behind so many decisions.
 fn slide(browser: &Browser, to: usize) {
     browser.run(&format!(
-        "const slider = document.querySelector('#slider'); slider.value = '{to}'; slider.dispatchEvent(new Event('input'))"
+        "const slider = document.querySelector('#slider'); slider.value = '{to}'; \
+         slider.dispatchEvent(new Event('input'))"
     ));
 }
 
