@@ -14,7 +14,7 @@ use std::path::Path;
 
 use bayplan_testkit::{Rng, merge, node};
 use flate2::read::MultiGzDecoder;
-use random_objects::{APPS, NAMESPACES, ZONES, pods, storage_and_devices, word};
+use random_objects::{APPS, NAMESPACES, ZONES, namespaces, pods, storage_and_devices, word};
 use serde_json::{Value, json};
 
 /// How many seeds are tried, unless `BAYPLAN_RUNS` says otherwise; `BAYPLAN_SEED` repeats one.
@@ -32,10 +32,7 @@ fn number(variable: &str) -> Option<u64> {
 fn random_cluster(rng: &mut Rng) -> Vec<Value> {
     let names: Vec<String> = (0..2 + rng.below(5)).map(|n| format!("n{}", 29 + n)).collect();
     let mut objects = storage_and_devices::basics(rng);
-    for namespace in NAMESPACES {
-        objects.push(json!({"apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": namespace, "labels": {"kind": namespace}}}));
-    }
+    objects.extend(namespaces());
     for name in &names {
         objects.push(random_node(name, rng));
         objects.extend(storage_and_devices::of_node(name, rng));

@@ -14,7 +14,7 @@ use bayplan_scheduler::{Effect, Input, Object, PodInfo, PostFilter, Registry, Sc
 use bayplan_testkit::Rng;
 use jiff::{SignedDuration, Timestamp};
 use random_objects::pods::template;
-use random_objects::{APPS, KEYS, NAMESPACES, ZONES, storage_and_devices};
+use random_objects::{APPS, KEYS, NAMESPACES, ZONES, namespaces, storage_and_devices};
 use serde_json::{Value, json};
 
 const HISTORIES: u64 = 150;
@@ -71,10 +71,7 @@ impl History {
             asked_with_nodes: [0; 3],
             rejected_by_pre_filter: 0,
         };
-        for namespace in NAMESPACES {
-            history.upsert(json!({"apiVersion": "v1", "kind": "Namespace",
-                "metadata": {"name": namespace, "labels": {"kind": namespace}}}));
-        }
+        namespaces().for_each(|namespace| history.upsert(namespace));
         for object in storage_and_devices::basics(&mut history.rng) {
             history.upsert(object);
         }

@@ -9,7 +9,7 @@ use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::{Object, TieBreak};
 use bayplan_testkit::{Rng, merge, node};
 use jiff::Timestamp;
-use random_objects::{APPS, NAMESPACES, ZONES, pods, storage_and_devices, word};
+use random_objects::{APPS, NAMESPACES, ZONES, namespaces, pods, storage_and_devices, word};
 use serde_json::{Value, json};
 
 use super::world::{Retries, without_preemption};
@@ -51,10 +51,7 @@ fn random_node(name: &str, rng: &mut Rng) -> Value {
 fn random_history(rng: &mut Rng) -> History {
     let names: Vec<String> = (0..3 + rng.below(4)).map(|n| format!("n{}", 29 + n)).collect();
     let mut objects = storage_and_devices::basics(rng);
-    for namespace in NAMESPACES {
-        objects.push(json!({"apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": namespace, "labels": {"kind": namespace}}}));
-    }
+    objects.extend(namespaces());
     for name in &names {
         objects.push(random_node(name, rng));
         objects.extend(storage_and_devices::of_node(name, rng));

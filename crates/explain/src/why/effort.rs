@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::list::ExplanationList;
-use super::{Options, PodName, Verdict, search_changes};
+use super::{Options, PodName, search_changes};
 use crate::{Complete, DECISIONS_MAX, FoundChanges, Profiles, State, Subject};
 
 /// How many nodes, and pods on them, are looked at in all decisions for one list: 64 decisions on 5,000 nodes with
@@ -45,7 +45,7 @@ fn find_within(
 ) {
     let objects = state.cluster().node_count() + state.cluster().placed_count();
     let mut left = objects_asked_max / objects.max(OBJECTS_PER_DECISION_MIN);
-    let mut waiting: Vec<_> = list.groups.iter_mut().filter(|group| fits_nowhere(group.explanation.verdict)).collect();
+    let mut waiting: Vec<_> = list.groups.iter_mut().filter(|group| !group.explanation.verdict.fits()).collect();
     let groups = waiting.len();
     let mut unfinished = 0;
     for (at, group) in waiting.iter_mut().enumerate() {
@@ -71,10 +71,6 @@ fn find_within(
              about one of their pods for all"
         ));
     }
-}
-
-fn fits_nowhere(verdict: Verdict) -> bool {
-    !matches!(verdict, Verdict::Placed | Verdict::WillPlace)
 }
 
 #[cfg(test)]

@@ -110,6 +110,11 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Whether the pod has a node, or a node fits now.
+    pub(crate) fn fits(self) -> bool {
+        matches!(self, Verdict::Placed | Verdict::WillPlace)
+    }
+
     /// The word.
     pub fn name(self) -> &'static str {
         match self {

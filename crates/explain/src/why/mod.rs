@@ -82,8 +82,7 @@ pub fn find_changes(
     subject: Subject<'_>,
     options: &Options,
 ) {
-    let fits = matches!(explanation.verdict, Verdict::Placed | Verdict::WillPlace);
-    if !fits {
+    if !explanation.verdict.fits() {
         explanation.changes = search_changes(state, profiles, explanation, subject, DECISIONS_MAX, options).changes;
     }
 }

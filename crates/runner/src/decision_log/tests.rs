@@ -14,7 +14,7 @@ use bayplan_scheduler::{Binding, Effect, Input, Object, Registry, Rng as TieRng,
 use bayplan_sources::decision_log::{DecisionLogReader, LogEntry};
 use bayplan_testkit::Rng;
 use jiff::SignedDuration;
-use random_objects::{NAMESPACES, ZONES, pods::template, storage_and_devices};
+use random_objects::{ZONES, namespaces, pods::template, storage_and_devices};
 use serde_json::json;
 
 use super::*;
@@ -55,10 +55,7 @@ impl History {
         let now = Timestamp::from_second(1_700_000_000).unwrap();
         let (nodes, pods, bindings) = (Vec::new(), Vec::new(), Vec::new());
         let mut history = History { rng, scheduler, now, made: 0, templates, nodes, pods, bindings };
-        for namespace in NAMESPACES {
-            history.upsert(&json!({"apiVersion": "v1", "kind": "Namespace",
-                "metadata": {"name": namespace, "labels": {"kind": namespace}}}));
-        }
+        namespaces().for_each(|namespace| history.upsert(&namespace));
         for object in storage_and_devices::basics(&mut history.rng) {
             history.upsert(&object);
         }
