@@ -9,13 +9,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::decisions::{Decision, Outcome};
 
-/// Turns the entries of a log into decisions. It knows the pods that the log has told of, because a decision names its
+/// Turns the entries of a log into decisions. It knows the pods that the log has shown, because a decision names its
 /// pod and no more.
 #[derive(Default)]
 pub(crate) struct LoggedDecisions {
     /// The pods that are there, by UID.
     pods: FxHashMap<String, KnownPod>,
-    /// UIDs of pods that were there when the log began anew, and were not seen since.
+    /// UIDs of pods that were there when the log began again, and were not seen since.
     unseen: FxHashSet<String>,
 }
 
@@ -29,7 +29,7 @@ struct KnownPod {
 }
 
 impl KnownPod {
-    fn told(&self, outcome: Outcome, at: Timestamp) -> Decision {
+    fn decision(&self, outcome: Outcome, at: Timestamp) -> Decision {
         Decision {
             at: at.as_millisecond(),
             outcome,
@@ -45,18 +45,18 @@ impl KnownPod {
 impl LoggedDecisions {
     /// What an entry tells, in order.
     pub(crate) fn entry(&mut self, entry: &LogEntry) -> Vec<Decision> {
-        let mut told = Vec::new();
+        let mut decisions = Vec::new();
         if entry.begins.is_some() {
             // The whole state follows: at once, or as a scheduler that has just started comes to know it.
             self.unseen = self.pods.keys().cloned().collect();
         }
         for change in &entry.changes {
-            self.change(change, entry.time, &mut told);
+            self.change(change, entry.time, &mut decisions);
         }
         if let (Some(decision), Some(time)) = (&entry.decision, entry.time) {
             // Who decides knows the whole state; who is not in it left while nothing was logged.
             for uid in std::mem::take(&mut self.unseen) {
-                self.leave(&uid, Some(time), true, &mut told);
+                self.leave(&uid, Some(time), true, &mut decisions);
             }
             let pod = self.pods.entry(decision.uid.clone()).or_insert_with(|| KnownPod {
                 key: format!("{}/{}", decision.namespace, decision.name),
@@ -67,24 +67,24 @@ impl LoggedDecisions {
             match (&decision.node, &decision.message) {
                 (Some(node), None) => {
                     pod.node.clone_from(node);
-                    told.push(pod.told(Outcome::Placed, time));
+                    decisions.push(pod.decision(Outcome::Placed, time));
                 }
                 (_, message) => {
                     let message = crate::decisions::shortened(message.as_deref().unwrap_or_default());
-                    told.push(Decision { message, ..pod.told(Outcome::Refused, time) });
+                    decisions.push(Decision { message, ..pod.decision(Outcome::Refused, time) });
                 }
             }
         }
-        told
+        decisions
     }
 
-    fn change(&mut self, change: &LogChange, entry_time: Option<Timestamp>, told: &mut Vec<Decision>) {
+    fn change(&mut self, change: &LogChange, entry_time: Option<Timestamp>, decisions: &mut Vec<Decision>) {
         let time = change.time.or(entry_time);
         match &change.what {
-            LogChanged::Put(object) if object.resource.kind == "Pod" => self.put(object, time, told),
-            LogChanged::Gone(gone) if gone.kind == "Pod" => self.leave(&gone.uid, time, true, told),
+            LogChanged::Put(object) if object.resource.kind == "Pod" => self.put(object, time, decisions),
+            LogChanged::Gone(gone) if gone.kind == "Pod" => self.leave(&gone.uid, time, true, decisions),
             // Its binding failed: it is not on the node after all.
-            LogChanged::Undone(undone) => self.leave(&undone.uid, time, false, told),
+            LogChanged::Undone(undone) => self.leave(&undone.uid, time, false, decisions),
             LogChanged::Assumed(place) => {
                 if let Some(pod) = self.pods.get_mut(&place.uid) {
                     pod.node.clone_from(&place.node);
@@ -94,12 +94,12 @@ impl LoggedDecisions {
         }
     }
 
-    fn put(&mut self, object: &SourceObject, time: Option<Timestamp>, told: &mut Vec<Decision>) {
+    fn put(&mut self, object: &SourceObject, time: Option<Timestamp>, decisions: &mut Vec<Decision>) {
         let Ok(pod) = serde_json::from_str::<Pod>(object.json.get()) else { return };
         let uid = pod.metadata.uid.clone();
         self.unseen.remove(&uid);
         if pod.is_terminal() {
-            return self.leave(&uid, time, true, told);
+            return self.leave(&uid, time, true, decisions);
         }
         let former = self.pods.get(&uid).map(|known| known.node.clone()).unwrap_or_default();
         let requested = PodUsage::of(&pod).requested;
@@ -109,17 +109,17 @@ impl LoggedDecisions {
         let known = KnownPod { key, node, cpu, memory };
         // What has no time is the state with which a log begins. Who came to a node otherwise was not decided here.
         if let (Some(time), true, true) = (time, pod.is_assigned(), former.is_empty()) {
-            told.push(known.told(Outcome::Placed, time));
+            decisions.push(known.decision(Outcome::Placed, time));
         }
         self.pods.insert(uid, known);
     }
 
     /// A pod leaves its node, for good or to wait again.
-    fn leave(&mut self, uid: &str, time: Option<Timestamp>, is_gone: bool, told: &mut Vec<Decision>) {
+    fn leave(&mut self, uid: &str, time: Option<Timestamp>, is_gone: bool, decisions: &mut Vec<Decision>) {
         self.unseen.remove(uid);
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if let (Some(time), false) = (time, pod.node.is_empty()) {
-            told.push(pod.told(Outcome::Left, time));
+            decisions.push(pod.decision(Outcome::Left, time));
         }
         pod.node.clear();
         if is_gone {
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    fn told(lines: &[Value]) -> Vec<String> {
+    fn decisions_of(lines: &[Value]) -> Vec<String> {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let mut logged = LoggedDecisions::default();
         let entries = DecisionLogReader::new(text.as_bytes());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_and_departures_are_told_and_the_state_of_the_beginning_is_not() {
+    fn attempts_and_departures_are_shown_and_the_state_of_the_beginning_is_not() {
         let decision = |name: &str, node: Option<&str>, message: Option<&str>| {
             let mut decision = json!({"namespace": "default", "name": name, "uid": name, "attempt": 1});
             if let Some(node) = node {
@@ -190,17 +190,17 @@ mod tests {
                 "decision": decision("a", None, Some("0/1 nodes are available"))}),
             json!({"time": at(2), "changes": [{"time": at(2), "gone": gone("old")}],
                 "decision": decision("a", Some("n"), None)}),
-            // The binding is seen: it was told when it was decided. Another scheduler's is told now.
+            // The binding is seen: it was shown when it was decided. Another scheduler's is shown now.
             json!({"time": at(3), "changes": [{"time": at(3), "put": on("a", "n")},
                 {"time": at(3), "put": on("b", "n")}]}),
             begin,
-            // A scheduler that starts anew comes to know what is there, which is no news; b is not there any more.
+            // A scheduler that starts again comes to know what is there, which is no news; b is not there any more.
             json!({"time": at(4), "changes": [{"time": at(4), "put": on("a", "n")},
                 {"time": at(4), "put": with_uid("c")}], "decision": decision("c", Some("n"), None)}),
             json!({"time": at(5), "changes": [{"time": at(5), "gone": gone("a")}]}),
         ];
         assert_eq!(
-            told(&lines),
+            decisions_of(&lines),
             [
                 "1 Refused default/a  2000 0/1 nodes are available",
                 "2 Left default/old n 2000",

@@ -1,7 +1,7 @@
 //! Reads a decision log: what changed, what was decided, and when.
 //!
-//! `bayplan_model::decision_log` has the form of a line. Each file begins anew, so any of them can be read alone. A
-//! line that is cut (the process was killed) or that says nothing we know is left out and noted.
+//! `bayplan_model::decision_log` has the form of a line. Each file begins with the whole state, so any of them can be
+//! read alone. A line that is cut (the process was killed) or that says nothing we know is left out and noted.
 
 use std::io::BufRead;
 

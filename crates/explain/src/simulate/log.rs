@@ -19,7 +19,7 @@ use crate::decision_log::object_of;
 pub struct LoggedHistory {
     history: History,
     now: Option<Timestamp>,
-    /// When the log began anew: what it repeats then is no state of the beginning.
+    /// When the log began again: what it repeats then is no state of the beginning.
     began_anew: Option<Timestamp>,
     /// Whether anything was decided yet. A scheduler knows the whole state before it decides, but may come to know it
     /// object by object.

@@ -7,7 +7,7 @@
 //!
 //! The owner hands over handles on the objects it has anyway; turning them into text is the writer's work. When the
 //! writer cannot keep up (a slow disk), what does not fit into the channel is left out, and the log says that it has a
-//! gap and begins anew with the whole state. The scheduler never waits for its log.
+//! gap and begins again with the whole state. The scheduler never waits for its log.
 //!
 //! Objects are written as the scheduler reads them: no environment, no commands, no volumes' secrets. Of annotations
 //! only those are kept that Kubernetes' own controllers write.
@@ -34,7 +34,7 @@ use lines::Lines;
 /// Batches that wait for the writer. A batch is what the owner did between two looks at its inputs, at most about a
 /// thousand records; with objects of 1 KiB that is 256 MiB in the worst case and a few KiB as a rule.
 const BATCHES_MAX: usize = 256;
-/// How long a log that fell behind, or whose disk failed, rests before it begins anew: the whole state is a large line.
+/// How long a log that fell behind, or whose disk failed, rests before it begins again: the whole state is large.
 const REST: Duration = Duration::from_secs(10);
 /// The size at which a file is full, unless it is chosen.
 pub const FILE_BYTES: u64 = 256 << 20;
@@ -89,7 +89,7 @@ pub struct DecisionLog {
     wants_state: Arc<AtomicBool>,
     /// Records left out since the log fell behind.
     lost: u64,
-    /// When a log that fell behind begins anew.
+    /// When a log that fell behind begins again.
     restarts: Option<Instant>,
 }
 

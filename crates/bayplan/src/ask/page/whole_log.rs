@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<WholeLog> {
     let files = logged::files(path);
     let mut entries = Vec::new();
     if let [.., before, _] = files.as_slice() {
-        // Its end may be cut; the last file begins anew.
+        // Its end may be cut; the last file begins with the whole state.
         entries.extend(open(before)?.by_ref());
     }
     let mut replay: Option<(Replay, Configuration)> = None;
