@@ -233,6 +233,6 @@ impl Drop for Writer {
         // Also when unwinding: a write must be refused and not wait for a writer that has ended.
         self.engine.queue.close();
         *self.engine.queue.state() = QueueState { closed: true, ..QueueState::default() };
-        self.engine.watchers.close();
+        self.engine.shared.close();
     }
 }

@@ -15,8 +15,6 @@ use crate::{ReadError, Revision, segment, snapshot};
 
 /// How many keys a snapshot reads before it lets writers through.
 const SCANNED_KEYS_MAX: usize = 512;
-/// How many revisions are forgotten at a time when the history has grown too large.
-const TRIMMED_REVISIONS: u64 = 4096;
 
 #[derive(Debug, Default)]
 struct RequestState {
@@ -107,7 +105,7 @@ impl Compactor {
                 .map(|(oldest, answer)| (answer, self.engine.compact(oldest)))
                 .collect();
             if requested.trim {
-                self.trim();
+                self.engine.shared.trim(self.history_bytes_max);
             }
             if let Err(error) = self.files.as_ref().map_or(Ok(()), |files| self.shrink(files)) {
                 // The segments are still there, so nothing is lost; the next compaction tries again.
@@ -116,21 +114,6 @@ impl Compactor {
             for (answer, result) in answers {
                 let _ = answer.send(result);
             }
-        }
-    }
-
-    /// Forgets the oldest changes until a quarter of the history's limit is free again.
-    fn trim(&self) {
-        loop {
-            let (bytes, oldest, revision) = {
-                let index = self.engine.index();
-                (index.history_bytes(), index.oldest(), index.revision())
-            };
-            if bytes <= self.history_bytes_max / 4 * 3 || oldest == revision {
-                return;
-            }
-            let oldest = (oldest + TRIMMED_REVISIONS).min(revision);
-            self.engine.compact(oldest).expect("between the oldest revision and the newest");
         }
     }
 

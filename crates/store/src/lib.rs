@@ -20,15 +20,22 @@ mod log_store;
 mod marker;
 mod recovery;
 mod segment;
+mod shared_index;
 mod snapshot;
+mod value_codec;
 mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-pub use index::{Index, Scan};
+pub use index::{Effect, Index, Observed, Scan};
 pub use log_store::{Expect, LogStore, Options};
 pub use recovery::{Cut, OpenError, Recovery};
+pub use shared_index::SharedIndex;
+pub use value_codec::{IdentityCodec, ValueCodec};
 
 /// The global count of writes; the first write of an empty store gets 1 + the revision it starts at.
 pub type Revision = u64;
@@ -37,7 +44,7 @@ pub type Revision = u64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
-    pub key: std::sync::Arc<str>,
+    pub key: Arc<str>,
     /// The bytes; shared, never copied.
     pub value: Bytes,
     /// The revision of the key's creation.
@@ -52,11 +59,23 @@ pub struct Change {
     /// The revision of the change.
     pub revision: Revision,
     /// The key.
-    pub key: std::sync::Arc<str>,
+    pub key: Arc<str>,
     /// The new entry; `None` when the key was deleted.
     pub current: Option<Entry>,
     /// What was there before; `None` when the key was created.
     pub previous: Option<Entry>,
+}
+
+/// A key whose value is there, but cannot be read: damaged, or encrypted with a key that is not at hand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the value of {key} at revision {mod_revision} cannot be read: {reason}")]
+pub struct Unreadable {
+    /// The key.
+    pub key: Arc<str>,
+    /// The revision of its last write; who knows it can delete the key.
+    pub mod_revision: Revision,
+    /// Why the value cannot be read.
+    pub reason: Arc<str>,
 }
 
 /// A part of the key space at one revision.
@@ -68,6 +87,8 @@ pub struct Range {
     pub entries: Vec<Entry>,
     /// How many more entries lie behind the limit.
     pub remaining: usize,
+    /// The keys that were left out because their values cannot be read, in key order.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// Why a read or a watch could not be answered.
@@ -89,6 +110,9 @@ pub enum ReadError {
         /// The newest revision.
         current: Revision,
     },
+    /// The value cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     /// The backend failed; the message names the step.
     #[error("store unavailable: {0}")]
     Unavailable(String),
@@ -111,6 +135,9 @@ pub enum WriteError {
         /// The most a write may have.
         limit: usize,
     },
+    /// The value that is there cannot be read, so it is not replaced; it can be deleted.
+    #[error("{0}; it is not overwritten")]
+    Unreadable(#[from] Unreadable),
     /// The backend failed; whether the write happened is unknown.
     #[error("store unavailable: {0}")]
     Unavailable(String),
@@ -158,6 +185,50 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'a, Result<Box<dyn Watch>, ReadError>>;
     /// Forgets history so that `oldest` is the oldest revision that can be read.
     fn compact(&self, oldest: Revision) -> BoxFuture<'_, Result<(), ReadError>>;
+    /// The newest entry of a key that is known here, perhaps a moment old: without a round trip to a backend.
+    fn get_recent<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, ReadError>> {
+        self.get(key)
+    }
+    /// The entries with `start <= key < end` as they are known here, perhaps a moment old, at most `limit` (0: all).
+    fn range_recent<'a>(
+        &'a self,
+        start: &'a str,
+        end: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Range, ReadError>> {
+        self.range(start, end, None, limit)
+    }
+    /// Writes a key that must not exist, and that a store with a clock deletes after its time to live. One without
+    /// keeps it until its caller deletes it.
+    fn create_expiring<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+        _time_to_live: Duration,
+    ) -> BoxFuture<'a, Result<Revision, WriteError>> {
+        self.create(key, value)
+    }
+    /// Replaces a key that must be at `expected`; its time to live begins again, as in `create_expiring`.
+    fn update_expiring<'a>(
+        &'a self,
+        key: &'a str,
+        value: Bytes,
+        expected: Revision,
+        _time_to_live: Duration,
+    ) -> BoxFuture<'a, Result<Revision, WriteError>> {
+        self.update(key, value, expected)
+    }
+    /// One turn of periodic compaction: forgets what was history at the last turn already. Servers that share a store
+    /// take turns, and each calls this once in an interval.
+    fn compact_turn(&self, last: CompactionTurn) -> BoxFuture<'_, Result<CompactionTurn, ReadError>> {
+        Box::pin(async move {
+            let revision = self.revision().await?;
+            if let Some(oldest) = last.revision {
+                self.compact(oldest).await?;
+            }
+            Ok(CompactionTurn { revision: Some(revision), ..last })
+        })
+    }
     /// Whether writes are taken; the error says why not. A store that had to stop tries again when it is asked.
     fn writable(&self) -> BoxFuture<'_, Result<(), WriteError>> {
         Box::pin(async { Ok(()) })
@@ -166,4 +237,13 @@ pub trait Store: Send + Sync {
     fn warning(&self) -> Option<String> {
         None
     }
+}
+
+/// What a turn of periodic compaction leaves for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionTurn {
+    /// The newest revision at that turn; `None` before the first.
+    pub revision: Option<Revision>,
+    /// How many turns all servers that share the store had taken.
+    pub count: i64,
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::task::Poll;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
@@ -12,13 +11,8 @@ use crate::commit::{Write, Writer};
 use crate::compaction::{Compactor, Files};
 use crate::disk::{Disk, FolderDisk};
 use crate::engine::Engine;
-use crate::index::Scan;
 use crate::recovery::{self, OpenError, Recovery};
-use crate::watch::HistoryWatch;
 use crate::{Entry, Index, Range, ReadError, Revision, Store, Watch, WriteError};
-
-/// How many keys a range read walks before it lets writers and other tasks run: about 100 µs of work.
-const SCANNED_KEYS_MAX: usize = 1024;
 
 /// What whoever opens a folder knows of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,13 +133,6 @@ impl LogStore {
         let answered = self.engine.queue.push(write)?.await;
         answered.unwrap_or_else(|_| Err(WriteError::Unavailable("the store was closed before it answered".to_owned())))
     }
-
-    async fn scan(&self, mut scan: Scan) -> Result<Range, ReadError> {
-        while !self.engine.index().scan(&mut scan, SCANNED_KEYS_MAX)? {
-            yield_now().await;
-        }
-        Ok(scan.finish())
-    }
 }
 
 /// How much the disk can still take.
@@ -191,19 +178,6 @@ impl Drop for LogStore {
     }
 }
 
-/// Gives the executor one chance to poll other tasks.
-async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 impl Store for LogStore {
     fn revision(&self) -> BoxFuture<'_, Result<Revision, ReadError>> {
         Box::pin(async { Ok(self.engine.index().revision()) })
@@ -220,15 +194,7 @@ impl Store for LogStore {
         at: Option<Revision>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Range, ReadError>> {
-        Box::pin(async move {
-            loop {
-                match self.scan(Scan::new(start, Some(end), at, limit)).await {
-                    // A compaction overtook a read of the newest revision: read the one that is newest now.
-                    Err(ReadError::Compacted { .. }) if at.is_none() => {}
-                    result => return result,
-                }
-            }
-        })
+        Box::pin(self.engine.shared.range(start, end, at, limit))
     }
 
     fn create<'a>(&'a self, key: &'a str, value: Bytes) -> BoxFuture<'a, Result<Revision, WriteError>> {
@@ -254,10 +220,7 @@ impl Store for LogStore {
         end: &'a str,
         after: Revision,
     ) -> BoxFuture<'a, Result<Box<dyn Watch>, ReadError>> {
-        Box::pin(async move {
-            let watch = HistoryWatch::open(&self.engine, start, end, after)?;
-            Ok(Box::new(watch) as Box<dyn Watch>)
-        })
+        Box::pin(async move { self.engine.shared.watch(start, end, after) })
     }
 
     fn compact(&self, oldest: Revision) -> BoxFuture<'_, Result<(), ReadError>> {

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures::future::BoxFuture;
 
-use crate::engine::Engine;
+use crate::shared_index::SharedIndex;
 use crate::{Change, ReadError, Revision, Watch};
 
 /// How many changes one call reads before it yields: well below a millisecond.
@@ -37,7 +37,12 @@ struct Watcher {
 
 impl Watcher {
     fn matches(&self, change: &Change) -> bool {
-        *self.start <= *change.key && *change.key < *self.end
+        // A write of a value that cannot be read has neither side.
+        (change.current.is_some() || change.previous.is_some()) && self.covers(&change.key)
+    }
+
+    fn covers(&self, key: &str) -> bool {
+        *self.start <= *key && *key < *self.end
     }
 
     fn position(&self) -> MutexGuard<'_, Position> {
@@ -60,21 +65,21 @@ impl Watchers {
         self.0.lock().expect("no code panics while it holds the registry")
     }
 
-    /// Wakes the parked watchers that match changes, which are in the index already.
-    pub(crate) fn publish(&self, changes: &[Change]) {
-        let Some(last) = changes.last() else { return };
+    /// Wakes the parked watchers that match changes, which are in the index already; the others have seen everything
+    /// up to the revision.
+    pub(crate) fn publish(&self, changes: &[Change], revision: Revision) {
         // Woken after the locks are released: a waker may run anything.
         let mut woken = Vec::new();
         for watcher in &self.registry().watchers {
             let mut position = watcher.position();
-            if position.parked.is_none() || position.revision >= last.revision {
+            if position.parked.is_none() || position.revision >= revision {
                 continue;
             }
             let seen = position.revision;
             if changes.iter().any(|change| change.revision > seen && watcher.matches(change)) {
                 woken.extend(position.parked.take());
             } else {
-                position.revision = last.revision;
+                position.revision = revision;
             }
         }
         woken.into_iter().for_each(Waker::wake);
@@ -82,8 +87,13 @@ impl Watchers {
 
     /// Ends all watches once they have delivered what there is.
     pub(crate) fn close(&self) {
-        let mut registry = self.registry();
-        registry.closed = true;
+        self.registry().closed = true;
+        self.wake_all();
+    }
+
+    /// Has all parked watchers look at the index again.
+    pub(crate) fn wake_all(&self) {
+        let registry = self.registry();
         let woken: Vec<Waker> =
             registry.watchers.iter().filter_map(|watcher| watcher.position().parked.take()).collect();
         drop(registry);
@@ -95,37 +105,45 @@ impl Watchers {
     }
 }
 
-/// A watch on the history of a `LogStore`.
+/// A watch on the history of an index.
 pub(crate) struct HistoryWatch {
-    engine: Arc<Engine>,
+    shared: Arc<SharedIndex>,
     watcher: Arc<Watcher>,
 }
 
 impl HistoryWatch {
     /// Watches `start <= key < end` for changes after a revision.
-    pub(crate) fn open(engine: &Arc<Engine>, start: &str, end: &str, after: Revision) -> Result<Self, ReadError> {
-        engine.index().check(after)?;
+    pub(crate) fn open(shared: &Arc<SharedIndex>, start: &str, end: &str, after: Revision) -> Result<Self, ReadError> {
+        shared.index().check(after)?;
         let position = Mutex::new(Position { revision: after, parked: None });
         let watcher = Arc::new(Watcher { start: start.into(), end: end.into(), position });
-        engine.watchers.registry().watchers.push(watcher.clone());
-        Ok(HistoryWatch { engine: engine.clone(), watcher })
+        shared.watchers.registry().watchers.push(watcher.clone());
+        Ok(HistoryWatch { shared: shared.clone(), watcher })
     }
 
     /// Takes the next changes and moves on in one step, so a dropped future has taken nothing.
     fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<Vec<Change>, ReadError>> {
         // Read before the index, so that whatever was written before the end is still delivered.
-        let closed = self.engine.watchers.closed();
+        let closed = self.shared.watchers.closed();
         let mut position = self.watcher.position();
         let mut found = Vec::new();
-        let index = self.engine.index();
+        let index = self.shared.index();
+        let (mut looked_at, mut complete) = (0, true);
         for change in index.changes(position.revision, LOOKED_AT_MAX)? {
+            // A revision is delivered whole, for a watch can only be resumed between revisions.
+            if found.len() >= ANSWERED_MAX && change.revision > position.revision {
+                complete = false;
+                break;
+            }
             position.revision = change.revision;
+            looked_at += 1;
             if self.watcher.matches(change) {
                 found.push(change.clone());
-                if found.len() == ANSWERED_MAX {
-                    break;
-                }
             }
+        }
+        if complete && looked_at < LOOKED_AT_MAX {
+            // Nothing of this index changed in the revisions after the last change.
+            position.revision = index.revision();
         }
         let behind = position.revision < index.revision();
         drop(index);
@@ -156,6 +174,6 @@ impl Watch for HistoryWatch {
 
 impl Drop for HistoryWatch {
     fn drop(&mut self) {
-        self.engine.watchers.registry().watchers.retain(|watcher| !Arc::ptr_eq(watcher, &self.watcher));
+        self.shared.watchers.registry().watchers.retain(|watcher| !Arc::ptr_eq(watcher, &self.watcher));
     }
 }

@@ -82,7 +82,8 @@ impl Model {
         let within = |key: &Arc<str>| *key >= start && end.as_ref().is_none_or(|end| key < end);
         let all: Vec<Entry> = self.state(revision).into_values().filter(|entry| within(&entry.key)).collect();
         let taken = if query.limit == 0 { all.len() } else { query.limit.min(all.len()) };
-        Ok(Range { revision, entries: all[..taken].to_vec(), remaining: all.len() - taken })
+        let remaining = all.len() - taken;
+        Ok(Range { revision, entries: all[..taken].to_vec(), remaining, unreadable: Vec::new() })
     }
 }
 
