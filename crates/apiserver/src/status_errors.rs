@@ -225,6 +225,7 @@ pub(crate) fn read(error: ReadError) -> Status {
     match error {
         ReadError::Compacted { .. } => expired("The resourceVersion for the provided list is too old."),
         ReadError::Future { requested, current } => version_too_large(requested, current),
+        ReadError::Unreadable(unreadable) => internal(unreadable),
         ReadError::Unavailable(message) => internal(message),
     }
 }

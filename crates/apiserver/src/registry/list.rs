@@ -100,7 +100,7 @@ impl Registry {
         loop {
             let range = self.store.range(&start, end, at, chunk).await.map_err(ListError::Read)?;
             at = Some(range.revision);
-            let Range { revision, entries, remaining } = range;
+            let Range { revision, entries, remaining, .. } = range;
             let count = entries.len();
             for (index, entry) in entries.iter().enumerate() {
                 if let Some(selected) = self.select(resource, entry, selection).map_err(ListError::Status)? {
