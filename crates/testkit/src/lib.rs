@@ -9,6 +9,8 @@
 //!   logged        what code logs, line by line
 //!   binary        which `bayplan` a test runs
 //!   free_ports    ports for servers that cannot choose one themselves
+//!   Etcd          a real etcd of the test's own
+//!   store_suite   what every store must do, run on each of them
 //! ```
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
@@ -16,14 +18,17 @@
 mod api;
 mod binary;
 mod clock;
+mod etcd;
 mod log;
 mod objects;
 mod ports;
 mod rng;
+pub mod store_suite;
 
 pub use api::{ANY, Exchange, FakeApi, NoEvents, ScriptedApi, refused, request_line};
 pub use binary::binary;
 pub use clock::VirtualClock;
+pub use etcd::Etcd;
 pub use log::logged;
 pub use objects::{NodeBuilder, PodBuilder, merge, node, pod};
 pub use ports::free_ports;

@@ -48,7 +48,8 @@ const ARROWS: &[Arrows] = &[
     arrows("model", &[], &["testkit"]),
     arrows("store", &[], &["testkit"]),
     arrows("etcd", &["store"], &["testkit"]),
-    arrows("testkit", &["model"], &[]),
+    // store: one suite of tests for every store.
+    arrows("testkit", &["model", "store"], &[]),
     arrows("patch", &["model"], &["testkit"]),
     arrows("cel", &["model"], &["testkit"]),
     arrows("kinds", &["cel", "model", "patch"], &["testkit"]),
