@@ -21,6 +21,8 @@ const CHUNK_MAX: usize = 10_000;
 /// Which state of the collection a list reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Snapshot {
+    /// The state that is known here, perhaps a moment old.
+    Any,
     /// The newest state.
     Newest,
     /// A state at least as new as the revision.
@@ -59,7 +61,7 @@ impl Registry {
         let limit = if options.resource_version == "0" && token.is_none() { 0 } else { options.limit.max(0) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let at = match snapshot {
-            Snapshot::Newest => None,
+            Snapshot::Any | Snapshot::Newest => None,
             Snapshot::NotOlderThan(revision) => {
                 self.wait_for(revision).await?;
                 None
@@ -78,7 +80,8 @@ impl Registry {
             }
             (error, _) => status_errors::read(error),
         };
-        self.pages(resource, &prefix, start, &end, at, limit, selection).await.map_err(|e| match e {
+        let recent = snapshot == Snapshot::Any;
+        self.pages(resource, &prefix, start, &end, at, recent, limit, selection).await.map_err(|e| match e {
             ListError::Read(error) => expired(error),
             ListError::Status(status) => status,
         })
@@ -92,13 +95,19 @@ impl Registry {
         mut start: String,
         end: &str,
         mut at: Option<Revision>,
+        mut recent: bool,
         limit: usize,
         selection: &Selection,
     ) -> Result<List, ListError> {
         let mut items = Vec::new();
         let mut chunk = if limit == 0 || selection.is_empty() { limit } else { limit.max(CHUNK_MIN) };
         loop {
-            let range = self.store.range(&start, end, at, chunk).await.map_err(ListError::Read)?;
+            let range = if std::mem::take(&mut recent) {
+                self.store.range_recent(&start, end, chunk).await
+            } else {
+                self.store.range(&start, end, at, chunk).await
+            };
+            let range = range.map_err(ListError::Read)?;
             at = Some(range.revision);
             let Range { revision, entries, remaining, .. } = range;
             let count = entries.len();
@@ -216,8 +225,10 @@ fn snapshot(options: &ListOptions, token: Option<&Continuation>) -> Result<Snaps
         }
         return Ok(token.revision().map_or(Snapshot::Newest, Snapshot::Exact));
     }
-    if matches!(version, "" | "0") {
-        return Ok(Snapshot::Newest);
+    match version {
+        "" => return Ok(Snapshot::Newest),
+        "0" => return Ok(Snapshot::Any),
+        _ => {}
     }
     let revision = parse_version(version)?;
     Ok(match matching {
@@ -235,7 +246,7 @@ pub(crate) fn awaited_revision(options: &ListOptions) -> Option<Revision> {
         text => Some(Continuation::decode(text).ok()?),
     };
     match snapshot(options, token.as_ref()).ok()? {
-        Snapshot::Newest => None,
+        Snapshot::Any | Snapshot::Newest => None,
         Snapshot::NotOlderThan(revision) | Snapshot::Exact(revision) => Some(revision),
     }
 }

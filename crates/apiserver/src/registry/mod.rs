@@ -151,6 +151,15 @@ impl Registry {
         self.store.get(key).await.map_err(status_errors::read)
     }
 
+    /// The newest entry of a key that is known here. One that is not known is looked for in the store itself: another
+    /// server may have written it just now.
+    async fn recent_entry(&self, key: &str) -> Result<Option<Entry>, Status> {
+        match self.store.get_recent(key).await.map_err(status_errors::read)? {
+            Some(entry) => Ok(Some(entry)),
+            None => self.entry(key).await,
+        }
+    }
+
     /// Reads one object.
     pub(crate) async fn get(&self, call: Call<'_>, resource_version: &str) -> Result<Answer, Status> {
         if !resource_version.is_empty() && resource_version != "0" {
@@ -162,9 +171,9 @@ impl Registry {
             })?;
             self.wait_for(requested).await?;
         }
-        let entry = self
-            .entry(&Self::key(call.resource, call.namespace, call.name))
-            .await?
+        let key = Self::key(call.resource, call.namespace, call.name);
+        let entry = if resource_version == "0" { self.recent_entry(&key).await? } else { self.entry(&key).await? };
+        let entry = entry
             .ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
         let encoded = self.view(call.resource, &entry)?;
         Ok(Answer::object(200, call.resource, encoded, Some(entry.mod_revision)))

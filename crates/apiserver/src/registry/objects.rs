@@ -13,7 +13,8 @@ use super::{Registry, metadata};
 use crate::status_errors;
 use crate::watch_cache::labels_of;
 
-/// Reads without authorization: what the server itself needs to know.
+/// Reads without authorization: what the server itself needs to know. What is answered may be a moment old where
+/// several servers share a store, as upstream's informers; a write that is based on it has its own precondition.
 pub(crate) trait Objects: Send + Sync {
     /// One object as JSON with its resource version; `namespace` is empty for cluster-scoped resources.
     fn get<'a>(
@@ -86,7 +87,7 @@ impl Objects for Registry {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<Value>>, Status>> {
         Box::pin(async move {
-            match self.entry(&Self::key(resource, namespace, name)).await? {
+            match self.recent_entry(&Self::key(resource, namespace, name)).await? {
                 Some(entry) => self.converted(resource, &self.cache(resource).object(&entry)?)?.decoded().map(Some),
                 None => Ok(None),
             }
@@ -100,7 +101,7 @@ impl Objects for Registry {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<BTreeMap<String, String>>, Status>> {
         Box::pin(async move {
-            let entry = self.entry(&Self::key(resource, namespace, name)).await?;
+            let entry = self.recent_entry(&Self::key(resource, namespace, name)).await?;
             entry.map(|entry| Ok(self.cache(resource).object(&entry)?.labels.clone())).transpose()
         })
     }
@@ -112,7 +113,7 @@ impl Objects for Registry {
     ) -> BoxFuture<'a, Result<Vec<Arc<Value>>, Status>> {
         Box::pin(async move {
             let (start, end) = Self::bounds(resource, namespace);
-            let range = self.store().range(&start, &end, None, 0).await.map_err(status_errors::read)?;
+            let range = self.store().range_recent(&start, &end, 0).await.map_err(status_errors::read)?;
             let cache = self.cache(resource);
             range.entries.iter().map(|entry| self.converted(resource, &cache.object(entry)?)?.decoded()).collect()
         })

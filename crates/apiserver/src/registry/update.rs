@@ -19,6 +19,20 @@ pub(crate) enum UpdatedObject<'a> {
     Compute(&'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send)),
 }
 
+/// The entry that an update starts from.
+struct Base {
+    entry: Entry,
+    /// False if it is what is known here, which may be a moment old.
+    is_newest: bool,
+}
+
+/// A new state that took the place of an old one.
+pub(super) struct Swapped {
+    pub(super) answer: Answer,
+    /// False if there was nothing to write.
+    is_written: bool,
+}
+
 impl Registry {
     /// Replaces or patches an object, or one of its subresources.
     pub(crate) async fn update(
@@ -36,12 +50,13 @@ impl Registry {
                 preconditions.uid = Some(uid.to_owned());
             }
         }
-        loop {
-            let Some(entry) = self.entry(&key).await? else {
+        for attempts in 0.. {
+            let Some(base) = self.base(&key, attempts).await? else {
                 return self.update_missing(call, updated, &preconditions).await;
             };
+            let entry = &base.entry;
             let attempt = async {
-                let old = self.decoded(call.resource, &entry)?;
+                let old = self.decoded(call.resource, entry)?;
                 check_preconditions(&call, &key, &preconditions, &old)?;
                 let mut new = match &mut updated {
                     UpdatedObject::Replace(object) => object.clone(),
@@ -51,13 +66,44 @@ impl Registry {
                         new
                     }
                 };
-                self.try_update(call, &key, &entry, &old, &mut new, replaces).await
+                self.try_update(call, &key, entry, &old, &mut new, replaces).await
             };
             // A short patch of a large object is as much work as a large body.
-            if let Some(answer) = apart(entry.value.len(), attempt).await? {
+            let attempt = apart(entry.value.len(), attempt).await;
+            if let Some(answer) = self.settled(&key, &base, attempt).await? {
                 return Ok(answer);
             }
         }
+        unreachable!("the loop above only ends by returning")
+    }
+
+    /// What an update starts from: at first the entry that is known here, then the one in the store.
+    async fn base(&self, key: &str, attempts: usize) -> Result<Option<Base>, Status> {
+        if attempts == 0
+            && let Some(entry) = self.store.get_recent(key).await.map_err(status_errors::read)?
+        {
+            return Ok(Some(Base { entry, is_newest: false }));
+        }
+        Ok(self.entry(key).await?.map(|entry| Base { entry, is_newest: true }))
+    }
+
+    /// The outcome of an attempt, if it holds. A write holds by its precondition; a refusal, or that nothing is to be
+    /// written, only if the entry was the newest.
+    async fn settled(
+        &self,
+        key: &str,
+        base: &Base,
+        attempt: Result<Option<Swapped>, Status>,
+    ) -> Result<Option<Answer>, Status> {
+        let holds = match &attempt {
+            Ok(None) => return Ok(None),
+            Ok(Some(swapped)) => swapped.is_written || base.is_newest,
+            Err(_) => base.is_newest,
+        };
+        if !holds && self.entry(key).await?.map(|entry| entry.mod_revision) != Some(base.entry.mod_revision) {
+            return Ok(None);
+        }
+        attempt.map(|swapped| swapped.map(|swapped| swapped.answer))
     }
 
     /// An update of an object that does not exist: some kinds are created by it.
@@ -90,7 +136,7 @@ impl Registry {
         old: &Value,
         new: &mut Value,
         replaces: bool,
-    ) -> Result<Option<Answer>, Status> {
+    ) -> Result<Option<Swapped>, Status> {
         let strategy = &call.resource.strategy;
         match metadata::resource_version(new) {
             None if replaces && !strategy.allow_unconditional_update => {
@@ -124,10 +170,8 @@ impl Registry {
         warnings.extend(call.resource.warnings(new, Some(old)));
         self.plugins.validate(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
         let _allocated = self.allocate_service(&call, new).await?;
-        Ok(self
-            .swap(call, key, entry, metadata::deleting(old), new)
-            .await?
-            .map(|answer| answer.with_warnings(warnings)))
+        let swapped = self.swap(call, key, entry, metadata::deleting(old), new).await?;
+        Ok(swapped.map(|swapped| Swapped { answer: swapped.answer.with_warnings(warnings), ..swapped }))
     }
 
     /// Changes an object in place without admission, strategy and validation; removes it if that completes its
@@ -140,15 +184,21 @@ impl Registry {
     ) -> Result<Answer, Status> {
         let key = Self::key(call.resource, call.namespace, call.name);
         tracing::trace!(?why, key, "the server updates an object unchecked");
-        loop {
-            let entry = self.entry(&key).await?.ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
-            let mut object = self.decoded(call.resource, &entry)?;
-            let deleting = metadata::deleting(&object);
-            change(&mut object)?;
-            if let Some(answer) = self.swap(call, &key, &entry, deleting, &object).await? {
+        for attempts in 0.. {
+            let base = self.base(&key, attempts).await?;
+            let base = base.ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
+            let attempt = async {
+                let mut object = self.decoded(call.resource, &base.entry)?;
+                let deleting = metadata::deleting(&object);
+                change(&mut object)?;
+                self.swap(call, &key, &base.entry, deleting, &object).await
+            };
+            let attempt = attempt.await;
+            if let Some(answer) = self.settled(&key, &base, attempt).await? {
                 return Ok(answer);
             }
         }
+        unreachable!("the loop above only ends by returning")
     }
 
     /// Writes the new state over the old one. Writes nothing if nothing changed, and removes an object whose deletion
@@ -160,28 +210,28 @@ impl Registry {
         entry: &Entry,
         deleting: bool,
         new: &Value,
-    ) -> Result<Option<Answer>, Status> {
+    ) -> Result<Option<Swapped>, Status> {
         let encoded = self.encode(call.resource, new);
-        let answer = |revision| {
+        let swapped = |revision, is_written| {
             let encoded = super::conversion::view(call.resource, encoded.clone())?;
-            Ok(Some(Answer::object(200, call.resource, encoded, Some(revision))))
+            Ok(Some(Swapped { answer: Answer::object(200, call.resource, encoded, Some(revision)), is_written }))
         };
         if deleting && deletion_complete(call.resource, new) {
             if call.dry_run {
-                return answer(entry.mod_revision);
+                return swapped(entry.mod_revision, false);
             }
             return match self.store.delete(key, entry.mod_revision).await {
                 // Several writers may take away the last finalizer; for all but one the object is gone already.
-                Ok(_) | Err(WriteError::Conflict { found: None }) => answer(entry.mod_revision),
+                Ok(_) | Err(WriteError::Conflict { found: None }) => swapped(entry.mod_revision, true),
                 Err(WriteError::Conflict { .. }) => Ok(None),
                 Err(error) => Err(status_errors::write(error)),
             };
         }
         if call.dry_run || encoded.bytes() == &entry.value {
-            return answer(entry.mod_revision);
+            return swapped(entry.mod_revision, false);
         }
         match self.store.update(key, encoded.bytes().clone(), entry.mod_revision).await {
-            Ok(revision) => answer(revision),
+            Ok(revision) => swapped(revision, true),
             Err(WriteError::Conflict { .. }) => Ok(None),
             Err(error) => Err(status_errors::write(error)),
         }

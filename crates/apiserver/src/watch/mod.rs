@@ -104,7 +104,12 @@ pub(crate) async fn open(
         if let Some(version) = version {
             registry.wait_for(version).await?;
         }
-        let range = registry.store().range(&prefix, &end, None, 0).await.map_err(status_errors::read)?;
+        let store = registry.store();
+        let range = match options.resource_version.as_str() {
+            "0" => store.range_recent(&prefix, &end, 0).await,
+            _ => store.range(&prefix, &end, None, 0).await,
+        };
+        let range = range.map_err(status_errors::read)?;
         (range.entries, range.revision)
     } else {
         let cursor = match version {
