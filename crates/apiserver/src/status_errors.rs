@@ -226,11 +226,15 @@ pub(crate) fn read(error: ReadError) -> Status {
         ReadError::Compacted { .. } => expired("The resourceVersion for the provided list is too old."),
         ReadError::Future { requested, current } => version_too_large(requested, current),
         ReadError::Unreadable(unreadable) => internal(unreadable),
-        ReadError::Unavailable(message) => internal(message),
+        // What upstream answers while etcd is away.
+        ReadError::Unavailable(message) => timeout(message),
     }
 }
 
 /// The answer to a failed write of the store that is not a conflict.
 pub(crate) fn write(error: WriteError) -> Status {
-    internal(error)
+    match error {
+        WriteError::InDoubt(_) => timeout(error),
+        error => internal(error),
+    }
 }

@@ -290,6 +290,10 @@ impl Store for EtcdStore {
         Box::pin(self.inner.write(Write { key, value: Some(value), expected, time_to_live }))
     }
 
+    fn expires_keys(&self) -> bool {
+        true
+    }
+
     fn compact_turn(&self, last: CompactionTurn) -> BoxFuture<'_, Result<CompactionTurn, ReadError>> {
         Box::pin(self.inner.compact_turn(last))
     }

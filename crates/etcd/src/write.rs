@@ -161,7 +161,7 @@ fn transaction(key: &Bytes, value: Option<Bytes>, expected: Option<Revision>, le
 fn write_error(error: CallError, bytes: usize) -> WriteError {
     match error {
         CallError::TooLarge => WriteError::TooLarge { bytes, limit: ETCD_REQUEST_BYTES.min(bytes.saturating_sub(1)) },
-        CallError::Unknown(reason) => WriteError::Unavailable(format!("{reason}; whether it happened is unknown")),
+        CallError::Unknown(reason) => WriteError::InDoubt(reason),
         error => nothing_written(error),
     }
 }

@@ -138,9 +138,12 @@ pub enum WriteError {
     /// The value that is there cannot be read, so it is not replaced; it can be deleted.
     #[error("{0}; it is not overwritten")]
     Unreadable(#[from] Unreadable),
-    /// The backend failed; whether the write happened is unknown.
+    /// The backend takes no writes; the message names the step.
     #[error("store unavailable: {0}")]
     Unavailable(String),
+    /// The backend did not answer: whether the write happened is unknown.
+    #[error("{0}; whether the write happened is unknown")]
+    InDoubt(String),
 }
 
 /// The changes of a key range in revision order, without gaps or repetitions.
@@ -217,6 +220,10 @@ pub trait Store: Send + Sync {
         _time_to_live: Duration,
     ) -> BoxFuture<'a, Result<Revision, WriteError>> {
         self.update(key, value, expected)
+    }
+    /// Whether the store deletes what was written with a time to live by itself.
+    fn expires_keys(&self) -> bool {
+        false
     }
     /// One turn of periodic compaction: forgets what was history at the last turn already. Servers that share a store
     /// take turns, and each calls this once in an interval.

@@ -89,7 +89,7 @@ impl Registry {
             }
             None
         } else {
-            match self.store.create(&key, encoded.bytes().clone()).await {
+            match self.store_new(call.resource, &key, encoded.bytes().clone()).await {
                 Ok(revision) => Some(revision),
                 Err(WriteError::Conflict { found: Some(found) }) => {
                     return Err(self.exists(call.resource, &name, &found));

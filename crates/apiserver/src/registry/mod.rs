@@ -28,7 +28,8 @@ use std::time::Duration;
 
 use bayplan_kinds::{Kind, served};
 use bayplan_model::status::Status;
-use bayplan_store::{Entry, Revision, Store};
+use bayplan_store::{Entry, Revision, Store, WriteError};
+use bytes::Bytes;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -54,6 +55,9 @@ use crate::watch_cache::WatchCache;
 const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 /// The prefix of all keys.
 const ALL_KEYS: &str = "/";
+
+/// How long an event is kept after its last write; upstream's `--event-ttl`.
+pub(crate) const EVENT_LIFETIME_SECONDS: u64 = 60 * 60;
 
 /// The source of the current time; tests provide their own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -160,6 +164,28 @@ impl Registry {
         }
     }
 
+    /// Stores the bytes of a new object; events for a time.
+    async fn store_new(&self, kind: &Kind, key: &str, value: Bytes) -> Result<Revision, WriteError> {
+        match lifetime(kind) {
+            Some(lifetime) => self.store.create_expiring(key, value, lifetime).await,
+            None => self.store.create(key, value).await,
+        }
+    }
+
+    /// Stores new bytes of an object that must be at a revision; the time of an event begins again.
+    async fn store_changed(
+        &self,
+        kind: &Kind,
+        key: &str,
+        value: Bytes,
+        expected: Revision,
+    ) -> Result<Revision, WriteError> {
+        match lifetime(kind) {
+            Some(lifetime) => self.store.update_expiring(key, value, expected, lifetime).await,
+            None => self.store.update(key, value, expected).await,
+        }
+    }
+
     /// Reads one object.
     pub(crate) async fn get(&self, call: Call<'_>, resource_version: &str) -> Result<Answer, Status> {
         if !resource_version.is_empty() && resource_version != "0" {
@@ -173,8 +199,7 @@ impl Registry {
         }
         let key = Self::key(call.resource, call.namespace, call.name);
         let entry = if resource_version == "0" { self.recent_entry(&key).await? } else { self.entry(&key).await? };
-        let entry = entry
-            .ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
+        let entry = entry.ok_or_else(|| status_errors::not_found(call.resource, call.name))?;
         let encoded = self.view(call.resource, &entry)?;
         Ok(Answer::object(200, call.resource, encoded, Some(entry.mod_revision)))
     }
@@ -237,6 +262,11 @@ impl Registry {
     }
 }
 
+/// How long an object of a kind is kept after its last write; `None` until somebody deletes it.
+fn lifetime(kind: &Kind) -> Option<Duration> {
+    (kind.storage_prefix == "events").then_some(Duration::from_secs(EVENT_LIFETIME_SECONDS))
+}
+
 /// Checks uid and resource version; the message names the key, as upstream's storage does.
 pub(crate) fn check_preconditions(
     call: &Call<'_>,
@@ -273,7 +303,6 @@ pub(crate) fn check_preconditions(
 #[cfg(test)]
 mod tests {
     use bayplan_store::LogStore;
-    use bytes::Bytes;
 
     use super::*;
 

@@ -1,5 +1,7 @@
 //! `/healthz`, `/livez`, `/readyz`, and their individual checks.
 
+use std::time::Duration;
+
 use http::Response;
 
 use super::response::text;
@@ -12,6 +14,9 @@ use crate::request::Query;
 /// liveness check asks for, and reads still work.
 const CHECKS: &[&str] = &["ping", "log", "etcd"];
 const READY_CHECKS: &[&str] = &["ping", "log", "etcd", "etcd-readiness", "shutdown"];
+
+/// How long the store may take to answer a check, as upstream's `etcd-healthcheck-timeout`.
+const STORE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers a health path; `None` for other paths.
 pub(super) async fn answer(shared: &Shared, path: &str, query: &Query) -> Option<Response<ResponseBody>> {
@@ -57,7 +62,10 @@ pub(super) async fn answer(shared: &Shared, path: &str, query: &Query) -> Option
 
 async fn check(shared: &Shared, name: &str) -> Result<(), String> {
     match name {
-        "etcd" => shared.registry.store().revision().await.map(|_| ()).map_err(|e| e.to_string()),
+        "etcd" => match tokio::time::timeout(STORE_PATIENCE, shared.registry.store().revision()).await {
+            Ok(answered) => answered.map(|_| ()).map_err(|error| error.to_string()),
+            Err(_late) => Err(format!("the store has not answered within {} s", STORE_PATIENCE.as_secs())),
+        },
         "etcd-readiness" => shared.registry.store().writable().await.map_err(|e| e.to_string()),
         "shutdown" if *shared.stopping.borrow() => Err("process is shutting down".to_owned()),
         _ => Ok(()),

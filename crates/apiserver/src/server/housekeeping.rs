@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_model::status::Status;
-use bayplan_store::{Entry, Revision, Store};
+use bayplan_store::{CompactionTurn, Entry, Revision, Store};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::encode::Encoded;
-use crate::registry::Registry;
+use crate::registry::{EVENT_LIFETIME_SECONDS, Registry};
 use crate::status_errors;
 
-/// How long an event is kept; upstream's `--event-ttl`.
-const EVENT_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
+/// How long an event is kept: as long as the registry says when it writes one.
+const EVENT_LIFETIME: SignedDuration = SignedDuration::from_secs(EVENT_LIFETIME_SECONDS as i64);
 /// How often old events are deleted.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// How many events are read at once, so that other requests get their turn.
@@ -24,9 +24,12 @@ const SWEEP_CHUNK: usize = 500;
 /// be that old.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// Deletes events an hour after they were last written. Upstream gives their keys a lease in etcd; like there, the
-/// deletion passes neither authorization nor admission.
+/// Deletes events an hour after they were last written, in a store that does not do it by itself: on etcd their keys
+/// have leases. Like there, the deletion passes neither authorization nor admission.
 pub(super) async fn expire_events(registry: Arc<Registry>) {
+    if registry.store().expires_keys() {
+        return;
+    }
     let mut history = RevisionHistory::default();
     loop {
         if let Err(status) = sweep(&registry, &mut history).await {
@@ -112,15 +115,12 @@ async fn remove(registry: &Registry, event: &Entry) {
 
 /// Compacts history that is older than one interval.
 pub(super) async fn compact(store: Arc<dyn Store>) {
-    let mut previous = None;
+    let mut turn = CompactionTurn::default();
     loop {
-        let current = store.revision().await.ok();
-        if let Some(oldest) = previous
-            && let Err(error) = store.compact(oldest).await
-        {
-            tracing::debug!(%error, "history was not compacted");
+        match store.compact_turn(turn).await {
+            Ok(next) => turn = next,
+            Err(error) => tracing::debug!(%error, "history was not compacted"),
         }
-        previous = current;
         tokio::time::sleep(COMPACTION_INTERVAL).await;
     }
 }

@@ -89,6 +89,9 @@ impl WatchCache {
 
     async fn list_and_watch(&self, store: &dyn Store) -> Result<(), ReadError> {
         let range = store.range(&self.prefix, &self.end, None, 0).await?;
+        for unreadable in &range.unreadable {
+            tracing::error!(%unreadable, "an object is not served");
+        }
         self.reset(&range.entries, range.revision);
         let mut feed = store.watch(&self.prefix, &self.end, range.revision).await?;
         loop {
