@@ -42,6 +42,7 @@ mod scheduling;
 mod scheme;
 mod selectable_fields;
 mod storage;
+pub mod stored_value;
 mod strategy;
 mod table;
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub(crate) static KINDS: &[&Kind] = &[
     &authorization::subject_access_review::KIND,
     &batch::cron_job::KIND,
     &batch::job::KIND,
+    &networking::ip_address::KIND,
+    &networking::service_cidr::KIND,
     &policy::pod_disruption_budget::KIND,
     &rbac::cluster_role_binding::KIND,
     &rbac::cluster_role::KIND,

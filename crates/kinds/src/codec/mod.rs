@@ -11,6 +11,7 @@
 
 mod json;
 mod protobuf;
+mod protobuf_writer;
 mod quantity;
 mod syntax;
 #[cfg(test)]
@@ -30,6 +31,9 @@ use crate::group_version_kind::GroupVersionKind;
 
 /// How upstream names its scheme in messages; clients show it, nobody parses it.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+
+/// The type of `metadata`.
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// How much of an unreadable body a message quotes.
 const SUMMARY_MAX: usize = 30;
@@ -225,6 +229,48 @@ fn read_protobuf(expected: GroupVersionKind<'_>, body: &[u8], definition: &'stat
 pub fn protobuf_kind(body: &[u8]) -> Option<(&str, &str)> {
     let unknown = protobuf::unknown(body.strip_prefix(protobuf::MAGIC)?).ok()?;
     Some((unknown.api_version, unknown.kind))
+}
+
+/// Reads a stored message as the storage version of its kind, whatever version its envelope names: the caller has seen
+/// that the two have the same fields.
+pub(crate) fn read_stored(storage: GroupVersionKind<'_>, body: &[u8]) -> Result<Value, String> {
+    let definition = definition_of(storage).map_err(|status| status.message)?;
+    let envelope = body.strip_prefix(protobuf::MAGIC).ok_or("it is no protobuf")?;
+    let unknown = protobuf::unknown(envelope).map_err(|error| error.to_string())?;
+    let parts = Cell::new(0);
+    let mut object = protobuf::message(unknown.raw, definition, &parts).map_err(|error| error.to_string())?;
+    if parts.get() > PARTS_MAX {
+        return Err(format!("it is too large: the elements of its lists are more than {PARTS_MAX} structs"));
+    }
+    object.insert("apiVersion".into(), storage.api_version().into());
+    object.insert("kind".into(), storage.kind.into());
+    Ok(Value::Object(object))
+}
+
+/// Writes an object as upstream stores it: protobuf in the envelope.
+pub(crate) fn write_stored(kind: GroupVersionKind<'_>, object: &Map<String, Value>) -> Result<Vec<u8>, String> {
+    let definition = definition_of(kind).map_err(|status| status.message)?;
+    protobuf_writer::envelope(&kind.api_version(), kind.kind, definition, object)
+}
+
+/// The fields of the range object, which is stored but never served: range and bitmap.
+pub(crate) fn read_range(body: &[u8]) -> Result<(String, Vec<u8>), String> {
+    let envelope = body.strip_prefix(protobuf::MAGIC).ok_or("it is no protobuf")?;
+    let unknown = protobuf::unknown(envelope).map_err(|error| error.to_string())?;
+    protobuf::range(unknown.raw).map_err(|error| error.to_string())
+}
+
+/// Writes the range object as upstream stores it.
+pub(crate) fn write_range(kind: GroupVersionKind<'_>, range: &str, data: &[u8]) -> Result<Vec<u8>, String> {
+    let metadata = Schema::get().named(OBJECT_META).ok_or("the schema has no ObjectMeta")?;
+    let mut out = Vec::new();
+    protobuf_writer::in_envelope(&mut out, &kind.api_version(), kind.kind, |out| {
+        protobuf_writer::nested(out, 1, |out| protobuf_writer::message(out, metadata, &Map::new()))?;
+        protobuf_writer::bytes(out, 2, range.as_bytes());
+        protobuf_writer::bytes(out, 3, data);
+        Ok(())
+    })?;
+    Ok(out)
 }
 
 fn conclude(

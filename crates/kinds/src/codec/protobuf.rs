@@ -277,6 +277,19 @@ fn raw(message: &[u8], place: Place<'_>) -> Result<Option<Value>, Error> {
     serde_json::from_slice(document).map(Some).map_err(|error| Error::InvalidValue(error.to_string()))
 }
 
+/// The range and the bitmap of a `RangeAllocation`, which the API does not describe: it is stored, never served.
+pub(crate) fn range(body: &[u8]) -> Result<(String, Vec<u8>), Error> {
+    let (mut range, mut data) = (String::new(), Vec::new());
+    for entry in entries(body) {
+        match entry? {
+            (2, Scalar::Bytes(text)) => range = utf8(text, "range")?.to_owned(),
+            (3, Scalar::Bytes(bitmap)) => data = bitmap.to_vec(),
+            _ => {}
+        }
+    }
+    Ok((range, data))
+}
+
 fn text_field<'b>(message: &'b [u8], number: u32, field: &'static str) -> Result<&'b str, Error> {
     let mut text = "";
     for entry in entries(message) {

@@ -67,6 +67,8 @@ pub struct Definition {
     /// Whether apply owns a value as a whole or by field.
     pub map_type: Option<MapType>,
     wire: FxHashMap<u32, WireField>,
+    /// The same in the order of the numbers, as messages are written.
+    wire_order: Vec<(u32, WireField)>,
 }
 
 /// What a protobuf field number of a message means.
@@ -231,6 +233,11 @@ impl Definition {
     /// What a protobuf field number means.
     pub fn wire_field(&self, number: u32) -> Option<WireField> {
         self.wire.get(&number).copied()
+    }
+
+    /// The protobuf fields in the order of their numbers.
+    pub fn wire_fields(&self) -> &[(u32, WireField)] {
+        &self.wire_order
     }
 
     /// `v1.Container`: what Go calls the type, version and name.

@@ -61,9 +61,11 @@ impl Builder<'_> {
             };
             (line.number, of)
         });
-        let wire = wire.collect();
+        let wire: FxHashMap<u32, WireField> = wire.collect();
+        let mut wire_order: Vec<(u32, WireField)> = wire.iter().map(|(number, field)| (*number, *field)).collect();
+        wire_order.sort_by_key(|(number, _)| *number);
         let map_type = map_type(lines.attributes.get("map"));
-        Definition { id, name: lines.name, kinds, fields, shape: shape(id, lines), map_type, wire }
+        Definition { id, name: lines.name, kinds, fields, shape: shape(id, lines), map_type, wire, wire_order }
     }
 
     /// Adds the fields of a definition, and those of the messages it inlines.

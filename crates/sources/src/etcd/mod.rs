@@ -9,6 +9,8 @@
 
 mod bbolt;
 #[cfg(test)]
+mod stored_values;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;

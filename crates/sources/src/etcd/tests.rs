@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::{ClusterObjects, Given, OriginKind, RESOURCES, SourceReader};
 
-const PACKED: &[u8] = include_bytes!("../../tests/etcd/snapshot.db.gz");
-const SERVED: &[u8] = include_bytes!("../../tests/etcd/objects.jsonl.gz");
+pub(super) const PACKED: &[u8] = include_bytes!("../../tests/etcd/snapshot.db.gz");
+pub(super) const SERVED: &[u8] = include_bytes!("../../tests/etcd/objects.jsonl.gz");
 
-fn database() -> Vec<u8> {
+pub(super) fn database() -> Vec<u8> {
     let mut bytes = Vec::new();
     GzDecoder::new(PACKED).read_to_end(&mut bytes).unwrap();
     bytes

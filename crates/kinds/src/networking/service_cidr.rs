@@ -1,0 +1,149 @@
+//! ServiceCIDRs: the ranges that cluster IPs are allocated from.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::field::{ErrorList, Json, Path};
+use crate::kind::{Kind, STANDARD_VERBS, Subresource};
+use crate::object::list;
+use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
+use crate::strategy::{StatusRule, Strategy};
+use crate::validation::Validation;
+
+pub(crate) static KIND: Kind = Kind {
+    group: "networking.k8s.io",
+    kind: "ServiceCIDR",
+    plural: "servicecidrs",
+    singular: "servicecidr",
+    verbs: STANDARD_VERBS,
+    subresources: &[Subresource::status("ServiceCIDR")],
+    storage_prefix: "servicecidrs",
+    strategy: Strategy { status: StatusRule::Owned, ..Strategy::PLAIN },
+    validation: Validation { create_rules, change_rules, ..Validation::PLAIN },
+    printer: Printer {
+        columns: &[NAME, string("CIDRs"), AGE],
+        cells: |object, now| {
+            let ranges: Vec<&str> = list(&object["spec"], "cidrs").iter().filter_map(Value::as_str).collect();
+            vec![name_of(object), ranges.join(",").into(), age_of(object, now)]
+        },
+        ..Printer::PLAIN
+    },
+    ..Kind::PLAIN
+};
+
+/// One range for each family of addresses.
+const RANGES_MAX: usize = 2;
+
+fn create_rules(errors: &mut ErrorList, object: &Value) {
+    let spec = &object["spec"];
+    let root = Path::root("spec");
+    let path = root.child("cidrs");
+    let ranges: Vec<&str> = list(spec, "cidrs").iter().map(|range| range.as_str().unwrap_or_default()).collect();
+    let shown = || format!("{{\"CIDRs\":{}}}", spec["cidrs"]);
+    if ranges.is_empty() {
+        errors.required(path, "at least one CIDR required");
+    } else if ranges.len() > RANGES_MAX {
+        errors.invalid(path, Json(shown), "may only hold up to 2 values");
+    } else if ranges.len() == RANGES_MAX && !one_of_each_family(&ranges) {
+        let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96";
+        errors.invalid(path, Json(shown), detail);
+    } else {
+        for (index, range) in ranges.iter().enumerate() {
+            if let Some(problem) = problem_of(range) {
+                errors.invalid(path.index(index), *range, &problem);
+            }
+        }
+    }
+}
+
+/// A range of the other family may be added; nothing else changes.
+fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
+    let ranges = |object: &Value| list(&object["spec"], "cidrs").to_vec();
+    let (before, after) = (ranges(old), ranges(new));
+    if before.len() == 1 && after.len() == RANGES_MAX && before[0] == after[0] {
+        create_rules(errors, new);
+        return;
+    }
+    let root = Path::root("spec");
+    errors.immutable(root.child("cidrs"), &new["spec"]["cidrs"], &old["spec"]["cidrs"]);
+}
+
+/// The address and the prefix of a range.
+fn parts(range: &str) -> Option<(IpAddr, u32)> {
+    let (address, prefix) = range.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
+    let prefix = prefix.parse().ok().filter(|prefix| digits && *prefix <= bits)?;
+    Some((address, prefix))
+}
+
+fn one_of_each_family(ranges: &[&str]) -> bool {
+    let families: Vec<bool> = ranges.iter().filter_map(|range| Some(parts(range)?.0.is_ipv4())).collect();
+    families.len() == RANGES_MAX && families[0] != families[1]
+}
+
+fn problem_of(range: &str) -> Option<String> {
+    let Some((address, prefix)) = parts(range) else {
+        return Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned());
+    };
+    let network = match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
+            IpAddr::from((address.to_bits() & mask).to_be_bytes())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
+            IpAddr::from((address.to_bits() & mask).to_be_bytes())
+        }
+    };
+    let canonical = format!("{network}/{prefix}");
+    if network != address {
+        return Some(format!("must not have bits set beyond the prefix length: {canonical:?} is expected"));
+    }
+    (canonical != range).then(|| format!("must be in canonical form ({canonical:?})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(ranges: &[&str]) -> Value {
+        json!({
+            "kind": "ServiceCIDR", "apiVersion": "networking.k8s.io/v1", "metadata": {"name": "a"},
+            "spec": {"cidrs": ranges},
+        })
+    }
+
+    #[test]
+    fn ranges_are_one_of_each_family() {
+        for good in [&["10.0.0.0/16"][..], &["fd00::/108"], &["10.0.0.0/16", "fd00::/108"]] {
+            assert_eq!(KIND.validate_create(&object(good)).len(), 0, "{good:?}");
+        }
+        for (bad, field) in [
+            (&[][..], "spec.cidrs"),
+            (&["10.0.0.0/16", "10.1.0.0/16"], "spec.cidrs"),
+            (&["10.0.0.0/16", "fd00::/108", "10.1.0.0/16"], "spec.cidrs"),
+            (&["10.0.0.1/16"], "spec.cidrs[0]"),
+            (&["10.0.0.0/33"], "spec.cidrs[0]"),
+            (&["10.0.0.0/+8"], "spec.cidrs[0]"),
+            (&["fd00:0::/64"], "spec.cidrs[0]"),
+            (&["here"], "spec.cidrs[0]"),
+        ] {
+            let errors = KIND.validate_create(&object(bad));
+            assert_eq!(errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(), [field], "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_other_family_may_be_added() {
+        let old = object(&["10.0.0.0/16"]);
+        assert_eq!(KIND.validate_update("", &object(&["10.0.0.0/16", "fd00::/108"]), &old).len(), 0);
+        for bad in [&["10.1.0.0/16"][..], &["10.1.0.0/16", "fd00::/108"], &["10.0.0.0/16", "10.1.0.0/16"], &[]] {
+            assert_eq!(KIND.validate_update("", &object(bad), &old).len(), 1, "{bad:?}");
+        }
+    }
+}
