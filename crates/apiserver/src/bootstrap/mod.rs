@@ -1,4 +1,5 @@
-//! The objects that every cluster starts with: created if missing, and reconciled on every start.
+//! The objects that every cluster starts with: created if missing. What exists stays as it is, but for rights that are
+//! missing from roles, the authority of client certificates, and the server's own address.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,6 +14,9 @@ use crate::registry::{SystemObjects, SystemWrite};
 use crate::status_errors;
 
 mod roles;
+mod server_address;
+
+pub(crate) use server_address::ServerAddress;
 
 /// The values that these objects depend on.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub struct BootstrapOptions {
     pub client_authority: String,
     /// Fill in the rules of `admin`, `edit` and `view`, as upstream's clusterrole-aggregation controller does.
     pub aggregate_roles: bool,
+    /// Other API servers may work on the same store: each keeps a lease for its address.
+    pub shared_store: bool,
 }
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -40,6 +46,8 @@ const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
         "Used for system critical pods that must not be moved from their current node.",
     ),
 ];
+/// Where extension API servers find the authorities of client certificates.
+const CLIENT_AUTHORITY: &str = "client-ca-file";
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// How an object that exists is reconciled.
@@ -47,8 +55,8 @@ const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 enum Reconcile {
     /// Keep it as it is.
     Never,
-    /// Overwrite these fields.
-    Fields(&'static [&'static str]),
+    /// Add the authority of client certificates to those that other servers have published.
+    ClientAuthority,
     /// Add missing rules, keep additional ones.
     Rules,
     /// Add missing subjects, keep additional ones.
@@ -108,9 +116,13 @@ async fn ensure_object(objects: &dyn SystemObjects, wanted: &BootstrapObject) ->
 fn reconcile(found: &mut Value, wanted: &BootstrapObject) {
     match wanted.reconcile {
         Reconcile::Never => {}
-        Reconcile::Fields(fields) => {
-            for field in fields {
-                found[*field] = wanted.object[*field].clone();
+        Reconcile::ClientAuthority => {
+            let own = wanted.object["data"][CLIENT_AUTHORITY].as_str().unwrap_or_default().trim();
+            let published = found["data"][CLIENT_AUTHORITY].as_str().unwrap_or_default();
+            if !published.contains(own) {
+                let published =
+                    if published.is_empty() { String::new() } else { format!("{}\n", published.trim_end()) };
+                found["data"][CLIENT_AUTHORITY] = format!("{published}{own}\n").into();
             }
         }
         Reconcile::Rules | Reconcile::Subjects if found["metadata"]["annotations"][AUTOUPDATE] == "false" => {}
@@ -181,9 +193,9 @@ fn rest(service_address: Ipv4Addr, options: &BootstrapOptions) -> Result<Vec<Boo
     }
     let authentication = json!({
         "metadata": {"name": "extension-apiserver-authentication"},
-        "data": {"client-ca-file": options.client_authority},
+        "data": {CLIENT_AUTHORITY: options.client_authority},
     });
-    objects.push(bootstrap_object("", "configmaps", "kube-system", Reconcile::Fields(&["data"]), authentication)?);
+    objects.push(bootstrap_object("", "configmaps", "kube-system", Reconcile::ClientAuthority, authentication)?);
     objects.extend(kubernetes_service(service_address, options)?);
     Ok(objects)
 }
@@ -216,15 +228,9 @@ fn kubernetes_service(cluster: Ipv4Addr, options: &BootstrapOptions) -> Result<V
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     });
     Ok(vec![
-        bootstrap_object("", "services", "default", Reconcile::Fields(&["spec"]), service)?,
-        bootstrap_object("", "endpoints", "default", Reconcile::Fields(&["subsets"]), endpoints)?,
-        bootstrap_object(
-            "discovery.k8s.io",
-            "endpointslices",
-            "default",
-            Reconcile::Fields(&["endpoints", "ports"]),
-            slice,
-        )?,
+        bootstrap_object("", "services", "default", Reconcile::Never, service)?,
+        bootstrap_object("", "endpoints", "default", Reconcile::Never, endpoints)?,
+        bootstrap_object("discovery.k8s.io", "endpointslices", "default", Reconcile::Never, slice)?,
     ])
 }
 

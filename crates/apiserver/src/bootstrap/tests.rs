@@ -13,6 +13,7 @@ fn options() -> BootstrapOptions {
         advertise_port: 6443,
         client_authority: "CA".into(),
         aggregate_roles: true,
+        shared_store: false,
     }
 }
 
@@ -53,13 +54,17 @@ async fn a_start_reconciles_its_own_fields_and_keeps_the_others() {
     edit("clusterrolebindings", "", "system:discovery", &|binding| binding["subjects"] = json!([]));
     edit("namespaces", "", "default", &|namespace| namespace["metadata"]["labels"]["mine"] = "1".into());
     let moved = BootstrapOptions { advertise_port: 7443, ..options() };
-    // The service, its endpoints and their slice, one role and one binding.
-    assert_eq!(ensure(&objects, ADDRESS, &moved).await.unwrap(), 5);
+    edit("configmaps", "kube-system", "extension-apiserver-authentication", &|map| {
+        map["data"] = json!({"client-ca-file": "OTHER", "requestheader-client-ca-file": "PROXY"});
+    });
+    // One role, one binding and the authorities: the address is not of these objects.
+    assert_eq!(ensure(&objects, ADDRESS, &moved).await.unwrap(), 3);
+    assert_eq!(ensure(&objects, ADDRESS, &moved).await.unwrap(), 0);
+    let published = objects.one("configmaps", "kube-system", "extension-apiserver-authentication").unwrap();
+    assert_eq!(published["data"], json!({"client-ca-file": "OTHER\nCA\n", "requestheader-client-ca-file": "PROXY"}));
     let role = objects.one("clusterroles", "", "system:basic-user").unwrap();
     assert_eq!((role["rules"].as_array().unwrap().len(), &role["rules"][0]), (3, &own));
     assert_eq!(objects.one("clusterroles", "", "system:discovery").unwrap()["rules"], json!([]));
-    let endpoints = objects.one("endpoints", "default", "kubernetes").unwrap();
-    assert_eq!(endpoints["subsets"][0]["ports"][0]["port"], 7443);
 }
 
 /// The policy that the bootstrap objects make.

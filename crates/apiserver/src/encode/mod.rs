@@ -45,9 +45,14 @@ fn head_of(resource: &'static Kind) -> &'static str {
     HEADS.get(&(std::ptr::from_ref(resource) as usize)).expect("every resource is a row of the table")
 }
 
-/// False for metadata that is never stored: the version is the store's revision, managed fields are not supported.
-fn stored_metadata(key: &str) -> bool {
-    !matches!(key, "resourceVersion" | "managedFields" | "selfLink")
+/// False for metadata that is never stored: the version is the store's revision. Managed fields are stored as other
+/// servers wrote them; this one writes none.
+fn stored_metadata(key: &str, value: &Value) -> bool {
+    match key {
+        "resourceVersion" | "selfLink" => false,
+        "managedFields" => value.as_array().is_some_and(|fields| !fields.is_empty()),
+        _ => true,
+    }
 }
 
 impl Encoded {
@@ -58,7 +63,7 @@ impl Encoded {
         out.extend_from_slice(head.as_bytes());
         let empty = Map::new();
         let metadata = object["metadata"].as_object().unwrap_or(&empty);
-        write_members(&mut out, metadata.iter().filter(|(key, _)| stored_metadata(key)), false);
+        write_members(&mut out, metadata.iter().filter(|(key, value)| stored_metadata(key, value)), false);
         let metadata_end = out.len();
         out.push(b'}');
         let rest = object.as_object().unwrap_or(&empty).iter();

@@ -2,12 +2,13 @@
 
 use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
-use bayplan_store::WriteError;
+use bayplan_store::{Revision, WriteError};
 use serde_json::Value;
 
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
 use crate::authz::{Action, Attributes};
+use crate::encode::Encoded;
 use crate::request::Verb;
 use crate::status_errors;
 
@@ -80,25 +81,38 @@ impl Registry {
         if metadata::resource_version(&object).is_some() {
             return Err(status_errors::plain("resourceVersion should not be set on objects to be created"));
         }
-        let _allocated = self.allocate_service(&call, &mut object).await?;
-        let encoded = self.encode(call.resource, &object);
-        let key = Self::key(call.resource, call.namespace, &name);
+        let allocation = self.allocate_service(&call, None, &mut object).await?;
+        let stored = self.store_new(&call, &object, &name).await;
+        self.settle_service(allocation, stored.is_ok()).await;
+        let (encoded, revision) = stored?;
+        let encoded = super::conversion::view(call.resource, encoded)?;
+        Ok(Answer::object(201, call.resource, encoded, revision).with_warnings(warnings))
+    }
+
+    /// Writes a new object; a dry run only sees whether it could.
+    async fn store_new(
+        &self,
+        call: &Call<'_>,
+        object: &Value,
+        name: &str,
+    ) -> Result<(Encoded, Option<Revision>), Status> {
+        let encoded = self.encode(call.resource, object);
+        let key = Self::key(call.resource, call.namespace, name);
         let revision = if call.dry_run {
             if let Some(found) = self.entry(&key).await? {
-                return Err(self.exists(call.resource, &name, &found));
+                return Err(self.exists(call.resource, name, &found));
             }
             None
         } else {
             match self.store_new(call.resource, &key, encoded.bytes().clone()).await {
                 Ok(revision) => Some(revision),
                 Err(WriteError::Conflict { found: Some(found) }) => {
-                    return Err(self.exists(call.resource, &name, &found));
+                    return Err(self.exists(call.resource, name, &found));
                 }
                 Err(error) => return Err(status_errors::write(error)),
             }
         };
-        let encoded = super::conversion::view(call.resource, encoded)?;
-        Ok(Answer::object(201, call.resource, encoded, revision).with_warnings(warnings))
+        Ok((encoded, revision))
     }
 
     /// The right to `create`, for a request that came with the right to another verb.

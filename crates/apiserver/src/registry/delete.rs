@@ -125,7 +125,10 @@ impl Registry {
                 }
             }
             match self.store.delete(key, revision).await {
-                Ok(removed) => revision = removed,
+                Ok(removed) => {
+                    revision = removed;
+                    self.release_service(&call, old).await;
+                }
                 Err(WriteError::Conflict { .. }) => {
                     if marked.is_some() {
                         let answer = self.removed(call, old, encoded, revision)?;

@@ -64,9 +64,13 @@ pub(crate) fn fill_system_fields(object: &mut Value, now: Timestamp) {
 /// Restores the fields that an update may neither change nor drop.
 pub(crate) fn restore_system_fields(object: &mut Value, old: &Value) {
     let metadata = of(object);
-    metadata.remove("managedFields");
     metadata.remove("selfLink");
     let old = &old["metadata"];
+    // Those that another server has written stay as they are.
+    match old.get("managedFields") {
+        Some(fields) => metadata.insert("managedFields".to_owned(), fields.clone()),
+        None => metadata.remove("managedFields"),
+    };
     match old.get("generation") {
         Some(generation) => metadata.insert("generation".to_owned(), generation.clone()),
         None => metadata.remove("generation"),

@@ -39,6 +39,7 @@ pub(crate) use delete::check_delete_preconditions;
 pub(crate) use objects::{Objects, SystemObjects, SystemWrite};
 pub(crate) use patch::PatchKind;
 use revision_waiters::RevisionWaiters;
+pub(crate) use service_addresses::keep_service_addresses;
 pub use service_addresses::{ServiceRange, ServiceRangeError};
 pub(crate) use update::{UpdatedObject, check_identity};
 
@@ -74,8 +75,6 @@ pub(crate) struct Registry {
     waiters: Arc<RevisionWaiters>,
     /// Where requests with large bodies are carried out.
     pub(crate) big_work: BigWork,
-    /// Locked while a service gets its addresses and is stored.
-    services: tokio::sync::Mutex<service_addresses::Allocated>,
 }
 
 /// One call of a verb on an object or a collection.
@@ -117,7 +116,6 @@ impl Registry {
             authorizer,
             waiters: Arc::default(),
             big_work: BigWork::default(),
-            services: tokio::sync::Mutex::default(),
         }
     }
 

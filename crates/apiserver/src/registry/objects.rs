@@ -53,6 +53,10 @@ pub(crate) enum SystemWrite {
     /// `pods/eviction` takes a disruption from the budget and sets `DisruptionTarget` on the pod. The eviction itself
     /// was authorized, and the deletion that follows is admitted.
     Eviction,
+    /// The server's address and its leases, renewed while it runs.
+    ServerAddress,
+    /// The IPAddress of a service that is about to be written.
+    ServiceAddress,
     /// The `ResourceQuota` admission plugin charges the quota for the object that is about to be written.
     QuotaUsage,
 }

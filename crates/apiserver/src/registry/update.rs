@@ -169,9 +169,10 @@ impl Registry {
         }
         warnings.extend(call.resource.warnings(new, Some(old)));
         self.plugins.validate(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
-        let _allocated = self.allocate_service(&call, new).await?;
-        let swapped = self.swap(call, key, entry, metadata::deleting(old), new).await?;
-        Ok(swapped.map(|swapped| Swapped { answer: swapped.answer.with_warnings(warnings), ..swapped }))
+        let allocation = self.allocate_service(&call, Some(old), new).await?;
+        let swapped = self.swap(call, key, entry, metadata::deleting(old), new).await;
+        self.settle_service(allocation, matches!(swapped, Ok(Some(_)))).await;
+        Ok(swapped?.map(|swapped| Swapped { answer: swapped.answer.with_warnings(warnings), ..swapped }))
     }
 
     /// Changes an object in place without admission, strategy and validation; removes it if that completes its
@@ -222,7 +223,10 @@ impl Registry {
             }
             return match self.store.delete(key, entry.mod_revision).await {
                 // Several writers may take away the last finalizer; for all but one the object is gone already.
-                Ok(_) | Err(WriteError::Conflict { found: None }) => swapped(entry.mod_revision, true),
+                Ok(_) | Err(WriteError::Conflict { found: None }) => {
+                    self.release_service(&call, new).await;
+                    swapped(entry.mod_revision, true)
+                }
                 Err(WriteError::Conflict { .. }) => Ok(None),
                 Err(error) => Err(status_errors::write(error)),
             };

@@ -40,7 +40,7 @@ use crate::admission::AdmissionPlugins;
 use crate::authn::{Authenticator, Peer, StaticTokens};
 use crate::authz::{Authorizer, PolicyIndex};
 use crate::bootstrap::{self, BootstrapOptions};
-use crate::registry::{Clock, Registry, ServiceRange};
+use crate::registry::{Clock, Registry, ServiceRange, keep_service_addresses};
 use crate::serviceaccounts::{KeyError, Tokens};
 use crate::user::User;
 
@@ -84,6 +84,7 @@ impl Config {
                 advertise_port: address.port(),
                 client_authority: String::new(),
                 aggregate_roles: true,
+                shared_store: false,
             },
             connections_max: CONNECTIONS_MAX,
             clock: Arc::new(Timestamp::now),
@@ -150,6 +151,11 @@ impl ApiServer {
         bootstrap::ensure(&*registry, config.service_range.first(), &config.bootstrap)
             .await
             .map_err(StartError::Bootstrap)?;
+        let mut address = bootstrap::ServerAddress::new(registry.clone(), &config.bootstrap);
+        address.publish().await.map_err(StartError::Bootstrap)?;
+        tasks.spawn(address.keep());
+        registry.repair_services_at_start().await.map_err(StartError::Bootstrap)?;
+        tasks.spawn(keep_service_addresses(registry.clone()));
         index.load(&*store).await?;
         tasks.spawn(index.clone().follow(store.clone()));
         tasks.spawn(housekeeping::expire_events(registry.clone()));

@@ -96,7 +96,7 @@ mod tests {
 
     fn address(name: &str, parent: Value) -> Value {
         json!({
-            "kind": "IPAddress", "apiVersion": "networking.k8s.io/v1", "metadata": {"name": name},
+            "kind": "IPAddress", "apiVersion": "networking.k8s.io/v1", "metadata": {"name": name, "resourceVersion": "1"},
             "spec": {"parentRef": parent},
         })
     }

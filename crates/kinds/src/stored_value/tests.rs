@@ -48,7 +48,7 @@ fn every_type_of_field_survives_a_rewrite() {
         },
         "spec": {
             "containers": [{
-                "name": "c", "image": "i", "resources": {"limits": {"cpu": "1500m"}},
+                "name": "c", "image": "i", "resources": {"limits": {"cpu": "1500m"}, "requests": {"cpu": "1"}},
                 "livenessProbe": {"httpGet": {"port": "web", "path": "/"}, "periodSeconds": 3},
                 "readinessProbe": {"tcpSocket": {"port": 80}},
                 "ports": [{"containerPort": 80}],

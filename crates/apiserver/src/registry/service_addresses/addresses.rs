@@ -1,0 +1,107 @@
+//! Cluster IPs: each is an IPAddress object whose creation is the lock, as upstream's allocator writes them.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use bayplan_kinds::Kind;
+use bayplan_model::status::{Status, reason};
+use bayplan_store::WriteError;
+use rand::RngExt;
+use serde_json::{Value, json};
+
+use super::super::{Objects, Registry, SystemObjects, SystemWrite, metadata};
+use super::FULL;
+use crate::status_errors::{self, FieldError};
+
+/// Random attempts before a systematic search.
+const TRIES: usize = 16;
+/// Who owns an IPAddress; upstream's allocator, for both kinds of server.
+pub(super) const MANAGER: &str = "ipallocator.k8s.io";
+pub(super) const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+
+/// The service that asks for an address.
+#[derive(Clone, Copy)]
+pub(super) struct Owner<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    /// Write nothing, only see what is free.
+    pub(super) dry_run: bool,
+}
+
+pub(super) fn kind() -> &'static Kind {
+    bayplan_kinds::find("networking.k8s.io", "v1", "ipaddresses").expect("a row of the table")
+}
+
+impl Registry {
+    /// Claims an address for a service; false if another has it.
+    pub(super) async fn claim_address(&self, address: &str, owner: Owner<'_>) -> Result<bool, Status> {
+        if owner.dry_run {
+            return Ok(Objects::get(self, kind(), "", address).await?.is_none());
+        }
+        let family = if address.contains(':') { "IPv6" } else { "IPv4" };
+        let object = json!({
+            "kind": "IPAddress",
+            "apiVersion": "networking.k8s.io/v1",
+            "metadata": {
+                "name": address,
+                "labels": {"ipaddress.kubernetes.io/ip-family": family, MANAGED_BY: MANAGER},
+            },
+            "spec": {"parentRef": {"resource": "services", "namespace": owner.namespace, "name": owner.name}},
+        });
+        match self.create_unchecked(SystemWrite::ServiceAddress, kind(), "", object).await {
+            Ok(_) => Ok(true),
+            Err(status) if status.is(reason::ALREADY_EXISTS) => Ok(false),
+            Err(status) => Err(status),
+        }
+    }
+
+    /// Gives an address back, if it is still of this service.
+    pub(super) async fn release_address(&self, address: &str, owner: Owner<'_>) -> Result<(), Status> {
+        loop {
+            let Some(found) = Objects::get(self, kind(), "", address).await? else { return Ok(()) };
+            if !belongs_to(&found, owner.namespace, owner.name) || self.remove_address(&found).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes an IPAddress as it was read; false if it was written since.
+    pub(super) async fn remove_address(&self, found: &Arc<Value>) -> Result<bool, Status> {
+        let revision = metadata::text(found, "resourceVersion").parse().unwrap_or(0);
+        match self.store().delete(&Self::key(kind(), "", metadata::text(found, "name")), revision).await {
+            Ok(_) | Err(WriteError::Conflict { found: None }) => Ok(true),
+            Err(WriteError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(status_errors::write(error)),
+        }
+    }
+
+    /// Claims a free address of the range: first at random, then by looking at all.
+    pub(super) async fn claim_free_address(&self, owner: Owner<'_>) -> Result<Result<String, FieldError>, Status> {
+        let offsets = self.service_range.free_offsets();
+        for _ in 0..TRIES {
+            let offset = rand::rng().random_range(offsets.clone());
+            let address = self.service_range.address(offset).to_string();
+            if self.claim_address(&address, owner).await? {
+                return Ok(Ok(address));
+            }
+        }
+        let (start, end) = Self::bounds(kind(), "");
+        let range = self.store().range(&start, &end, None, 0).await.map_err(status_errors::read)?;
+        let taken: HashSet<Ipv4Addr> = range.entries.iter().filter_map(|e| e.key[start.len()..].parse().ok()).collect();
+        for address in offsets.map(|offset| self.service_range.address(offset)).filter(|a| !taken.contains(a)) {
+            let address = address.to_string();
+            if self.claim_address(&address, owner).await? {
+                return Ok(Ok(address));
+            }
+        }
+        Ok(Err(FieldError::new(FULL, "spec.clusterIPs", "Internal error: range is full")))
+    }
+}
+
+/// Whether an IPAddress is a service's.
+pub(super) fn belongs_to(address: &Value, namespace: &str, name: &str) -> bool {
+    let parent = &address["spec"]["parentRef"];
+    let text = |field: &str| parent[field].as_str().unwrap_or_default();
+    text("group").is_empty() && text("resource") == "services" && text("namespace") == namespace && text("name") == name
+}

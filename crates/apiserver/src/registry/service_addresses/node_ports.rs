@@ -1,0 +1,175 @@
+//! Node ports: one bitmap for the cluster, in upstream's range object, changed by compare-and-swap.
+
+use std::collections::BTreeSet;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bayplan_kinds::stored_value::NODE_PORTS_KEY;
+use bayplan_model::status::Status;
+use bayplan_store::{Entry, WriteError};
+use bytes::Bytes;
+use rand::RngExt;
+use serde_json::{Value, json};
+
+use super::super::Registry;
+use crate::status_errors;
+
+/// The ports of services; upstream's default `--service-node-port-range`.
+pub(super) const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
+/// Random attempts before a systematic search.
+const TRIES: usize = 16;
+
+/// Why ports were not claimed.
+pub(super) enum Refused {
+    /// Another service has this one.
+    Taken(i64),
+    /// No port is left to choose.
+    Full,
+    /// The store failed.
+    Failed(Status),
+}
+
+/// The allocated ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bitmap(BTreeSet<i64>);
+
+impl Bitmap {
+    pub(super) fn of(ports: impl IntoIterator<Item = i64>) -> Bitmap {
+        Bitmap(ports.into_iter().filter(|port| NODE_PORTS.contains(port)).collect())
+    }
+
+    pub(super) fn ports(&self) -> &BTreeSet<i64> {
+        &self.0
+    }
+
+    /// Reads the range object; one of another range is not ours to change.
+    fn read(value: &[u8]) -> Result<Bitmap, String> {
+        let object: Value = serde_json::from_slice(value).map_err(|error| error.to_string())?;
+        let range = object["range"].as_str().unwrap_or_default();
+        if range != shown_range() {
+            return Err(format!("it is for the range {range:?}, and this server's is {}", shown_range()));
+        }
+        let data = BASE64.decode(object["data"].as_str().unwrap_or_default()).map_err(|error| error.to_string())?;
+        // The lowest port is the lowest bit of the last byte, as of a big integer.
+        let ports = data.iter().rev().zip((*NODE_PORTS.start()..).step_by(8)).flat_map(|(byte, first)| {
+            (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| first + i64::from(bit))
+        });
+        Ok(Bitmap::of(ports))
+    }
+
+    fn write(&self) -> Bytes {
+        let first = *NODE_PORTS.start();
+        let length = self.0.last().map_or(0, |last| (last - first) / 8 + 1);
+        let mut data = vec![0_u8; usize::try_from(length).unwrap_or_default()];
+        for port in &self.0 {
+            let bit = port - first;
+            let from_end = usize::try_from(bit / 8).unwrap_or_default();
+            let at = data.len() - 1 - from_end;
+            data[at] |= 1 << (bit % 8);
+        }
+        let data = BASE64.encode(data);
+        let object = json!({
+            "kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}, "range": shown_range(), "data": data,
+        });
+        Bytes::from(object.to_string())
+    }
+
+    /// A free port, at random.
+    fn free(&self) -> Option<i64> {
+        let mut rng = rand::rng();
+        let random = (0..TRIES).map(|_| rng.random_range(NODE_PORTS));
+        random.chain(NODE_PORTS).find(|port| !self.0.contains(port))
+    }
+}
+
+fn shown_range() -> String {
+    format!("{}-{}", NODE_PORTS.start(), NODE_PORTS.end())
+}
+
+impl Registry {
+    /// Claims ports by number, and as many as `count` of the server's choice, all or none. A dry run claims nothing.
+    pub(super) async fn claim_ports(&self, given: &[i64], count: usize, dry_run: bool) -> Result<Vec<i64>, Refused> {
+        if given.is_empty() && count == 0 {
+            return Ok(Vec::new());
+        }
+        loop {
+            let (entry, mut bitmap) = self.port_bitmap().await.map_err(Refused::Failed)?;
+            for port in given {
+                if !bitmap.0.insert(*port) {
+                    return Err(Refused::Taken(*port));
+                }
+            }
+            let mut chosen = Vec::with_capacity(count);
+            for _ in 0..count {
+                let port = bitmap.free().ok_or(Refused::Full)?;
+                bitmap.0.insert(port);
+                chosen.push(port);
+            }
+            if dry_run || self.write_ports(entry.as_ref(), &bitmap).await.map_err(Refused::Failed)? {
+                return Ok(chosen);
+            }
+        }
+    }
+
+    /// Gives ports back.
+    pub(super) async fn release_ports(&self, ports: &[i64]) -> Result<(), Status> {
+        if ports.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let (entry, mut bitmap) = self.port_bitmap().await?;
+            let before = bitmap.0.len();
+            bitmap.0.retain(|port| !ports.contains(port));
+            if bitmap.0.len() == before || self.write_ports(entry.as_ref(), &bitmap).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The range object and what it says; none is an empty one.
+    pub(super) async fn port_bitmap(&self) -> Result<(Option<Entry>, Bitmap), Status> {
+        let entry = self.entry(NODE_PORTS_KEY).await?;
+        let bitmap = entry.as_ref().map(|entry| Bitmap::read(&entry.value)).transpose();
+        let bitmap = bitmap
+            .map_err(|error| status_errors::internal(format!("{NODE_PORTS_KEY} cannot be read: {error}")))?
+            .unwrap_or_default();
+        Ok((entry, bitmap))
+    }
+
+    /// Writes the range object over the one that was read; false if another writer was faster.
+    pub(super) async fn write_ports(&self, over: Option<&Entry>, bitmap: &Bitmap) -> Result<bool, Status> {
+        let written = match over {
+            Some(entry) => self.store.update(NODE_PORTS_KEY, bitmap.write(), entry.mod_revision).await,
+            None => self.store.create(NODE_PORTS_KEY, bitmap.write()).await,
+        };
+        match written {
+            Ok(_) => Ok(true),
+            Err(WriteError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(status_errors::write(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bitmap_is_a_big_integer_whose_lowest_bit_is_the_lowest_port() {
+        let data = |ports: &[i64]| {
+            let written = Bitmap::of(ports.iter().copied()).write();
+            let object: Value = serde_json::from_slice(&written).unwrap();
+            BASE64.decode(object["data"].as_str().unwrap()).unwrap()
+        };
+        assert_eq!(data(&[]), b"");
+        assert_eq!(data(&[30000]), [1]);
+        assert_eq!(data(&[30000, 30009]), [2, 1]);
+        assert_eq!((data(&[32767]).len(), data(&[32767])[0]), (346, 0x80));
+        for ports in [&[][..], &[30000], &[30007, 30008, 31999], &[32767]] {
+            let bitmap = Bitmap::of(ports.iter().copied());
+            assert_eq!(Bitmap::read(&bitmap.write()).unwrap(), bitmap);
+        }
+        let other = json!({"range": "20000-20100", "data": ""}).to_string();
+        assert!(Bitmap::read(other.as_bytes()).unwrap_err().contains("20000-20100"));
+    }
+}
