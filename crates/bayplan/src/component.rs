@@ -139,7 +139,7 @@ pub(crate) async fn serve(
     let http2 =
         Http2 { disabled: serving.disable_http2_serving, streams_max: serving.http2_max_streams_per_connection };
     let access = Access::new(rules, Some(authenticator), Some(authorizer));
-    let server = OpsServer::start(listener, tls::server_config(&options)?, http2, access, endpoints)?;
+    let server = OpsServer::start(listener, tls::renewed(options)?, http2, access, endpoints)?;
     tracing::info!(address = %server.address, "serving health and metrics");
     Ok(server)
 }

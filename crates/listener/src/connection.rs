@@ -60,7 +60,7 @@ pub(crate) async fn serve(
         // Until the client says something it costs no more than its socket.
         stream.readable().await?;
         state.spoke();
-        handshakes.turns.step_by_step(handshakes.acceptor.accept(stream)).await
+        handshakes.turns.step_by_step(handshakes.acceptor().accept(stream)).await
     };
     let handshake = tokio::select! {
         handshake = tokio::time::timeout(limits.handshake, handshake) => handshake,

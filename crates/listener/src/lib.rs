@@ -11,6 +11,7 @@
 
 mod client_certificate;
 mod connection;
+mod crypto;
 mod file_limit;
 mod io;
 mod streams;
@@ -33,6 +34,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 pub use client_certificate::{ClientCertificate, Refused, Subject};
+pub use crypto::{Unsupported, crypto_provider};
 pub use file_limit::raise_file_limit;
 pub use streams::SendBy;
 use table::{Place, Table};
@@ -111,8 +113,15 @@ pub type Connect = Arc<dyn Fn(&rustls::ServerConnection) -> Handler + Send + Syn
 /// How a listener's connections become sessions.
 #[derive(Clone)]
 struct Handshakes {
-    acceptor: TlsAcceptor,
+    /// The latest configuration: each new connection takes the one of its moment.
+    tls: watch::Receiver<Arc<rustls::ServerConfig>>,
     turns: Arc<Turns>,
+}
+
+impl Handshakes {
+    fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.tls.borrow().clone())
+    }
 }
 
 /// Serves connections until `stopping` is true, or its sender gone.
@@ -123,7 +132,19 @@ pub fn serve(
     stopping: watch::Receiver<bool>,
     connect: Connect,
 ) -> BoxFuture<'static, ()> {
-    let handshakes = Handshakes { acceptor: TlsAcceptor::from(tls), turns: Turns::new() };
+    serve_renewed(listener, watch::channel(tls).1, limits, stopping, connect)
+}
+
+/// Serves connections until `stopping` is true, or its sender gone; certificates may be replaced meanwhile, and new
+/// connections see the new ones.
+pub fn serve_renewed(
+    listener: TcpListener,
+    tls: watch::Receiver<Arc<rustls::ServerConfig>>,
+    limits: Limits,
+    stopping: watch::Receiver<bool>,
+    connect: Connect,
+) -> BoxFuture<'static, ()> {
+    let handshakes = Handshakes { tls, turns: Turns::new() };
     Box::pin(accept_all(listener, limits, stopping, move |stream, stopping, place| {
         connection::serve(stream, handshakes.clone(), limits, stopping, connect.clone(), place)
     }))

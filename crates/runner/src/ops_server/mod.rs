@@ -130,7 +130,7 @@ impl OpsServer {
     /// Serves on an open port.
     pub fn start(
         listener: TcpListener,
-        tls: Arc<rustls::ServerConfig>,
+        tls: watch::Receiver<Arc<rustls::ServerConfig>>,
         http2: Http2,
         access: Access,
         endpoints: Endpoints,
@@ -169,10 +169,13 @@ pub fn serve_metrics(
     bayplan_listener::serve_plain(listener, Limits::new(CONNECTIONS_MAX), stopping, handler)
 }
 
-async fn serve(shared: Arc<Shared>, listener: TcpListener, tls: Arc<rustls::ServerConfig>, limits: Limits) {
+/// The TLS configuration of each moment: its certificate may be replaced.
+type TlsConfigs = watch::Receiver<Arc<rustls::ServerConfig>>;
+
+async fn serve(shared: Arc<Shared>, listener: TcpListener, tls: TlsConfigs, limits: Limits) {
     let stopping = shared.stopping.subscribe();
     let connect = Arc::new(move |session: &rustls::ServerConnection| connect(&shared, session));
-    bayplan_listener::serve(listener, tls, limits, stopping, connect).await;
+    bayplan_listener::serve_renewed(listener, tls, limits, stopping, connect).await;
 }
 
 /// Answers the requests of one connection, as the user whom its certificate names.

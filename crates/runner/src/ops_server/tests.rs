@@ -51,7 +51,7 @@ async fn world() -> World {
     let endpoints = Endpoints { health, metrics, refresh: None, config: json!({"componentconfig": {}}) };
     let server = OpsServer::start(
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
-        tls::server_config(&options).unwrap(),
+        tls::renewed(options).unwrap(),
         Http2::default(),
         Access::new(Rules::default(), Some(own.clone()), Some(own)).with_clock(Arc::new(clock)),
         endpoints,
@@ -315,4 +315,32 @@ fn self_signed_certificates_are_kept_where_asked_and_bad_choices_are_named() {
     let missing = tls::Options { files: Some(("/nonexistent/a.crt".into(), "/nonexistent/a.key".into())), ..options };
     let error = tls::server_config(&missing).unwrap_err().to_string();
     assert!(error.starts_with("cannot read /nonexistent/a.crt: "), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_certificate_is_served_and_half_of_a_new_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("a.crt"), folder.path().join("a.key"));
+    let pair = || {
+        let pair = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        (pair.cert.pem(), pair.signing_key.serialize_pem())
+    };
+    let put = |pair: &(String, String)| {
+        std::fs::write(&certificate, &pair.0).unwrap();
+        std::fs::write(&key, &pair.1).unwrap();
+    };
+    put(&pair());
+    let files = Some((certificate.clone(), key.clone()));
+    let mut served = tls::renewed(tls::Options { name: "ops".into(), files, ..Default::default() }).unwrap();
+    let new = pair();
+    std::fs::write(&certificate, &new.0).unwrap();
+    let look = || tokio::time::sleep(std::time::Duration::from_millis(1500));
+    look().await;
+    assert!(!served.has_changed().unwrap());
+    put(&new);
+    look().await;
+    assert!(served.has_changed().unwrap());
+    served.mark_unchanged();
+    look().await;
+    assert!(!served.has_changed().unwrap());
 }

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, SanType};
 use rustls::RootCertStore;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::SupportedProtocolVersion;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
-use rustls::{NamedGroup, SupportedProtocolVersion};
+use tokio::sync::watch;
 
 /// Why no certificate can be served.
 #[derive(Debug, thiserror::Error)]
@@ -32,12 +33,9 @@ pub enum Error {
         /// Reason that the user reads.
         why: String,
     },
-    /// A cipher suite that is unknown or not supported.
-    #[error("cipher suite {0} is not supported")]
-    CipherSuite(String),
-    /// A key exchange that is unknown or not supported.
-    #[error("curve {0} is not supported")]
-    Curve(u16),
+    /// A cipher suite or key exchange that is unknown or not supported.
+    #[error(transparent)]
+    Unsupported(#[from] bayplan_listener::Unsupported),
 }
 
 /// The TLS settings.
@@ -61,9 +59,45 @@ pub struct Options {
     pub without_http2: bool,
 }
 
+/// How often the files are looked at. They are small and two, and what is replaced counts a second later.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The server's TLS configuration, made again when the files of its certificate change. What cannot be used is logged,
+/// and the last that could stays.
+pub fn renewed(options: Options) -> Result<watch::Receiver<Arc<ServerConfig>>, Error> {
+    let (sender, receiver) = watch::channel(server_config(&options)?);
+    if let Some(files) = options.files.clone() {
+        tokio::spawn(follow(files, options, sender));
+    }
+    Ok(receiver)
+}
+
+async fn follow(files: (PathBuf, PathBuf), options: Options, sender: watch::Sender<Arc<ServerConfig>>) {
+    let read = || (std::fs::read(&files.0).ok(), std::fs::read(&files.1).ok());
+    let mut seen = read();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            () = sender.closed() => return,
+        }
+        let found = read();
+        if found == seen {
+            continue;
+        }
+        seen = found;
+        match server_config(&options) {
+            Ok(config) => {
+                sender.send_replace(config);
+                tracing::info!("the certificate of the secure port was replaced");
+            }
+            Err(error) => tracing::error!(%error, "a new certificate is not served, the old one stays"),
+        }
+    }
+}
+
 /// The server's TLS configuration.
 pub fn server_config(options: &Options) -> Result<Arc<ServerConfig>, Error> {
-    let provider = Arc::new(provider(options)?);
+    let provider = Arc::new(bayplan_listener::crypto_provider(&options.cipher_suites, &options.curves)?);
     let versions: &[&SupportedProtocolVersion] =
         if options.tls13_only { &[&rustls::version::TLS13] } else { rustls::ALL_VERSIONS };
     let unusable = |what: &str| {
@@ -94,29 +128,6 @@ pub fn server_config(options: &Options) -> Result<Arc<ServerConfig>, Error> {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
-}
-
-fn provider(options: &Options) -> Result<CryptoProvider, Error> {
-    let mut provider = aws_lc_rs::default_provider();
-    if !options.cipher_suites.is_empty() {
-        let name = |suite: &rustls::SupportedCipherSuite| format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1);
-        for asked in &options.cipher_suites {
-            if !provider.cipher_suites.iter().any(|suite| name(suite) == *asked) {
-                return Err(Error::CipherSuite(asked.clone()));
-            }
-        }
-        // As in Go, the cipher suites of TLS 1.3 cannot be chosen.
-        provider
-            .cipher_suites
-            .retain(|suite| suite.tls13().is_some() || options.cipher_suites.iter().any(|asked| *asked == name(suite)));
-    }
-    if !options.curves.is_empty() {
-        let known =
-            |curve: u16| provider.kx_groups.iter().copied().find(|group| group.name() == NamedGroup::from(curve));
-        let chosen = options.curves.iter().map(|&curve| known(curve).ok_or(Error::Curve(curve)));
-        provider.kx_groups = chosen.collect::<Result<_, _>>()?;
-    }
-    Ok(provider)
 }
 
 fn roots(authorities: &[String]) -> Result<RootCertStore, Error> {
