@@ -82,7 +82,10 @@ fn decide(listed: &Listed, request: &Request) -> Value {
             namespace: &request.namespace,
         }
     };
-    let decision = rbac::authorize(listed, &Attributes { user: &user, verb: &Verb::from(&*request.verb), action });
+    let decision = rbac::authorize(
+        listed,
+        &Attributes { user: &user, verb: &Verb::from(&*request.verb), action, field_selector: "" },
+    );
     json!({"allowed": decision.allowed, "reason": decision.reason})
 }
 

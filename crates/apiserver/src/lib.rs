@@ -36,10 +36,16 @@ mod watch_cache;
 use bayplan_kinds::codec;
 
 pub use admission::AdmissionPlugins;
-pub use authn::{StaticTokens, StaticTokensError};
+pub use authn::{RequestHeaders, StaticTokens, StaticTokensError};
+pub use authz::AuthorizationMode;
 pub use bootstrap::BootstrapOptions;
 pub use registry::{Clock, ServiceRange, ServiceRangeError};
 pub use request::Verb;
 pub use server::{ApiServer, Config, InProcess, ResponseBody, StartError};
-pub use serviceaccounts::KeyError;
+pub use serviceaccounts::{KeyError, ServiceAccountOptions, check_signing_key, check_verification_keys};
 pub use user::User;
+
+/// True for the name of an API version, `apps/v1` for example, that the server has.
+pub fn serves(group_version: &str) -> bool {
+    bayplan_kinds::served().any(|kind| kind.api_version() == group_version)
+}

@@ -50,6 +50,13 @@ pub(crate) fn path_not_found() -> Status {
         .with_details(Details::default())
 }
 
+/// 404 for what a kubelet would answer.
+pub(crate) fn not_passed_on(resource: &Kind, name: &str, subresource: &str) -> Status {
+    let what = format!("{}/{subresource} of {name:?}", resource.plural);
+    Status::failure(404, reason::NOT_FOUND, format!("{what} is not served: requests are not passed on to kubelets"))
+        .with_details(Details::default())
+}
+
 /// 405.
 pub(crate) fn method_not_allowed() -> Status {
     Status::failure(405, reason::METHOD_NOT_ALLOWED, "the server does not allow this method on the requested resource")

@@ -17,6 +17,7 @@ use crate::user::User;
 
 mod limit_ranger;
 mod namespace_lifecycle;
+mod node_restriction;
 mod priority;
 mod resource_quota;
 mod role_escalation;
@@ -67,6 +68,8 @@ pub struct AdmissionPlugins {
     pub taint_nodes_by_condition: bool,
     /// `StorageObjectInUseProtection`: volumes and claims get finalizers. Needs the controllers that remove them.
     pub storage_object_in_use_protection: bool,
+    /// `NodeRestriction`: kubelets change their own node and its pods alone. For real kubelets.
+    pub node_restriction: bool,
 }
 
 impl Default for AdmissionPlugins {
@@ -76,6 +79,7 @@ impl Default for AdmissionPlugins {
             service_account: true,
             taint_nodes_by_condition: false,
             storage_object_in_use_protection: true,
+            node_restriction: false,
         }
     }
 }
@@ -92,6 +96,9 @@ impl AdmissionPlugins {
         limit_ranger::admit(context, object).await?;
         if self.service_account {
             service_account::admit(context, object).await?;
+        }
+        if self.node_restriction {
+            node_restriction::admit(context, object, old).await?;
         }
         if self.taint_nodes_by_condition && context.is_new("", "nodes") {
             taint_until_ready(object);
@@ -110,6 +117,11 @@ impl AdmissionPlugins {
         runtime_class::admit(context, object).await?;
         topology_labels::admit(context, object).await?;
         role_escalation::admit(context, object, old).await
+    }
+
+    /// The plugins that look at a `TokenRequest`.
+    pub(crate) async fn admit_token(&self, context: &AdmissionContext<'_>, request: &Value) -> Result<(), Status> {
+        if self.node_restriction { node_restriction::admit_token(context, request).await } else { Ok(()) }
     }
 
     /// The plugins that may only refuse, after validation. A deletion has no object: give it `Null`.

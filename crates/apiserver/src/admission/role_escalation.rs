@@ -119,7 +119,7 @@ fn not_found(plural: &str, name: &str) -> Status {
 
 fn may(context: &AdmissionContext<'_>, policy: &Policy, verb: &Verb, resource: &str, name: &str) -> bool {
     let action = Action::Resource { group: GROUP, resource, subresource: "", name, namespace: context.namespace };
-    rbac::authorize(policy, &Attributes { user: context.user, verb, action }).allowed
+    rbac::authorize(policy, &Attributes { user: context.user, verb, action, field_selector: "" }).allowed
 }
 
 /// Whether the user holds all these rights; if not, why, in upstream's words.

@@ -1,9 +1,13 @@
 //! The other end of a connection: a caller in this process, or a client with a certificate.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bayplan_listener::{ClientCertificate, Refused, Subject};
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
+use tokio::sync::watch;
 
+use crate::certificates::tls::Serving;
 use crate::discovery::sha256;
 use crate::user::User;
 
@@ -15,8 +19,10 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 pub(crate) enum Peer {
     /// A caller in this process.
     Caller(User),
-    /// A client with a certificate that TLS has verified.
+    /// A client with a certificate that TLS has verified, by the only authority there is.
     Certificate(ClientCertificate<User>),
+    /// A client with a certificate that is a user's, a front proxy's or both; which, the authorities of the moment say.
+    Presented(Arc<Presented>),
 }
 
 impl Peer {
@@ -25,12 +31,66 @@ impl Peer {
         Peer::Certificate(ClientCertificate::of_chain(chain, now, user))
     }
 
+    /// The peer with this chain of certificates, judged by authorities that may be replaced.
+    pub(crate) fn presenting(chain: &[CertificateDer<'_>], serving: watch::Receiver<Arc<Serving>>) -> Self {
+        let chain = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
+        Peer::Presented(Arc::new(Presented { chain, serving, judged: Mutex::default() }))
+    }
+
     /// The user, as long as the certificate is valid.
-    pub(crate) fn user(&self, now: Timestamp) -> Result<Option<&User>, Refused> {
+    pub(crate) fn user(&self, now: Timestamp) -> Result<Option<User>, Refused> {
         match self {
-            Peer::Caller(user) => Ok(Some(user)),
-            Peer::Certificate(certificate) => certificate.user(now),
+            Peer::Caller(user) => Ok(Some(user.clone())),
+            Peer::Certificate(certificate) => certificate.user(now).map(Option::<&User>::cloned),
+            Peer::Presented(presented) => presented.judged(now).user?.user(now).map(Option::<&User>::cloned),
         }
+    }
+
+    /// The common name of a front proxy's certificate, as long as it is valid.
+    pub(crate) fn front_proxy(&self, now: Timestamp) -> Option<String> {
+        match self {
+            Peer::Caller(_) | Peer::Certificate(_) => None,
+            Peer::Presented(presented) => presented.judged(now).proxy?.user(now).ok()?.cloned(),
+        }
+    }
+}
+
+/// A chain of certificates, and what the authorities say of it. Those may be replaced while the connection lasts: whom
+/// the new ones do not know is refused from its next request on, as upstream.
+pub(crate) struct Presented {
+    chain: Vec<CertificateDer<'static>>,
+    serving: watch::Receiver<Arc<Serving>>,
+    judged: Mutex<Option<(Arc<Serving>, Judged)>>,
+}
+
+#[derive(Clone)]
+struct Judged {
+    user: Result<ClientCertificate<User>, Refused>,
+    proxy: Option<ClientCertificate<String>>,
+}
+
+impl Presented {
+    fn judged(&self, now: Timestamp) -> Judged {
+        let serving = self.serving.borrow().clone();
+        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((by, judged)) = &*judged
+            && Arc::ptr_eq(by, &serving)
+        {
+            return judged.clone();
+        }
+        let user = match serving.is_user(&self.chain, now) {
+            true => Ok(ClientCertificate::of_chain(&self.chain, now, user)),
+            false => Err(Refused),
+        };
+        let proxy = serving.is_front_proxy(&self.chain, now);
+        let proxy = proxy.then(|| ClientCertificate::of_chain(&self.chain, now, |subject| subject.name.to_owned()));
+        judged.insert((serving, Judged { user, proxy })).1.clone()
+    }
+}
+
+impl std::fmt::Debug for Presented {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Presented(…)")
     }
 }
 

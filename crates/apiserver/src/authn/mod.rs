@@ -1,7 +1,8 @@
-//! Authentication: client certificates, bearer tokens, or the anonymous user.
+//! Authentication: front proxies, client certificates, bearer tokens, or the anonymous user.
 //!
 //! ```text
-//!   client certificate ─▶ bearer token (static list, service account) ─▶ anonymous ─▶ User ─▶ impersonation ─▶ User
+//!   front proxy (its certificate, the user in headers) ─▶ client certificate
+//!     ─▶ bearer token (static list, service account, bootstrap token) ─▶ anonymous ─▶ User ─▶ impersonation ─▶ User
 //! ```
 //!
 //! The first method that knows the caller decides. An unknown token or an expired certificate is a 401, never the
@@ -22,11 +23,14 @@ use crate::serviceaccounts::Tokens;
 use crate::status_errors::unauthorized;
 use crate::user::{GROUP_AUTHENTICATED, User};
 
+mod bootstrap_token;
 mod certificate;
 pub(crate) mod impersonation;
+mod request_header;
 mod static_tokens;
 
 pub(crate) use certificate::Peer;
+pub use request_header::RequestHeaders;
 pub use static_tokens::{StaticTokens, StaticTokensError};
 
 const ANONYMOUS: &str = "system:anonymous";
@@ -39,18 +43,29 @@ const CACHE_LIFETIME: Duration = Duration::from_secs(10);
 /// verified again on each request.
 const CACHE_ENTRIES_MAX: usize = 4096;
 
+/// Which credentials are accepted, beside those of service accounts and client certificates.
+#[derive(Clone, Default)]
+pub(crate) struct Accepted {
+    /// Bearer tokens with a fixed identity.
+    pub(crate) static_tokens: StaticTokens,
+    /// Bearer tokens that are secrets in `kube-system`.
+    pub(crate) bootstrap_tokens: bool,
+    /// Users named by front proxies.
+    pub(crate) request_headers: Option<RequestHeaders>,
+    /// Requests without credentials.
+    pub(crate) anonymous: bool,
+}
+
 /// Finds the user of a request's credentials.
 pub(crate) struct Authenticator {
-    static_tokens: StaticTokens,
+    accepted: Accepted,
     service_accounts: Arc<Tokens>,
-    anonymous: bool,
     verified: Mutex<HashMap<String, (User, Instant)>>,
 }
 
 impl Authenticator {
-    /// Accepts these tokens, and requests without credentials if `anonymous` is true.
-    pub(crate) fn new(static_tokens: StaticTokens, service_accounts: Arc<Tokens>, anonymous: bool) -> Self {
-        Authenticator { static_tokens, service_accounts, anonymous, verified: Mutex::default() }
+    pub(crate) fn new(accepted: Accepted, service_accounts: Arc<Tokens>) -> Self {
+        Authenticator { accepted, service_accounts, verified: Mutex::default() }
     }
 
     /// The user of a request; `peer` is the other end of its connection, if that is known.
@@ -61,16 +76,25 @@ impl Authenticator {
         objects: &dyn Objects,
         now: Timestamp,
     ) -> Result<User, Status> {
+        if let Some(user) = peer.and_then(|peer| self.user_of_front_proxy(peer, headers, now)) {
+            return Ok(user);
+        }
         let known = peer.map_or(Ok(None), |peer| peer.user(now));
         if let Ok(Some(user)) = known {
-            return Ok(user.clone());
+            return Ok(user);
         }
         if let Some(token) = bearer_token(headers) {
             // A token that is no text is an unknown token.
             let token = std::str::from_utf8(token).map_err(|_| unauthorized())?;
             return self.token_user(token, &[], objects, now).await.map(|(user, _)| user).ok_or_else(unauthorized);
         }
-        if self.anonymous && known.is_ok() { Ok(anonymous()) } else { Err(unauthorized()) }
+        if self.accepted.anonymous && known.is_ok() { Ok(anonymous()) } else { Err(unauthorized()) }
+    }
+
+    /// The user whom a front proxy names. Only its own certificate makes a client one.
+    fn user_of_front_proxy(&self, peer: &Peer, headers: &HeaderMap, now: Timestamp) -> Option<User> {
+        let named = self.accepted.request_headers.as_ref()?;
+        peer.front_proxy(now).filter(|proxy| named.allows(proxy)).and_then(|_| named.user(headers))
     }
 
     /// The user of a token, and which of the audiences it is valid for; without audiences, the server's own.
@@ -82,11 +106,19 @@ impl Authenticator {
         now: Timestamp,
     ) -> Option<(User, Vec<String>)> {
         let own = self.service_accounts.audiences();
-        if let Some(user) = self.static_tokens.find(token) {
-            // A static token has no audiences: it is valid for the server's own.
+        // A token without audiences of its own is valid for those of the server.
+        let for_own = |user: User| {
             let valid: Vec<String> =
                 own.iter().filter(|own| audiences.is_empty() || audiences.contains(own)).cloned().collect();
-            return (!valid.is_empty()).then(|| (user.clone(), valid));
+            (!valid.is_empty()).then_some((user, valid))
+        };
+        if let Some(user) = self.accepted.static_tokens.find(token) {
+            return for_own(user.clone());
+        }
+        if self.accepted.bootstrap_tokens
+            && let Some(user) = bootstrap_token::authenticate(token, objects, now).await
+        {
+            return for_own(user);
         }
         if audiences.is_empty()
             && let Some(user) = self.cached(token)
@@ -144,8 +176,8 @@ mod tests {
     use crate::serviceaccounts::tests::{Fixture, signer};
 
     fn authenticator() -> Authenticator {
-        let tokens = StaticTokens::parse("t1,alice,u1,\"devs,ops\"\n").unwrap();
-        Authenticator::new(tokens, Arc::new(signer()), true)
+        let static_tokens = StaticTokens::parse("t1,alice,u1,\"devs,ops\"\n").unwrap();
+        Authenticator::new(Accepted { static_tokens, anonymous: true, ..Accepted::default() }, Arc::new(signer()))
     }
 
     fn at(second: i64) -> Timestamp {

@@ -71,6 +71,11 @@ impl StaticTokens {
         Ok(StaticTokens(tokens))
     }
 
+    /// True without any token.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Adds one token.
     pub fn insert(&mut self, token: impl Into<String>, user: User) {
         self.0.insert(token.into(), authenticated(user));

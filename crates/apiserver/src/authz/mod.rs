@@ -1,4 +1,5 @@
-//! Authorization: members of `system:masters` may do everything, other users what RBAC allows.
+//! Authorization: members of `system:masters` may do everything, other users what RBAC allows, and kubelets what the
+//! pods of their node need.
 //!
 //! ```text
 //!   store ─watch▶ index (roles, bindings) ─▶ rbac::authorize(policy, Attributes) ─▶ Decision ─▶ 403
@@ -14,10 +15,12 @@ use crate::user::{GROUP_MASTERS, User};
 
 pub mod escalation;
 mod index;
+mod node;
 pub mod policy;
 pub mod rbac;
 
 pub(crate) use index::PolicyIndex;
+pub(crate) use node::{NodeGraph, node_of};
 
 /// A request for a right: who wants to do what. Upstream's `authorizer.Attributes`.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +31,8 @@ pub struct Attributes<'a> {
     pub verb: &'a Verb,
     /// What the user wants to do it with.
     pub action: Action<'a>,
+    /// What a list or watch is limited to; empty for everything.
+    pub field_selector: &'a str,
 }
 
 /// What a verb is applied to.
@@ -75,18 +80,66 @@ pub struct Decision {
     pub reason: String,
 }
 
-/// Decides by the current roles and bindings.
-#[derive(Clone, Default)]
+/// Who decides about rights; upstream's `--authorization-mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthorizationMode {
+    /// Roles and bindings.
+    Rbac,
+    /// Kubelets: what the pods of their node need.
+    Node,
+    /// Everybody may do everything.
+    AlwaysAllow,
+    /// Nobody may do anything.
+    AlwaysDeny,
+}
+
+/// Decides by the current roles and bindings, and by what else is asked.
+#[derive(Clone)]
 pub(crate) struct Authorizer {
     pub(crate) index: Arc<PolicyIndex>,
+    pub(crate) nodes: Arc<NodeGraph>,
+    modes: Arc<[AuthorizationMode]>,
+}
+
+impl Default for Authorizer {
+    fn default() -> Self {
+        Authorizer::new(Arc::default(), vec![AuthorizationMode::Rbac])
+    }
 }
 
 impl Authorizer {
+    /// Asks these in turn; the first that allows a request decides.
+    pub(crate) fn new(index: Arc<PolicyIndex>, modes: Vec<AuthorizationMode>) -> Self {
+        Authorizer { index, nodes: Arc::default(), modes: modes.into() }
+    }
+
+    /// True if kubelets are judged by the pods of their node.
+    pub(crate) fn knows_nodes(&self) -> bool {
+        self.modes.contains(&AuthorizationMode::Node)
+    }
+
     pub(crate) fn authorize(&self, request: &Attributes<'_>) -> Decision {
         if request.user.in_group(GROUP_MASTERS) {
             return Decision { allowed: true, reason: String::new() };
         }
-        rbac::authorize(&*self.index.policy(), request)
+        let mut reasons: Vec<String> = Vec::new();
+        for mode in &*self.modes {
+            let decision = match mode {
+                AuthorizationMode::Rbac => rbac::authorize(&*self.index.policy(), request),
+                AuthorizationMode::Node => node::authorize(&self.nodes, request),
+                AuthorizationMode::AlwaysAllow => Decision { allowed: true, reason: String::new() },
+                AuthorizationMode::AlwaysDeny => {
+                    Decision { allowed: false, reason: "Everything is forbidden.".to_owned() }
+                }
+            };
+            if decision.allowed {
+                return decision;
+            }
+            if !decision.reason.is_empty() {
+                reasons.push(decision.reason);
+            }
+        }
+        Decision { allowed: false, reason: reasons.join("\n") }
     }
 
     /// Decides one request; a refusal is a 403.
@@ -150,7 +203,9 @@ mod tests {
             (Verb::Get, Action::Path("/metrics"), "forbidden: User \"alice\" cannot get path \"/metrics\""),
             (Verb::Get, Action::Path("/<b>&"), "forbidden: User \"alice\" cannot get path \"/&lt;b&gt;&amp;\""),
         ] {
-            let refusal = Authorizer::default().check(&Attributes { user: &user, verb: &verb, action }).unwrap_err();
+            let refusal = Authorizer::default()
+                .check(&Attributes { user: &user, verb: &verb, action, field_selector: "" })
+                .unwrap_err();
             assert_eq!(refusal.message, expected);
             assert_eq!(refusal.code, 403);
         }
@@ -159,7 +214,8 @@ mod tests {
     #[test]
     fn masters_may_do_everything() {
         let user = User { name: "root".into(), groups: vec![GROUP_MASTERS.into()], ..User::default() };
-        let anything = Attributes { user: &user, verb: &Verb::from("x"), action: Action::Path("/") };
+        let anything =
+            Attributes { user: &user, verb: &Verb::from("x"), action: Action::Path("/"), field_selector: "" };
         assert!(Authorizer::default().check(&anything).is_ok());
     }
 }

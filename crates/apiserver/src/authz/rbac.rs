@@ -110,7 +110,7 @@ fn applies(subject: &Subject, user: &User, binding: &Binding) -> bool {
     }
 }
 
-fn allows(rule: &Rule, request: &Attributes<'_>) -> bool {
+pub(super) fn allows(rule: &Rule, request: &Attributes<'_>) -> bool {
     if !contains(&rule.verbs, request.verb.as_str()) {
         return false;
     }

@@ -8,6 +8,7 @@ use bayplan_model::status::{Status, reason};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
+use crate::authn::RequestHeaders;
 use crate::authz::escalation::uncovered;
 use crate::authz::policy::Rule;
 use crate::registry::{SystemObjects, SystemWrite};
@@ -18,6 +19,8 @@ mod server_address;
 
 pub(crate) use server_address::ServerAddress;
 
+pub(crate) use roles::node_rules;
+
 /// The values that these objects depend on.
 #[derive(Clone, Debug)]
 pub struct BootstrapOptions {
@@ -27,6 +30,9 @@ pub struct BootstrapOptions {
     pub advertise_port: u16,
     /// The authority of client certificates (PEM), published for extension API servers.
     pub client_authority: String,
+    /// Who may name users in headers, published for extension API servers, with the authority of their certificates
+    /// (PEM).
+    pub front_proxy: Option<(String, RequestHeaders)>,
     /// Fill in the rules of `admin`, `edit` and `view`, as upstream's clusterrole-aggregation controller does.
     pub aggregate_roles: bool,
     /// Other API servers may work on the same store: each keeps a lease for its address.
@@ -55,7 +61,8 @@ const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 enum Reconcile {
     /// Keep it as it is.
     Never,
-    /// Add the authority of client certificates to those that other servers have published.
+    /// Add the authority of client certificates to those that other servers have published, and say whom front
+    /// proxies are trusted to be.
     ClientAuthority,
     /// Add missing rules, keep additional ones.
     Rules,
@@ -123,6 +130,11 @@ fn reconcile(found: &mut Value, wanted: &BootstrapObject) {
                 let published =
                     if published.is_empty() { String::new() } else { format!("{}\n", published.trim_end()) };
                 found["data"][CLIENT_AUTHORITY] = format!("{published}{own}\n").into();
+            }
+            for (name, value) in wanted.object["data"].as_object().into_iter().flatten() {
+                if name != CLIENT_AUTHORITY {
+                    found["data"][name] = value.clone();
+                }
             }
         }
         Reconcile::Rules | Reconcile::Subjects if found["metadata"]["annotations"][AUTOUPDATE] == "false" => {}
@@ -193,11 +205,30 @@ fn rest(service_address: Ipv4Addr, options: &BootstrapOptions) -> Result<Vec<Boo
     }
     let authentication = json!({
         "metadata": {"name": "extension-apiserver-authentication"},
-        "data": {CLIENT_AUTHORITY: options.client_authority},
+        "data": authentication(options),
     });
     objects.push(bootstrap_object("", "configmaps", "kube-system", Reconcile::ClientAuthority, authentication)?);
     objects.extend(kubernetes_service(service_address, options)?);
     Ok(objects)
+}
+
+/// Whom extension API servers may believe; lists are JSON in a text, as upstream's.
+fn authentication(options: &BootstrapOptions) -> Value {
+    let mut data = json!({CLIENT_AUTHORITY: options.client_authority});
+    if let Some((authority, headers)) = &options.front_proxy {
+        data["requestheader-client-ca-file"] = authority.as_str().into();
+        let lists = [
+            ("allowed-names", &headers.allowed_names),
+            ("extra-headers-prefix", &headers.extra_headers_prefix),
+            ("group-headers", &headers.group_headers),
+            ("uid-headers", &headers.uid_headers),
+            ("username-headers", &headers.username_headers),
+        ];
+        for (name, list) in lists {
+            data[format!("requestheader-{name}")] = json!(list).to_string().into();
+        }
+    }
+    data
 }
 
 /// The `kubernetes` service, its endpoints and their slice: the API server as a service of its own cluster.

@@ -360,6 +360,11 @@ fn labels_of(name: &str) -> Value {
     }
 }
 
+/// What a kubelet may do with resources that are not divided by node, and at most with the others.
+pub(crate) fn node_rules() -> Vec<Rule> {
+    ROLES.iter().find(|role| role.name == "system:node").map(|role| rules(role.rows)).unwrap_or_default()
+}
+
 fn cluster_roles() -> Vec<(String, Vec<Rule>)> {
     let everything = Rule { api_groups: words("*"), resources: words("*"), verbs: words("*"), ..Rule::default() };
     let mut all = vec![

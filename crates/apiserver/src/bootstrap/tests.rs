@@ -12,6 +12,7 @@ fn options() -> BootstrapOptions {
         advertise_address: [127, 0, 0, 1].into(),
         advertise_port: 6443,
         client_authority: "CA".into(),
+        front_proxy: None,
         aggregate_roles: true,
         shared_store: false,
     }
@@ -118,14 +119,18 @@ async fn components_may_do_their_work_and_no_more() {
         (&anybody, "list", "", "pods", "", "", false),
     ] {
         let action = Action::Resource { group, resource, subresource, name, namespace: "kube-system" };
-        let decision = rbac::authorize(&policy, &Attributes { user, verb: &Verb::from(verb), action });
+        let decision =
+            rbac::authorize(&policy, &Attributes { user, verb: &Verb::from(verb), action, field_selector: "" });
         assert_eq!(decision.allowed, expected, "{} {verb} {resource}/{subresource} {name}", user.name);
     }
     let nobody = crate::authn::anonymous();
     for (user, path, expected) in
         [(&nobody, "/healthz", true), (&nobody, "/api", false), (&anybody, "/openapi/v3", true)]
     {
-        let decision = rbac::authorize(&policy, &Attributes { user, verb: &Verb::Get, action: Action::Path(path) });
+        let decision = rbac::authorize(
+            &policy,
+            &Attributes { user, verb: &Verb::Get, action: Action::Path(path), field_selector: "" },
+        );
         assert_eq!(decision.allowed, expected, "{path}");
     }
 }

@@ -115,6 +115,29 @@ impl Pki {
             authority,
         })
     }
+
+    /// The same authority and keys of accounts, with new certificates in place of those that expire soon; none if none
+    /// does.
+    pub fn renewed(&self, names: &Names, now: Timestamp) -> Result<Option<Self>, Error> {
+        let mut pki = self.clone();
+        let authority = &self.authority;
+        for (identity, leaf) in [
+            (&mut pki.server, &Leaf::server(names)),
+            (&mut pki.admin, &ADMIN),
+            (&mut pki.scheduler, &SCHEDULER),
+            (&mut pki.controller_manager, &CONTROLLER_MANAGER),
+        ] {
+            let broken = |why| Error::Broken { what: leaf.common_name.to_owned(), why };
+            if leaf_state(identity, leaf, authority, now).map_err(broken)? == CertificateState::Renew {
+                *identity = issue(authority, leaf, now)?;
+            }
+        }
+        let changed = pki.server != self.server
+            || pki.admin != self.admin
+            || pki.scheduler != self.scheduler
+            || pki.controller_manager != self.controller_manager;
+        Ok(changed.then_some(pki))
+    }
 }
 
 pub(super) fn new_key(what: &str) -> Result<KeyPair, Error> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   material (keys and certificates in memory) ◀─▶ folder (the `pki` folder: private, written atomically)
 //!        │
-//!        ├─▶ tls (server configuration: h2 + http/1.1, optional client certificates)
+//!        ├─▶ tls (server configuration: h2 + http/1.1, optional client certificates; replaced while running)
 //!        └─▶ kubeconfig (what kubectl reads)
 //! ```
 
@@ -31,6 +31,14 @@ pub enum Error {
     #[error("{what} is not usable: {why}; remove it to get a new one")]
     Broken {
         /// The file, or the name of the material.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A key or certificate that somebody gave cannot be used.
+    #[error("{what} cannot be used: {why}")]
+    Unusable {
+        /// Where it comes from: the flag and the file.
         what: String,
         /// What is wrong with it.
         why: String,

@@ -124,7 +124,7 @@ impl Registry {
             name: call.name,
             namespace: call.namespace,
         };
-        self.authorizer.check(&Attributes { user: call.user, verb: &Verb::Create, action })
+        self.authorizer.check(&Attributes { user: call.user, verb: &Verb::Create, action, field_selector: "" })
     }
 
     fn exists(&self, resource: &'static Kind, name: &str, found: &bayplan_store::Entry) -> Status {

@@ -23,6 +23,7 @@ mod revision_waiters;
 mod service_addresses;
 mod update;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub(crate) use delete::check_delete_preconditions;
 pub(crate) use objects::{Objects, SystemObjects, SystemWrite};
 pub(crate) use patch::PatchKind;
 use revision_waiters::RevisionWaiters;
-pub(crate) use service_addresses::keep_service_addresses;
+pub(crate) use service_addresses::{NODE_PORTS, keep_service_addresses};
 pub use service_addresses::{ServiceRange, ServiceRangeError};
 pub(crate) use update::{UpdatedObject, check_identity};
 
@@ -57,8 +58,8 @@ const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 /// The prefix of all keys.
 const ALL_KEYS: &str = "/";
 
-/// How long an event is kept after its last write; upstream's `--event-ttl`.
-pub(crate) const EVENT_LIFETIME_SECONDS: u64 = 60 * 60;
+/// How long an event is kept after its last write, unless somebody says otherwise; upstream's `--event-ttl`.
+pub(crate) const EVENT_LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 /// The source of the current time; tests provide their own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -70,6 +71,10 @@ pub(crate) struct Registry {
     clock: Clock,
     plugins: AdmissionPlugins,
     service_range: ServiceRange,
+    /// The ports that services get.
+    pub(crate) node_ports: RangeInclusive<u16>,
+    /// How long an event is kept after its last write.
+    pub(crate) event_lifetime: Duration,
     /// Decides about what a request does besides its own verb.
     authorizer: Authorizer,
     waiters: Arc<RevisionWaiters>,
@@ -113,6 +118,8 @@ impl Registry {
             clock,
             plugins,
             service_range,
+            node_ports: NODE_PORTS,
+            event_lifetime: EVENT_LIFETIME,
             authorizer,
             waiters: Arc::default(),
             big_work: BigWork::default(),
@@ -162,9 +169,14 @@ impl Registry {
         }
     }
 
+    /// How long an object of a kind is kept after its last write; `None` until somebody deletes it.
+    fn lifetime(&self, kind: &Kind) -> Option<Duration> {
+        (kind.storage_prefix == "events").then_some(self.event_lifetime)
+    }
+
     /// Stores the bytes of a new object; events for a time.
     async fn store_new(&self, kind: &Kind, key: &str, value: Bytes) -> Result<Revision, WriteError> {
-        match lifetime(kind) {
+        match self.lifetime(kind) {
             Some(lifetime) => self.store.create_expiring(key, value, lifetime).await,
             None => self.store.create(key, value).await,
         }
@@ -178,7 +190,7 @@ impl Registry {
         value: Bytes,
         expected: Revision,
     ) -> Result<Revision, WriteError> {
-        match lifetime(kind) {
+        match self.lifetime(kind) {
             Some(lifetime) => self.store.update_expiring(key, value, expected, lifetime).await,
             None => self.store.update(key, value, expected).await,
         }
@@ -245,7 +257,7 @@ impl Registry {
         self.store.revision().await.map_err(status_errors::read)
     }
 
-    fn admission<'a>(&'a self, call: Call<'a>, operation: Operation, name: &'a str) -> AdmissionContext<'a> {
+    pub(crate) fn admission<'a>(&'a self, call: Call<'a>, operation: Operation, name: &'a str) -> AdmissionContext<'a> {
         AdmissionContext {
             operation,
             resource: call.resource,
@@ -258,11 +270,6 @@ impl Registry {
             objects: self,
         }
     }
-}
-
-/// How long an object of a kind is kept after its last write; `None` until somebody deletes it.
-fn lifetime(kind: &Kind) -> Option<Duration> {
-    (kind.storage_prefix == "events").then_some(Duration::from_secs(EVENT_LIFETIME_SECONDS))
 }
 
 /// Checks uid and resource version; the message names the key, as upstream's storage does.

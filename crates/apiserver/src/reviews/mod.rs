@@ -100,7 +100,7 @@ impl Reviews<'_> {
                 (Verb::from(text(&attributes["verb"])), Action::Path(text(&attributes["path"])))
             }
         };
-        let decision = self.authorizer.authorize(&Attributes { user, verb: &verb, action });
+        let decision = self.authorizer.authorize(&Attributes { user, verb: &verb, action, field_selector: "" });
         let mut status = json!({"allowed": decision.allowed});
         if !decision.reason.is_empty() {
             status["reason"] = decision.reason.into();
@@ -238,12 +238,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::authn::StaticTokens;
+    use crate::authn::{Accepted, StaticTokens};
     use crate::serviceaccounts::tests::{Fixture, signer};
 
     async fn ask(plural: &str, user: &User, review: Value) -> Result<Value, String> {
         let tokens = StaticTokens::parse("admin-token,admin,admin-uid,system:masters\n").unwrap();
-        let authenticator = Authenticator::new(tokens, Arc::new(signer()), true);
+        let accepted = Accepted { static_tokens: tokens, anonymous: true, ..Accepted::default() };
+        let authenticator = Authenticator::new(accepted, Arc::new(signer()));
         let (authorizer, objects) = (Authorizer::default(), Fixture::default());
         let reviews = Reviews { authenticator: &authenticator, authorizer: &authorizer, objects: &objects };
         let group =

@@ -13,7 +13,7 @@ use crate::request::RequestInfo;
 use crate::user::User;
 
 /// The seats of the server: upstream's 400 for readers and 200 for writers.
-const CONCURRENCY: usize = 600;
+pub(super) const CONCURRENCY: usize = 600;
 
 type Queues = Level<oneshot::Sender<Admitted>>;
 
@@ -36,11 +36,7 @@ pub(crate) struct Admitted {
 pub(crate) struct Refused(pub(crate) u64);
 
 impl FlowControl {
-    pub(crate) fn new() -> Arc<FlowControl> {
-        FlowControl::with_seats(CONCURRENCY)
-    }
-
-    fn with_seats(seats: usize) -> Arc<FlowControl> {
+    pub(super) fn with_seats(seats: usize) -> Arc<FlowControl> {
         let levels = bootstrap::priority_levels();
         let classifier = Classifier::new(&bootstrap::flow_schemas(), &levels);
         let bounds = bounds(&levels, seats);
@@ -240,7 +236,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_one_user_keeps_neither_administrators_nor_the_system_waiting() {
-        let control = FlowControl::new();
+        let control = FlowControl::with_seats(CONCURRENCY);
         let (mallory, pods) = (user("mallory", "users"), info("/api/v1/namespaces/a/pods"));
         let _seats = fill(&control, &mallory, &pods).await;
         let flood: Vec<_> = (0..5_700)
@@ -272,7 +268,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_busy_level_borrows_seats_after_a_while() {
-        let control = FlowControl::new();
+        let control = FlowControl::with_seats(CONCURRENCY);
         tokio::spawn(control.clone().run());
         let (alice, pods) = (user("alice", "users"), info("/api/v1/pods"));
         let seats = fill(&control, &alice, &pods).await;

@@ -186,7 +186,7 @@ async fn serve(
     let registry = &*shared.registry;
     let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, registry, registry.now()).await?;
     let user = impersonate(user, &parts.headers, info, &shared.authorizer)?;
-    authorize(shared, &user, info)?;
+    authorize(shared, &user, info, query)?;
     let (body, held) = match read_body(shared, parts, body, &user).await {
         Ok(read) => read,
         Err(body::Refusal::Status(status)) => return Err(status),
@@ -210,8 +210,9 @@ async fn serve(
     if info.long_running() { served } else { Ok(served?.map(|body| holding(body, (seat, held)))) }
 }
 
-fn authorize(shared: &Shared, user: &User, info: &RequestInfo) -> Result<(), Status> {
-    shared.authorizer.check(&Attributes { user, verb: &info.verb, action: Action::of(info) })
+fn authorize(shared: &Shared, user: &User, info: &RequestInfo, query: &Query) -> Result<(), Status> {
+    let field_selector = query.get("fieldSelector").unwrap_or_default();
+    shared.authorizer.check(&Attributes { user, verb: &info.verb, action: Action::of(info), field_selector })
 }
 
 async fn read_body(

@@ -11,11 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::encode::Encoded;
-use crate::registry::{EVENT_LIFETIME_SECONDS, Registry};
+use crate::registry::Registry;
 use crate::status_errors;
 
-/// How long an event is kept: as long as the registry says when it writes one.
-const EVENT_LIFETIME: SignedDuration = SignedDuration::from_secs(EVENT_LIFETIME_SECONDS as i64);
 /// How often old events are deleted.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// How many events are read at once, so that other requests get their turn.
@@ -24,13 +22,14 @@ const SWEEP_CHUNK: usize = 500;
 /// be that old.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// Deletes events an hour after they were last written, in a store that does not do it by itself: on etcd their keys
+/// Deletes events so long after they were last written, in a store that does not do it by itself: on etcd their keys
 /// have leases. Like there, the deletion passes neither authorization nor admission.
 pub(super) async fn expire_events(registry: Arc<Registry>) {
     if registry.store().expires_keys() {
         return;
     }
-    let mut history = RevisionHistory::default();
+    let lifetime = SignedDuration::try_from(registry.event_lifetime).unwrap_or(SignedDuration::MAX);
+    let mut history = RevisionHistory::new(lifetime);
     loop {
         if let Err(status) = sweep(&registry, &mut history).await {
             tracing::warn!(%status, "old events could not be read");
@@ -41,8 +40,9 @@ pub(super) async fn expire_events(registry: Arc<Registry>) {
 
 /// Which revisions are an hour old. The times in an event are its author's, who may write any; the revision of its last
 /// write is the store's.
-#[derive(Default)]
 struct RevisionHistory {
+    /// How old events become.
+    lifetime: SignedDuration,
     /// The revision when the server started. It knows no times of older ones.
     start: Option<Revision>,
     /// The newest revision at each sweep, oldest first: an hour of them.
@@ -50,11 +50,15 @@ struct RevisionHistory {
 }
 
 impl RevisionHistory {
+    fn new(lifetime: SignedDuration) -> Self {
+        RevisionHistory { lifetime, start: None, sweeps: VecDeque::new() }
+    }
+
     /// Notes the current revision; answers the newest that is as old as events become, if one is.
     fn note(&mut self, now: Timestamp, current: Revision) -> Option<Revision> {
         self.start.get_or_insert(current);
         self.sweeps.push_back((now, current));
-        let oldest = now.checked_sub(EVENT_LIFETIME).unwrap_or(Timestamp::MIN);
+        let oldest = now.checked_sub(self.lifetime).unwrap_or(Timestamp::MIN);
         while self.sweeps.get(1).is_some_and(|(at, _)| *at <= oldest) {
             self.sweeps.pop_front();
         }
@@ -73,7 +77,7 @@ async fn sweep(registry: &Registry, history: &mut RevisionHistory) -> Result<(),
     let events = bayplan_kinds::find("", "v1", "events").expect("a row of the table");
     let current = registry.store().revision().await.map_err(status_errors::read)?;
     let expired = history.note(registry.now(), current);
-    let oldest = registry.now().checked_sub(EVENT_LIFETIME).unwrap_or(Timestamp::MIN);
+    let oldest = registry.now().checked_sub(history.lifetime).unwrap_or(Timestamp::MIN);
     let (mut start, end) = Registry::bounds(events, "");
     loop {
         let range = registry.store().range(&start, &end, None, SWEEP_CHUNK).await.map_err(status_errors::read)?;
@@ -163,7 +167,7 @@ mod tests {
                 Some(entry) => registry.store().update(&key, value, entry.mod_revision).await.unwrap(),
             }
         };
-        let mut history = RevisionHistory::default();
+        let mut history = RevisionHistory::new(SignedDuration::from_hours(1));
         write("before-the-start", "9999-12-30T00:00:00Z").await;
         for minute in 0..=125 {
             minutes.store(minute, Ordering::Relaxed);
@@ -216,7 +220,7 @@ mod tests {
             let key = Registry::key(events, "ns", &format!("e{number}"));
             registry.store().create(&key, encoded.bytes().clone()).await.unwrap();
         }
-        sweep(&registry, &mut RevisionHistory::default()).await.unwrap();
+        sweep(&registry, &mut RevisionHistory::new(SignedDuration::from_hours(1))).await.unwrap();
         let left = Objects::list(&registry, events, "").await.unwrap();
         assert_eq!(left.len(), SWEEP_CHUNK + 1);
         assert!(left.iter().all(|event| event["lastTimestamp"] == "2026-05-28T11:30:00Z"));

@@ -20,9 +20,11 @@ mod width;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 pub use bayplan_listener::ResponseBody;
 use bayplan_listener::{Handler, Limits};
@@ -37,11 +39,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::admission::AdmissionPlugins;
-use crate::authn::{Authenticator, Peer, StaticTokens};
-use crate::authz::{Authorizer, PolicyIndex};
+use crate::authn::{Accepted, Authenticator, Peer, RequestHeaders, StaticTokens};
+use crate::authz::{AuthorizationMode, Authorizer, PolicyIndex};
 use crate::bootstrap::{self, BootstrapOptions};
-use crate::registry::{Clock, Registry, ServiceRange, keep_service_addresses};
-use crate::serviceaccounts::{KeyError, Tokens};
+use crate::certificates::tls::Serving;
+use crate::registry::{Clock, EVENT_LIFETIME, NODE_PORTS, Registry, ServiceRange, keep_service_addresses};
+use crate::serviceaccounts::{KeyError, ServiceAccountOptions, Tokens};
 use crate::user::User;
 
 /// The most open connections. Each costs a task, buffers and a TLS session (about 64 KiB).
@@ -51,8 +54,14 @@ const CONNECTIONS_MAX: usize = 10_000;
 pub struct Config {
     /// Bearer tokens with a fixed identity.
     pub static_tokens: StaticTokens,
-    /// The key that signs service account tokens (PKCS #8 PEM, ECDSA P-256).
-    pub service_account_key: String,
+    /// Accept the bootstrap tokens of `kube-system`.
+    pub bootstrap_tokens: bool,
+    /// Believe front proxies who their users are.
+    pub request_headers: Option<RequestHeaders>,
+    /// Who signs and verifies service account tokens.
+    pub service_accounts: ServiceAccountOptions,
+    /// Who decides about rights, asked in this order.
+    pub authorization: Vec<AuthorizationMode>,
     /// Serve requests without credentials as `system:anonymous` instead of refusing them.
     pub anonymous: bool,
     /// `host:port` of the server for its clients, published by discovery.
@@ -61,6 +70,12 @@ pub struct Config {
     pub plugins: AdmissionPlugins,
     /// The range of cluster IPs; the first belongs to the `kubernetes` service.
     pub service_range: ServiceRange,
+    /// The ports that services of type `NodePort` get.
+    pub node_ports: RangeInclusive<u16>,
+    /// How long an event is kept after it was last written.
+    pub event_lifetime: Duration,
+    /// How many requests are served at once.
+    pub seats: usize,
     /// The values in the objects that every cluster starts with.
     pub bootstrap: BootstrapOptions,
     /// The most open connections; fewer if the process may not open as many files.
@@ -74,15 +89,22 @@ impl Config {
     pub fn new(service_account_key: impl Into<String>, address: SocketAddr) -> Config {
         Config {
             static_tokens: StaticTokens::default(),
-            service_account_key: service_account_key.into(),
+            bootstrap_tokens: false,
+            request_headers: None,
+            service_accounts: ServiceAccountOptions::new(service_account_key),
+            authorization: vec![AuthorizationMode::Rbac],
             anonymous: true,
             address: address.to_string(),
             plugins: AdmissionPlugins::default(),
             service_range: ServiceRange::default(),
+            node_ports: NODE_PORTS,
+            event_lifetime: EVENT_LIFETIME,
+            seats: flow::CONCURRENCY,
             bootstrap: BootstrapOptions {
                 advertise_address: address.ip(),
                 advertise_port: address.port(),
                 client_authority: String::new(),
+                front_proxy: None,
                 aggregate_roles: true,
                 shared_store: false,
             },
@@ -138,11 +160,13 @@ impl ApiServer {
     }
 
     async fn assemble(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, StartError> {
-        let tokens = Arc::new(Tokens::new(&config.service_account_key)?);
+        let tokens = Arc::new(Tokens::new(config.service_accounts)?);
         let index = Arc::new(PolicyIndex::default());
-        let authorizer = Authorizer { index: index.clone() };
-        let registry =
+        let authorizer = Authorizer::new(index.clone(), config.authorization);
+        let mut registry =
             Registry::new(store.clone(), config.clock, config.plugins, config.service_range, authorizer.clone());
+        registry.node_ports = config.node_ports;
+        registry.event_lifetime = config.event_lifetime;
         let registry = Arc::new(registry);
         let mut tasks = JoinSet::new();
         for cache in registry.caches() {
@@ -157,14 +181,24 @@ impl ApiServer {
         registry.repair_services_at_start().await.map_err(StartError::Bootstrap)?;
         tasks.spawn(keep_service_addresses(registry.clone()));
         index.load(&*store).await?;
+        if authorizer.knows_nodes() {
+            authorizer.nodes.load_all(&*store).await?;
+            tasks.spawn(authorizer.nodes.clone().follow(store.clone()));
+        }
         tasks.spawn(index.clone().follow(store.clone()));
         tasks.spawn(housekeeping::expire_events(registry.clone()));
         tasks.spawn(housekeeping::compact(store));
-        let flow = flow::FlowControl::new();
+        let flow = flow::FlowControl::with_seats(config.seats);
         tasks.spawn(flow.clone().run());
+        let accepted = Accepted {
+            static_tokens: config.static_tokens,
+            bootstrap_tokens: config.bootstrap_tokens,
+            request_headers: config.request_headers,
+            anonymous: config.anonymous,
+        };
         let shared = Shared {
             registry,
-            authenticator: Authenticator::new(config.static_tokens, tokens.clone(), config.anonymous),
+            authenticator: Authenticator::new(accepted, tokens.clone()),
             authorizer,
             tokens,
             address: config.address,
@@ -197,6 +231,37 @@ impl ApiServer {
         bayplan_listener::serve(listener, tls, Limits::new(self.shared.connections_max), stopping, connect)
     }
 
+    /// Serves connections until [`shutdown`](Self::shutdown). Keys, certificates and authorities may be replaced: new
+    /// connections see the new ones, and whom the new authorities do not know is refused from its next request on.
+    pub async fn serve_renewed(&self, listener: TcpListener, serving: watch::Receiver<Arc<Serving>>) {
+        self.accept_renewed(listener, serving).await;
+    }
+
+    fn accept_renewed(&self, listener: TcpListener, serving: watch::Receiver<Arc<Serving>>) -> BoxFuture<'static, ()> {
+        let (shared, stopping) = (self.shared.clone(), self.shared.stopping.subscribe());
+        let (config, configs) = watch::channel(serving.borrow().config());
+        let mut replaced = serving.clone();
+        let pass_on = async move {
+            while replaced.changed().await.is_ok() {
+                config.send_replace(replaced.borrow_and_update().config());
+            }
+            // Nobody replaces them any more; the last stay.
+            std::future::pending::<()>().await;
+        };
+        let connect = Arc::new(move |session: &rustls::ServerConnection| {
+            let peer = session.peer_certificates().map(|chain| Arc::new(Peer::presenting(chain, serving.clone())));
+            answering(&shared, peer)
+        });
+        let limits = Limits::new(self.shared.connections_max);
+        let serve = bayplan_listener::serve_renewed(listener, configs, limits, stopping, connect);
+        Box::pin(async move {
+            tokio::select! {
+                () = serve => {}
+                () = pass_on => {}
+            }
+        })
+    }
+
     /// Stops the server: watches end, listeners close, background tasks are dropped.
     pub async fn shutdown(&self) {
         self.shared.stopping.send_replace(true);
@@ -208,6 +273,11 @@ impl ApiServer {
 fn connect(shared: &Arc<Shared>, session: &rustls::ServerConnection) -> Handler {
     // By the clock that TLS has verified it by.
     let peer = session.peer_certificates().map(|chain| Arc::new(Peer::of_chain(chain, Timestamp::now())));
+    answering(shared, peer)
+}
+
+/// Answers the requests of a connection with this peer.
+fn answering(shared: &Arc<Shared>, peer: Option<Arc<Peer>>) -> Handler {
     let shared = shared.clone();
     Arc::new(move |request| handler::handle(shared.clone(), peer.clone(), request))
 }

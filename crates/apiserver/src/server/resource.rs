@@ -18,6 +18,7 @@ use super::handler::RequestContext;
 use super::non_resource::not_found;
 use super::response::{content, too_many_requests};
 use super::usage::{Held, SMALL};
+use crate::admission::Operation;
 use crate::codec::{self, Decoded};
 use crate::negotiation::{self, Format};
 use crate::registry::decode::{self, Input};
@@ -58,12 +59,25 @@ fn check_route(context: &RequestContext<'_>, resource: &'static Kind) -> Result<
     }
     check_segment("Name", &info.name)?;
     check_segment("Namespace", &info.namespace)?;
+    if info.subresource().is_none() && is_kubelets(resource, &info.subresource) {
+        return Err(status_errors::not_passed_on(resource, &info.name, &info.subresource));
+    }
     if !info.subresource.is_empty() && (info.subresource().is_none() || !info.rest.is_empty()) {
         return Err(status_errors::path_not_found());
     }
     let verbs = info.subresource().map_or(resource.verbs, |sub| sub.verbs);
     let served = verbs.contains(&info.verb) && *context.method != Method::HEAD;
     if served && verb_fits(context, resource) { Ok(()) } else { Err(status_errors::method_not_allowed()) }
+}
+
+/// True for what upstream passes on to kubelets and to what runs on their nodes.
+fn is_kubelets(resource: &'static Kind, subresource: &str) -> bool {
+    resource.group.is_empty()
+        && match resource.plural {
+            "pods" => matches!(subresource, "log" | "exec" | "attach" | "portforward" | "proxy"),
+            "nodes" | "services" => subresource == "proxy",
+            _ => false,
+        }
 }
 
 /// True if the path names a namespace exactly when the resource has one.
@@ -261,6 +275,8 @@ impl ResourceRequest<'_> {
             }
             ("pods", "eviction") => subresources::evict(registry, call, &object).await?,
             ("serviceaccounts", "token") => {
+                let context = registry.admission(call, Operation::Create, call.name);
+                registry.plugins().admit_token(&context, &object).await?;
                 let now = registry.now();
                 let token =
                     serviceaccounts::create_token(&shared.tokens, registry, call.namespace, call.name, &object, now);

@@ -2,24 +2,25 @@
 //!
 //! Signing and verifying read nothing else; a valid token also needs its account and its bound object to exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bayplan_model::label::subdomain_errors;
 use jiff::Timestamp;
-use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use jsonwebtoken::{Algorithm, Header, Validation};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::registry::Objects;
 use crate::user::User;
 
+mod keys;
 mod request;
 
+pub use keys::{KeyError, check_signing_key, check_verification_keys};
+use keys::{SigningKey, VerificationKey};
 pub(crate) use request::create_token;
 
-/// The issuer of the tokens, and their default audience.
+/// The issuer of the tokens, and their audience, unless somebody says otherwise.
 const ISSUER: &str = "https://kubernetes.default.svc";
 /// How long a token is valid after its bound object got a deletion timestamp, as upstream.
 const DELETION_LEEWAY_SECONDS: i64 = 60;
@@ -50,11 +51,6 @@ pub(crate) fn split_user_name(user: &str) -> Option<(&str, &str)> {
 pub(crate) fn groups(namespace: &str) -> Vec<String> {
     vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
-
-/// A key that cannot sign tokens.
-#[derive(Debug, thiserror::Error)]
-#[error("the service account key is not usable: {0}")]
-pub struct KeyError(String);
 
 /// The claims of a token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -112,33 +108,78 @@ impl Reference {
     }
 }
 
-/// Signs and verifies tokens with the cluster's key.
+/// Who signs and verifies service account tokens, and for whom they are.
+#[derive(Clone)]
+pub struct ServiceAccountOptions {
+    /// The private key that signs (PEM: RSA, or ECDSA on P-256 or P-384).
+    pub signing_key: String,
+    /// PEM files with the keys that verify; without any, the signing key does.
+    pub verification_keys: Vec<String>,
+    /// The issuers that are accepted; the first issues.
+    pub issuers: Vec<String>,
+    /// The audiences of the server; without any, its issuers.
+    pub audiences: Vec<String>,
+    /// Where others find the public keys; without it, at this server.
+    pub jwks_uri: Option<String>,
+    /// The longest lifetime of a token that somebody asks for, in seconds.
+    pub lifetime_seconds_max: Option<i64>,
+    /// Let the tokens of pods live for a year, for clients that never reload them.
+    pub extend_lifetimes: bool,
+}
+
+impl ServiceAccountOptions {
+    /// One key for everything, and upstream's defaults.
+    pub fn new(signing_key: impl Into<String>) -> Self {
+        ServiceAccountOptions {
+            signing_key: signing_key.into(),
+            verification_keys: Vec::new(),
+            issuers: vec![ISSUER.to_owned()],
+            audiences: Vec::new(),
+            jwks_uri: None,
+            lifetime_seconds_max: None,
+            extend_lifetimes: true,
+        }
+    }
+}
+
+/// Signs tokens with one key and verifies them with several.
 pub(crate) struct Tokens {
-    signing: EncodingKey,
-    verifying: DecodingKey,
-    key_id: String,
-    /// The uncompressed point of the public key.
-    public_key: Vec<u8>,
+    signing: SigningKey,
+    verifying: Vec<VerificationKey>,
+    issuers: Vec<String>,
     audiences: Vec<String>,
+    jwks_uri: Option<String>,
+    lifetime_seconds_max: Option<i64>,
+    extend_lifetimes: bool,
 }
 
 impl Tokens {
-    /// Reads a key (PKCS #8 PEM, ECDSA P-256).
-    pub(crate) fn new(key_pem: &str) -> Result<Self, KeyError> {
-        let pair = rcgen::KeyPair::from_pem(key_pem).map_err(|error| KeyError(error.to_string()))?;
-        let bad = |error: jsonwebtoken::errors::Error| KeyError(error.to_string());
-        let public_key = pair.public_key_raw().to_vec();
-        if public_key.len() != 65 {
-            return Err(KeyError("it is not an ECDSA P-256 key".to_owned()));
+    /// Reads the keys. A server must be able to verify what it signs.
+    pub(crate) fn new(options: ServiceAccountOptions) -> Result<Self, KeyError> {
+        let signing = SigningKey::read(&options.signing_key)?;
+        let mut verifying: Vec<VerificationKey> = Vec::new();
+        for pem in &options.verification_keys {
+            for key in VerificationKey::read_all(pem)? {
+                if verifying.iter().all(|known| known.id != key.id) {
+                    verifying.push(key);
+                }
+            }
         }
-        Ok(Tokens {
-            signing: EncodingKey::from_ec_pem(key_pem.as_bytes()).map_err(bad)?,
-            verifying: DecodingKey::from_ec_pem(pair.public_key_pem().as_bytes()).map_err(bad)?,
-            // Enough of the public key to tell keys apart.
-            key_id: URL_SAFE_NO_PAD.encode(&public_key[1..33]),
-            public_key,
-            audiences: vec![ISSUER.to_owned()],
-        })
+        if verifying.is_empty() {
+            verifying.push(signing.public.clone());
+        }
+        if verifying.iter().all(|key| key.id != signing.public.id) {
+            return Err(KeyError("the key that signs tokens is not among those that verify them".to_owned()));
+        }
+        let ServiceAccountOptions { mut issuers, mut audiences, .. } = options;
+        if issuers.is_empty() {
+            issuers.push(ISSUER.to_owned());
+        }
+        if audiences.is_empty() {
+            audiences.clone_from(&issuers);
+        }
+        let ServiceAccountOptions { jwks_uri, lifetime_seconds_max, extend_lifetimes, .. } = options;
+        Ok(Tokens { signing, verifying, issuers, audiences, jwks_uri, lifetime_seconds_max, extend_lifetimes })
     }
 
     /// The audiences of this server.
@@ -146,23 +187,42 @@ impl Tokens {
         &self.audiences
     }
 
-    fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
-        let header = Header { typ: None, kid: Some(self.key_id.clone()), ..Header::new(Algorithm::ES256) };
-        jsonwebtoken::encode(&header, claims, &self.signing).map_err(|error| KeyError(error.to_string()))
+    /// The issuer of new tokens.
+    fn issuer(&self) -> &str {
+        self.issuers.first().map_or(ISSUER, String::as_str)
     }
 
-    /// The claims of a token that this key signed and that is valid now.
+    fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
+        let SigningKey { encoding, public } = &self.signing;
+        let header = Header { typ: None, kid: Some(public.id.clone()), ..Header::new(public.algorithm) };
+        jsonwebtoken::encode(&header, claims, encoding).map_err(|error| KeyError(error.to_string()))
+    }
+
+    /// The claims of a token that one of the keys signed and that is valid now.
     fn verify(&self, token: &str, now: Timestamp) -> Option<Claims> {
-        let mut validation = Validation::new(Algorithm::ES256);
-        validation.set_issuer(&[ISSUER]);
-        // Times are checked below by the given clock, audiences by the caller.
+        let header = jsonwebtoken::decode_header(token).ok()?;
+        // The id saves trying; whether a key signed the token only its signature tells.
+        let named = self.verifying.iter().find(|key| Some(&key.id) == header.kid.as_ref());
+        let claims = match named {
+            Some(key) => self.claims(token, key, header.alg),
+            None => self.verifying.iter().find_map(|key| self.claims(token, key, header.alg)),
+        }?;
+        let now = now.as_second();
+        (claims.nbf <= now && now < claims.exp).then_some(claims)
+    }
+
+    fn claims(&self, token: &str, key: &VerificationKey, algorithm: Algorithm) -> Option<Claims> {
+        if key.algorithm != algorithm {
+            return None;
+        }
+        let mut validation = Validation::new(algorithm);
+        validation.set_issuer(&self.issuers);
+        // Times are checked by the given clock, audiences by the caller.
         validation.validate_exp = false;
         validation.validate_nbf = false;
         validation.validate_aud = false;
         validation.set_required_spec_claims(&["iss", "sub"]);
-        let claims = jsonwebtoken::decode::<Claims>(token, &self.verifying, &validation).ok()?.claims;
-        let now = now.as_second();
-        (claims.nbf <= now && now < claims.exp).then_some(claims)
+        jsonwebtoken::decode::<Claims>(token, &key.decoding, &validation).ok().map(|decoded| decoded.claims)
     }
 
     /// The user of a token, and which of the audiences it is valid for; without audiences, the server's own.
@@ -184,21 +244,18 @@ impl Tokens {
 
     /// The public keys (`/openid/v1/jwks`).
     pub(crate) fn key_set(&self) -> Value {
-        let coordinate = |range| URL_SAFE_NO_PAD.encode(&self.public_key[range]);
-        json!({"keys": [{
-            "use": "sig", "kty": "EC", "kid": self.key_id, "crv": "P-256", "alg": "ES256",
-            "x": coordinate(1..33), "y": coordinate(33..65),
-        }]})
+        json!({"keys": self.verifying.iter().map(|key| &key.shown).collect::<Vec<_>>()})
     }
 
-    /// The provider metadata (`/.well-known/openid-configuration`).
+    /// The provider metadata (`/.well-known/openid-configuration`); `server` is host and port.
     pub(crate) fn openid_configuration(&self, server: &str) -> Value {
+        let algorithms: BTreeSet<&str> = self.verifying.iter().filter_map(|key| key.shown["alg"].as_str()).collect();
         json!({
-            "issuer": ISSUER,
-            "jwks_uri": format!("{server}/openid/v1/jwks"),
+            "issuer": self.issuer(),
+            "jwks_uri": self.jwks_uri.clone().unwrap_or_else(|| format!("https://{server}/openid/v1/jwks")),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"],
+            "id_token_signing_alg_values_supported": algorithms,
         })
     }
 }
@@ -383,7 +440,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn signer() -> Tokens {
-        Tokens::new(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap()
+        Tokens::new(ServiceAccountOptions::new(rcgen::KeyPair::generate().unwrap().serialize_pem())).unwrap()
     }
 
     fn at(second: i64) -> Timestamp {
@@ -448,6 +505,37 @@ pub(crate) mod tests {
         }
         let foreign = signer().sign(&claims()).unwrap();
         assert!(tokens.authenticate(&foreign, &[], &world(), at(1500)).await.is_none(), "another key");
+    }
+
+    #[tokio::test]
+    async fn tokens_of_the_old_key_and_issuer_are_verified_and_new_ones_signed_by_the_new() {
+        use keys::tests::{RSA_PRIVATE, RSA_PUBLIC};
+        let old = signer();
+        let new = |keys: Vec<String>, issuers: &[&str]| {
+            Tokens::new(ServiceAccountOptions {
+                verification_keys: keys,
+                issuers: issuers.iter().map(ToString::to_string).collect(),
+                ..ServiceAccountOptions::new(RSA_PRIVATE)
+            })
+        };
+        let ecdsa = rcgen::KeyPair::generate().unwrap();
+        let old_key = Tokens::new(ServiceAccountOptions::new(ecdsa.serialize_pem())).unwrap();
+        let both = format!("{RSA_PUBLIC}{}", ecdsa.public_key_pem());
+        let tokens = new(vec![both], &["https://new.example", ISSUER]).unwrap();
+        assert_eq!(tokens.audiences(), ["https://new.example", ISSUER]);
+        for (signer, works) in [(&old_key, true), (&tokens, true), (&old, false)] {
+            let token = signer.sign(&claims()).unwrap();
+            assert_eq!(tokens.authenticate(&token, &[], &world(), at(1500)).await.is_some(), works);
+        }
+        let configuration = tokens.openid_configuration("10.0.0.1:6443");
+        assert_eq!(configuration["issuer"], "https://new.example");
+        assert_eq!(configuration["jwks_uri"], "https://10.0.0.1:6443/openid/v1/jwks");
+        assert_eq!(configuration["id_token_signing_alg_values_supported"], json!(["ES256", "RS256"]));
+        let shown: Vec<_> = tokens.key_set()["keys"].as_array().unwrap().iter().map(|key| key["kty"].clone()).collect();
+        assert_eq!(shown, ["RSA", "EC"]);
+        // Who signs with a key that is not among those that verify refuses its own tokens.
+        let error = new(vec![ecdsa.public_key_pem()], &[]).map(drop).unwrap_err().to_string();
+        assert!(error.contains("is not among those that verify"), "{error}");
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Claims, ISSUER, PrivateClaims, Reference, Tokens, user_name};
+use super::{Claims, PrivateClaims, Reference, Tokens, user_name};
 use crate::registry::Objects;
 use crate::status_errors::{FieldError, bad_request, conflict, internal, invalid, not_found};
 
@@ -34,6 +34,7 @@ pub(crate) async fn create_token(
     let account = fetch(objects, "serviceaccounts", namespace, name).await?;
     let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
     check_seconds(seconds)?;
+    let seconds = tokens.lifetime_seconds_max.map_or(seconds, |most| seconds.min(most));
     let audiences: Vec<String> = match request.pointer("/spec/audiences").and_then(Value::as_array) {
         Some(given) if !given.is_empty() => given.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => tokens.audiences().to_vec(),
@@ -51,7 +52,7 @@ pub(crate) async fn create_token(
     let issued = now.as_second();
     let own_audience = audiences.iter().all(|audience| tokens.audiences().contains(audience));
     let mut lifetime = seconds;
-    if seconds == POD_SECONDS && kubernetes.pod.is_some() && own_audience {
+    if tokens.extend_lifetimes && seconds == POD_SECONDS && kubernetes.pod.is_some() && own_audience {
         kubernetes.warnafter = Some(issued.saturating_add(seconds));
         lifetime = EXTENDED_SECONDS;
     }
@@ -60,7 +61,7 @@ pub(crate) async fn create_token(
             aud: audiences.clone(),
             exp: issued.saturating_add(lifetime),
             iat: issued,
-            iss: ISSUER.to_owned(),
+            iss: tokens.issuer().to_owned(),
             jti: Uuid::new_v4().to_string(),
             kubernetes,
             nbf: issued,
@@ -162,6 +163,7 @@ async fn fetch(objects: &dyn Objects, plural: &str, namespace: &str, name: &str)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serviceaccounts::ISSUER;
     use crate::serviceaccounts::tests::{Fixture, signer};
 
     fn world() -> Fixture {

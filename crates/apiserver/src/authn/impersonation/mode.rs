@@ -69,7 +69,12 @@ impl Mode {
         let verb = match self.constraint() {
             Some(name) => {
                 let verb = Verb::from(&*format!("impersonate-on:{name}:{}", request.verb));
-                authorizer.check(&Attributes { user: requestor, verb: &verb, action: Action::of(request) })?;
+                authorizer.check(&Attributes {
+                    user: requestor,
+                    verb: &verb,
+                    action: Action::of(request),
+                    field_selector: "",
+                })?;
                 Verb::from(&*format!("impersonate:{name}"))
             }
             None => Verb::Impersonate,
@@ -115,7 +120,7 @@ impl Rights<'_> {
     }
 
     fn attributes<'a>(&'a self, action: Action<'a>) -> Attributes<'a> {
-        Attributes { user: self.requestor, verb: &self.verb, action }
+        Attributes { user: self.requestor, verb: &self.verb, action, field_selector: "" }
     }
 
     fn check(&self, group: &str, resource: &str, subresource: &str, name: &str) -> Result<(), Status> {

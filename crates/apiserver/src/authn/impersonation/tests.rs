@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use bayplan_store::{LogStore, Store};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
@@ -35,7 +33,7 @@ async fn authorizer(rules: Value) -> Authorizer {
     for (key, object) in [("clusterroles/r", role), ("clusterrolebindings/b", binding)] {
         store.create(&format!("/registry/{key}"), Bytes::from(object.to_string())).await.unwrap();
     }
-    let authorizer = Authorizer { index: Arc::default() };
+    let authorizer = Authorizer::default();
     authorizer.index.load(&store).await.unwrap();
     authorizer
 }

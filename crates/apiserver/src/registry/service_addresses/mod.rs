@@ -16,6 +16,7 @@ mod service_range;
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -25,7 +26,8 @@ use serde_json::{Map, Value, json};
 use super::{Call, Registry, metadata};
 use crate::status_errors::{self, FieldError};
 use addresses::Owner;
-use node_ports::{NODE_PORTS, Refused};
+pub(crate) use node_ports::NODE_PORTS;
+use node_ports::{Refused, shown};
 pub(crate) use repair::keep_service_addresses;
 pub use service_range::{ServiceRange, ServiceRangeError};
 
@@ -172,7 +174,7 @@ impl Registry {
         let balancer = service_type == "LoadBalancer";
         let wants_ports = service_type == "NodePort"
             || (balancer && spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false)));
-        let wanted = WantedPorts::of(spec, old, had, wants_ports, balancer && policy == "Local")?;
+        let wanted = WantedPorts::of(spec, old, had, wants_ports, balancer && policy == "Local", self.port_range())?;
         let chosen = match self.claim_ports(&wanted.given, wanted.chosen.len(), dry_run).await {
             Ok(chosen) => chosen,
             Err(Refused::Taken(port)) => return Err(wanted.taken(spec, port).into()),
@@ -235,8 +237,10 @@ enum Slot {
 }
 
 /// The ports that a service needs beyond those it has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct WantedPorts {
+    /// Those there are.
+    range: RangeInclusive<i64>,
     /// Those it names.
     given: Vec<i64>,
     /// Those that the server chooses.
@@ -252,8 +256,9 @@ impl WantedPorts {
         had: &Holdings,
         node_ports: bool,
         health_check: bool,
+        range: RangeInclusive<i64>,
     ) -> Result<WantedPorts, FieldError> {
-        let mut wanted = WantedPorts::default();
+        let mut wanted = WantedPorts { range, given: Vec::new(), chosen: Vec::new(), kept: Vec::new() };
         if health_check {
             let given = spec.get("healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
             wanted.add(Slot::HealthCheck, given, 0, had, "spec.healthCheckNodePort")?;
@@ -271,12 +276,9 @@ impl WantedPorts {
         match given {
             0 if before != 0 => self.kept.push((slot, before)),
             0 => self.chosen.push(slot),
-            _ if !NODE_PORTS.contains(&given) => {
-                let detail = format!(
-                    "provided port is not in the valid range. The range of valid ports is {}-{}",
-                    NODE_PORTS.start(),
-                    NODE_PORTS.end()
-                );
+            _ if !self.range.contains(&given) => {
+                let range = shown(&self.range);
+                let detail = format!("provided port is not in the valid range. The range of valid ports is {range}");
                 return Err(FieldError::invalid(field, given, detail));
             }
             // The same number may serve two protocols of one service.

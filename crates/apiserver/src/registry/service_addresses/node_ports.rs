@@ -1,6 +1,7 @@
 //! Node ports: one bitmap for the cluster, in upstream's range object, changed by compare-and-swap.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -14,8 +15,8 @@ use serde_json::{Value, json};
 use super::super::Registry;
 use crate::status_errors;
 
-/// The ports of services; upstream's default `--service-node-port-range`.
-pub(super) const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
+/// The ports of services of type `NodePort`, unless somebody says otherwise; upstream's `--service-node-port-range`.
+pub(crate) const NODE_PORTS: RangeInclusive<u16> = 30000..=32767;
 /// Random attempts before a systematic search.
 const TRIES: usize = 16;
 
@@ -29,39 +30,47 @@ pub(super) enum Refused {
     Failed(Status),
 }
 
-/// The allocated ports.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bitmap(BTreeSet<i64>);
+/// The allocated ports of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bitmap {
+    range: RangeInclusive<i64>,
+    ports: BTreeSet<i64>,
+}
 
 impl Bitmap {
-    pub(super) fn of(ports: impl IntoIterator<Item = i64>) -> Bitmap {
-        Bitmap(ports.into_iter().filter(|port| NODE_PORTS.contains(port)).collect())
+    pub(super) fn of(range: RangeInclusive<i64>, ports: impl IntoIterator<Item = i64>) -> Bitmap {
+        Bitmap { ports: ports.into_iter().filter(|port| range.contains(port)).collect(), range }
     }
 
     pub(super) fn ports(&self) -> &BTreeSet<i64> {
-        &self.0
+        &self.ports
+    }
+
+    /// Other ports of the same range.
+    pub(super) fn with(&self, ports: impl IntoIterator<Item = i64>) -> Bitmap {
+        Bitmap::of(self.range.clone(), ports)
     }
 
     /// Reads the range object; one of another range is not ours to change.
-    fn read(value: &[u8]) -> Result<Bitmap, String> {
+    fn read(own: RangeInclusive<i64>, value: &[u8]) -> Result<Bitmap, String> {
         let object: Value = serde_json::from_slice(value).map_err(|error| error.to_string())?;
         let range = object["range"].as_str().unwrap_or_default();
-        if range != shown_range() {
-            return Err(format!("it is for the range {range:?}, and this server's is {}", shown_range()));
+        if range != shown(&own) {
+            return Err(format!("it is for the range {range:?}, and this server's is {}", shown(&own)));
         }
         let data = BASE64.decode(object["data"].as_str().unwrap_or_default()).map_err(|error| error.to_string())?;
         // The lowest port is the lowest bit of the last byte, as of a big integer.
-        let ports = data.iter().rev().zip((*NODE_PORTS.start()..).step_by(8)).flat_map(|(byte, first)| {
+        let ports = data.iter().rev().zip((*own.start()..).step_by(8)).flat_map(|(byte, first)| {
             (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| first + i64::from(bit))
         });
-        Ok(Bitmap::of(ports))
+        Ok(Bitmap::of(own.clone(), ports))
     }
 
     fn write(&self) -> Bytes {
-        let first = *NODE_PORTS.start();
-        let length = self.0.last().map_or(0, |last| (last - first) / 8 + 1);
+        let first = *self.range.start();
+        let length = self.ports.last().map_or(0, |last| (last - first) / 8 + 1);
         let mut data = vec![0_u8; usize::try_from(length).unwrap_or_default()];
-        for port in &self.0 {
+        for port in &self.ports {
             let bit = port - first;
             let from_end = usize::try_from(bit / 8).unwrap_or_default();
             let at = data.len() - 1 - from_end;
@@ -69,7 +78,7 @@ impl Bitmap {
         }
         let data = BASE64.encode(data);
         let object = json!({
-            "kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}, "range": shown_range(), "data": data,
+            "kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}, "range": shown(&self.range), "data": data,
         });
         Bytes::from(object.to_string())
     }
@@ -77,13 +86,14 @@ impl Bitmap {
     /// A free port, at random.
     fn free(&self) -> Option<i64> {
         let mut rng = rand::rng();
-        let random = (0..TRIES).map(|_| rng.random_range(NODE_PORTS));
-        random.chain(NODE_PORTS).find(|port| !self.0.contains(port))
+        let random = (0..TRIES).map(|_| rng.random_range(self.range.clone()));
+        random.chain(self.range.clone()).find(|port| !self.ports.contains(port))
     }
 }
 
-fn shown_range() -> String {
-    format!("{}-{}", NODE_PORTS.start(), NODE_PORTS.end())
+/// A range as the range object and messages name it.
+pub(super) fn shown(range: &RangeInclusive<i64>) -> String {
+    format!("{}-{}", range.start(), range.end())
 }
 
 impl Registry {
@@ -95,14 +105,14 @@ impl Registry {
         loop {
             let (entry, mut bitmap) = self.port_bitmap().await.map_err(Refused::Failed)?;
             for port in given {
-                if !bitmap.0.insert(*port) {
+                if !bitmap.ports.insert(*port) {
                     return Err(Refused::Taken(*port));
                 }
             }
             let mut chosen = Vec::with_capacity(count);
             for _ in 0..count {
                 let port = bitmap.free().ok_or(Refused::Full)?;
-                bitmap.0.insert(port);
+                bitmap.ports.insert(port);
                 chosen.push(port);
             }
             if dry_run || self.write_ports(entry.as_ref(), &bitmap).await.map_err(Refused::Failed)? {
@@ -118,21 +128,26 @@ impl Registry {
         }
         loop {
             let (entry, mut bitmap) = self.port_bitmap().await?;
-            let before = bitmap.0.len();
-            bitmap.0.retain(|port| !ports.contains(port));
-            if bitmap.0.len() == before || self.write_ports(entry.as_ref(), &bitmap).await? {
+            let before = bitmap.ports.len();
+            bitmap.ports.retain(|port| !ports.contains(port));
+            if bitmap.ports.len() == before || self.write_ports(entry.as_ref(), &bitmap).await? {
                 return Ok(());
             }
         }
     }
 
+    pub(super) fn port_range(&self) -> RangeInclusive<i64> {
+        i64::from(*self.node_ports.start())..=i64::from(*self.node_ports.end())
+    }
+
     /// The range object and what it says; none is an empty one.
     pub(super) async fn port_bitmap(&self) -> Result<(Option<Entry>, Bitmap), Status> {
         let entry = self.entry(NODE_PORTS_KEY).await?;
-        let bitmap = entry.as_ref().map(|entry| Bitmap::read(&entry.value)).transpose();
+        let range = self.port_range();
+        let bitmap = entry.as_ref().map(|entry| Bitmap::read(range.clone(), &entry.value)).transpose();
         let bitmap = bitmap
             .map_err(|error| status_errors::internal(format!("{NODE_PORTS_KEY} cannot be read: {error}")))?
-            .unwrap_or_default();
+            .unwrap_or_else(|| Bitmap::of(range, []));
         Ok((entry, bitmap))
     }
 
@@ -154,10 +169,12 @@ impl Registry {
 mod tests {
     use super::*;
 
+    const RANGE: RangeInclusive<i64> = 30000..=32767;
+
     #[test]
     fn a_bitmap_is_a_big_integer_whose_lowest_bit_is_the_lowest_port() {
         let data = |ports: &[i64]| {
-            let written = Bitmap::of(ports.iter().copied()).write();
+            let written = Bitmap::of(RANGE, ports.iter().copied()).write();
             let object: Value = serde_json::from_slice(&written).unwrap();
             BASE64.decode(object["data"].as_str().unwrap()).unwrap()
         };
@@ -166,10 +183,10 @@ mod tests {
         assert_eq!(data(&[30000, 30009]), [2, 1]);
         assert_eq!((data(&[32767]).len(), data(&[32767])[0]), (346, 0x80));
         for ports in [&[][..], &[30000], &[30007, 30008, 31999], &[32767]] {
-            let bitmap = Bitmap::of(ports.iter().copied());
-            assert_eq!(Bitmap::read(&bitmap.write()).unwrap(), bitmap);
+            let bitmap = Bitmap::of(RANGE, ports.iter().copied());
+            assert_eq!(Bitmap::read(RANGE, &bitmap.write()).unwrap(), bitmap);
         }
         let other = json!({"range": "20000-20100", "data": ""}).to_string();
-        assert!(Bitmap::read(other.as_bytes()).unwrap_err().contains("20000-20100"));
+        assert!(Bitmap::read(RANGE, other.as_bytes()).unwrap_err().contains("20000-20100"));
     }
 }

@@ -84,7 +84,7 @@ impl Registry {
         let (entry, bitmap) = self.port_bitmap().await?;
         let services = Objects::list(self, kind, "").await?;
         self.repair_addresses(&given, &services).await?;
-        let used = Bitmap::of(services.iter().flat_map(|service| Holdings::of(&service["spec"]).ports));
+        let used = bitmap.with(services.iter().flat_map(|service| Holdings::of(&service["spec"]).ports));
         let repaired = leaks.ports_to_keep(&bitmap, &used);
         if repaired != bitmap || entry.is_none() {
             // Another writer was faster: the next repair sees what it made of it.
@@ -138,7 +138,7 @@ impl Leaks {
                 tracing::info!(port, "a node port without a service is free again");
             }
         }
-        let kept = Bitmap::of(used.ports().iter().chain(found.keys()).copied());
+        let kept = used.with(used.ports().iter().chain(found.keys()).copied());
         self.ports = found;
         kept
     }
