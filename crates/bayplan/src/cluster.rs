@@ -1,13 +1,13 @@
 //! The API server with all it needs: data folder, certificates, store, listener, kubeconfig.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use bayplan_apiserver::certificates::{Names, Pki, kubeconfig, tls};
-use bayplan_apiserver::{ApiServer, Config, ServiceRange, User};
+use anyhow::{Result, anyhow, bail};
+use bayplan_apiserver::certificates::{Names, Pki};
+use bayplan_apiserver::{ApiServer, Config, RequestHeaders, ServiceRange, User};
 use bayplan_client::Client;
 use bayplan_listener::BACKLOG;
 use bayplan_store::{Expect, LogStore, OpenError, Store};
@@ -15,56 +15,91 @@ use jiff::Timestamp;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
+use crate::apiserver::files::{OwnCertificates, Renewal, ServingFiles};
+use crate::apiserver::options::ConfigChanges;
 use crate::args::Server;
+use crate::args::apiserver::Etcd;
 use crate::data_folder::{self, Cleanup, DataFolder};
 
 /// How often a store that had to stop writing is asked to go on, and the space of its disk is looked at: what readiness
 /// says is true a second later, and one attempt is a few operations on a file.
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
 
+/// What an API server that stands where a kube-apiserver stood does otherwise than that of `bayplan up`.
+#[derive(Default)]
+pub(crate) struct StandIn {
+    /// The address to listen on; loopback without.
+    pub(crate) bind: Option<IpAddr>,
+    /// The port to listen on, in place of `--port`.
+    pub(crate) port: Option<u16>,
+    /// The address that the members of the cluster are told.
+    pub(crate) advertise: Option<IpAddr>,
+    pub(crate) files: ServingFiles,
+    pub(crate) request_headers: Option<RequestHeaders>,
+    pub(crate) etcd: Etcd,
+    pub(crate) service_range: ServiceRange,
+    pub(crate) config: Option<ConfigChanges>,
+}
+
 /// A running API server, and what is needed to reach and to stop it.
 pub(crate) struct Cluster {
     pub(crate) folder: DataFolder,
     pub(crate) url: String,
-    pub(crate) kubeconfig: PathBuf,
+    /// The administrator's; none where another authority issues the certificates of users.
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// The certificate of the authority that vouches for the server.
     pub(crate) authority: String,
     server: ApiServer,
     serving: JoinHandle<()>,
-    tending: JoinHandle<()>,
+    /// What is done beside serving until the end.
+    tending: [JoinHandle<()>; 2],
 }
 
 impl Cluster {
     /// Opens the folder and the store, listens, and writes the kubeconfig; answers requests when this returns. A start
     /// that fails leaves nothing behind.
-    pub(crate) async fn start(args: &Server) -> Result<Cluster> {
+    pub(crate) async fn start(args: &Server, stand_in: StandIn) -> Result<Cluster> {
         let (folder, mut cleanup) = DataFolder::open(args.data_dir.as_deref(), args.in_memory)?;
-        let (pki, store) = open(&folder, args.accept_lost_writes, &mut cleanup)?;
-        let store = Arc::new(store);
-        let listener = listen(args.port)?;
-        let address = listener.local_addr()?;
+        let names = names(&stand_in);
+        let (pki, store) = open(&folder, args.accept_lost_writes, &stand_in, &names, &mut cleanup).await?;
+        let listener = listen(stand_in.bind, stand_in.port.unwrap_or(args.port))?;
+        let address = advertised(&stand_in, listener.local_addr()?);
 
         let mut config = Config::new(&pki.service_account_key, address);
-        config.bootstrap.client_authority = pki.authority.certificate.clone();
-        let server = ApiServer::new(config, store.clone()).await?;
-        let tls = tls::server_config(&pki)?;
         let url = format!("https://{address}");
-        let kubeconfig = args.write_kubeconfig.clone().unwrap_or_else(|| folder.kubeconfig());
-        for path in [&folder.kubeconfig(), &kubeconfig] {
-            let written = kubeconfig::write(path, &url, &pki.authority.certificate, &pki.admin);
-            if let Err(error) = written {
-                server.shutdown().await;
-                return Err(error).context("cannot write the kubeconfig");
-            }
+        let mut kubeconfig = None;
+        let mut kubeconfigs = Vec::new();
+        if stand_in.files.issues_users() {
+            let path = args.write_kubeconfig.clone().unwrap_or_else(|| folder.kubeconfig());
+            kubeconfigs = vec![folder.kubeconfig(), path.clone()];
+            kubeconfig = Some(path);
+        }
+        let pki_folder = match &folder {
+            DataFolder::Kept(path) => Some(data_folder::pki(path)),
+            DataFolder::InMemory(_) => None,
+        };
+        let own = OwnCertificates { pki, folder: pki_folder, names, kubeconfigs, url: url.clone() };
+        let renewal = Renewal::start(stand_in.files, own)?;
+        let (users, front_proxies) = renewal.authorities();
+        config.bootstrap.client_authority = users.unwrap_or_default().to_owned();
+        config.bootstrap.front_proxy = front_proxies.map(str::to_owned).zip(stand_in.request_headers);
+        if let Some(changes) = stand_in.config {
+            changes.apply(&mut config);
+        }
+        let server = ApiServer::new(config, store.clone()).await?;
+        let authority = renewal.server_authority().to_owned();
+        if let Err(error) = renewal.own().write_kubeconfigs(&authority) {
+            server.shutdown().await;
+            return Err(error);
         }
         let serving = tokio::spawn({
-            let server = server.clone();
-            async move { server.serve(listener, tls).await }
+            let (server, certificates) = (server.clone(), renewal.serving());
+            async move { server.serve_renewed(listener, certificates).await }
         });
-        let tending = tokio::spawn(tend(Arc::downgrade(&store)));
+        let tending = [tokio::spawn(tend(Arc::downgrade(&store))), tokio::spawn(renewal.run())];
         cleanup.keep();
-        tracing::info!(url, kubeconfig = %kubeconfig.display(), "the API server answers");
-        Ok(Cluster { folder, url, kubeconfig, authority: pki.authority.certificate, server, serving, tending })
+        tracing::info!(url, "the API server answers");
+        Ok(Cluster { folder, url, kubeconfig, authority, server, serving, tending })
     }
 
     /// A client in this process that acts as `user`, with that user's rights alone.
@@ -76,15 +111,17 @@ impl Cluster {
 
     /// Ends watches and connections; every acknowledged write is already durable.
     pub(crate) async fn stop(self) {
-        self.tending.abort();
-        let _ = self.tending.await;
+        for task in self.tending {
+            task.abort();
+            let _ = task.await;
+        }
         self.server.shutdown().await;
         let _ = self.serving.await;
     }
 }
 
 /// Lets a store write again as soon as its disk does, and warns before that is needed.
-async fn tend(store: Weak<LogStore>) {
+async fn tend(store: Weak<dyn Store>) {
     let mut warned = false;
     loop {
         tokio::time::sleep(TEND_INTERVAL).await;
@@ -105,10 +142,40 @@ async fn tend(store: Weak<LogStore>) {
     }
 }
 
-fn listen(port: u16) -> Result<TcpListener> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+/// The names that the server's own certificate is good for.
+fn names(stand_in: &StandIn) -> Names {
+    let mut names = Names::standard(hostname().as_deref(), stand_in.service_range.first().into());
+    let given = stand_in.bind.filter(|address| !address.is_unspecified()).into_iter().chain(stand_in.advertise);
+    for address in given {
+        if !names.addresses.contains(&address) {
+            names.addresses.push(address);
+        }
+    }
+    names
+}
+
+/// Where the members of the cluster find a server that listens here.
+fn advertised(stand_in: &StandIn, listening: SocketAddr) -> SocketAddr {
+    let address = match stand_in.advertise {
+        Some(address) => address,
+        None if listening.ip().is_unspecified() => outgoing_address().unwrap_or(Ipv4Addr::LOCALHOST.into()),
+        None => listening.ip(),
+    };
+    SocketAddr::new(address, listening.port())
+}
+
+/// The address of this machine that others see. Nothing is sent: connecting a datagram socket only chooses a route.
+fn outgoing_address() -> Option<IpAddr> {
+    // An address for documentation, which leads wherever the default route does.
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener> {
+    let address = SocketAddr::from((bind.unwrap_or(Ipv4Addr::LOCALHOST.into()), port));
     let open = || {
-        let socket = TcpSocket::new_v4()?;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // As Go's listeners do: a restart must not wait for the connections of the previous process.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
@@ -122,18 +189,48 @@ fn listen(port: u16) -> Result<TcpListener> {
     })
 }
 
-fn open(folder: &DataFolder, accept_lost_writes: bool, cleanup: &mut Cleanup) -> Result<(Pki, LogStore)> {
-    let names = Names::standard(hostname().as_deref(), ServiceRange::default().first().into());
+async fn open(
+    folder: &DataFolder,
+    accept_lost_writes: bool,
+    stand_in: &StandIn,
+    names: &Names,
+    cleanup: &mut Cleanup,
+) -> Result<(Pki, Arc<dyn Store>)> {
     let now = Timestamp::now();
+    if let Some(path) = &stand_in.etcd.encryption_provider_config
+        && stand_in.etcd.etcd_servers.is_empty()
+    {
+        bail!(
+            "--encryption-provider-config {}: the embedded store is not encrypted; the flag goes with --etcd-servers",
+            path.display()
+        );
+    }
     match folder {
+        _ if !stand_in.etcd.etcd_servers.is_empty() => {
+            let store = open_etcd(&stand_in.etcd).await?;
+            cleanup.own_content();
+            match folder {
+                DataFolder::Kept(path) => Ok((Pki::open(&data_folder::pki(path), names, now)?, store)),
+                DataFolder::InMemory(_) => Ok((Pki::in_memory(names, now)?, store)),
+            }
+        }
         DataFolder::Kept(path) => {
             // The store first: it holds the lock that keeps a second process out of the folder.
             let store = open_store(path, accept_lost_writes)?;
             cleanup.own_content();
-            Ok((Pki::open(&data_folder::pki(path), &names, now)?, store))
+            Ok((Pki::open(&data_folder::pki(path), names, now)?, Arc::new(store)))
         }
-        DataFolder::InMemory(_) => Ok((Pki::in_memory(&names, now)?, LogStore::in_memory()?)),
+        DataFolder::InMemory(_) => Ok((Pki::in_memory(names, now)?, Arc::new(LogStore::in_memory()?))),
     }
+}
+
+/// Opens an etcd cluster in place of the embedded store, with the encryption that the flags name: the one place where
+/// it is connected.
+async fn open_etcd(etcd: &Etcd) -> Result<Arc<dyn Store>> {
+    bail!(
+        "--etcd-servers {}: this build has the embedded store only; without the flag, --data-dir keeps the objects",
+        etcd.etcd_servers.join(",")
+    )
 }
 
 fn open_store(folder: &Path, accept_lost_writes: bool) -> Result<LogStore> {

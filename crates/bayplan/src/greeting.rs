@@ -27,7 +27,9 @@ pub(crate) fn write_up(
     }
     write_nodes(out, fleet)?;
     writeln!(out, "\nTry:")?;
-    writeln!(out, "  export KUBECONFIG={}", cluster.kubeconfig.display())?;
+    if let Some(kubeconfig) = &cluster.kubeconfig {
+        writeln!(out, "  export KUBECONFIG={}", kubeconfig.display())?;
+    }
     writeln!(out, "  kubectl create deployment web --image=nginx --replicas=3")?;
     writeln!(out, "  kubectl get pods -o wide -w")?;
     match cluster.folder {
@@ -48,7 +50,9 @@ pub(crate) fn write_apiserver(out: &mut impl Write, cluster: &Cluster) -> Result
 }
 
 fn write_locations(out: &mut impl Write, cluster: &Cluster) -> Result<()> {
-    writeln!(out, "  kubeconfig  {}", cluster.kubeconfig.display())?;
+    if let Some(kubeconfig) = &cluster.kubeconfig {
+        writeln!(out, "  kubeconfig  {}", kubeconfig.display())?;
+    }
     writeln!(out, "  API server  {}", cluster.url)?;
     match &cluster.folder {
         DataFolder::Kept(path) => writeln!(out, "  data        {}", path.display()),

@@ -40,6 +40,10 @@ pub(crate) fn start(cli: &Cli, before: Option<&str>) -> Result<()> {
     let flags = match &cli.command {
         Command::Scheduler(scheduler) => Some(&scheduler.component.metrics_and_logs),
         Command::ControllerManager(manager) => Some(&manager.component.metrics_and_logs),
+        // It has a screen of its own, and its log is as quiet as that of `up` unless somebody asks.
+        Command::Apiserver(apiserver) if apiserver.metrics_and_logs.verbosity.is_some() => {
+            Some(&apiserver.metrics_and_logs)
+        }
         _ => None,
     };
     let log = match &cli.command {

@@ -1,5 +1,6 @@
 //! The binary: parses arguments, puts the parts together, and prints a failure in one line.
 
+mod apiserver;
 mod args;
 mod ask;
 mod bench;
@@ -70,7 +71,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => manual::write_completions(&args, &mut std::io::stdout().lock()),
         Command::Man(args) => manual::write_manual(&args, &mut std::io::stdout().lock()),
         Command::Up(args) => block_on(up::run(args)),
-        Command::Apiserver(args) => block_on(up::run_apiserver(args)),
+        Command::Apiserver(args) => block_on(apiserver::run(*args)),
         Command::Scheduler(args) => block_on(scheduler::run(*args)),
         Command::ControllerManager(args) => block_on(controller_manager::run(*args)),
         Command::Simulate(args) => return block_on(ask::simulate::run(*args)),

@@ -14,10 +14,10 @@ use futures::FutureExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::args::{Apiserver, Up};
+use crate::args::Up;
 use crate::ask::page::address::Address;
 use crate::ask::page::{OwnPage, listen_again};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, StandIn};
 use crate::greeting;
 use crate::progress::Progress;
 use crate::scheduler::default_configuration;
@@ -38,7 +38,7 @@ type Parts = JoinSet<Result<()>>;
 pub(crate) async fn run(args: Up) -> Result<()> {
     let started = Instant::now();
     let signals = StopSignals::listen()?;
-    let cluster = Cluster::start(&args.server).await?;
+    let cluster = Cluster::start(&args.server, StandIn::default()).await?;
     let kubelets = cluster.client("system:kubelets", &["system:masters"])?;
     let known = known_nodes(&kubelets).await.context("cannot list the nodes of an earlier run")?;
     let fleet = fleet(&args).with_nodes_named(known.iter().map(String::as_str));
@@ -138,16 +138,6 @@ async fn all_registered(mut registrations: watch::Receiver<usize>, nodes: usize,
             () = tokio::time::sleep_until(progress.next().into()) => {}
         }
     }
-}
-
-/// Serves the API alone until a signal stops it.
-pub(crate) async fn run_apiserver(args: Apiserver) -> Result<()> {
-    let signals = StopSignals::listen()?;
-    let cluster = Cluster::start(&args.server).await?;
-    greeting::write_apiserver(&mut std::io::stdout().lock(), &cluster)?;
-    signals.requested().await;
-    cluster.stop().await;
-    Ok(())
 }
 
 fn fleet(args: &Up) -> FleetConfig {

@@ -10,7 +10,11 @@ use std::process::{Command, Stdio};
 /// The commands that have a page, with the sentence it begins with.
 const COMMANDS: [(&str, &str); 16] = [
     ("up", "A whole cluster in one process; [the tour](../up.md) shows it at work."),
-    ("apiserver", "The API server alone, on its durable store."),
+    (
+        "apiserver",
+        "The API server alone, on its durable store; [in place of kube-apiserver](../kube-apiserver.md) has the flags that do \
+         nothing here.",
+    ),
     (
         "scheduler",
         "The scheduler against any API server; [in an existing cluster](../scheduler.md) says how to run it.",

@@ -1,8 +1,10 @@
 //! The command line: commands and flags, parsed but not yet acted upon.
 
+pub(crate) mod apiserver;
 pub(crate) mod component;
 pub(crate) mod controllers;
 pub(crate) mod decision_log;
+pub(crate) mod foreign;
 pub(crate) mod go;
 pub(crate) mod mcp;
 pub(crate) mod page;
@@ -54,8 +56,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a cluster: API server, store, controllers, scheduler and simulated nodes in this process.
     Up(Up),
-    /// Start the API server alone, on its embedded store.
-    Apiserver(Apiserver),
+    /// Start the API server alone, also where a kube-apiserver stood: it takes that one's flags.
+    Apiserver(Box<apiserver::Apiserver>),
     /// Run the scheduler against any Kubernetes API server.
     Scheduler(Box<Scheduler>),
     /// Run the controllers against any Kubernetes API server.
@@ -175,12 +177,6 @@ pub(crate) struct Up {
     /// Do not serve the page.
     #[arg(long, conflicts_with = "page_port", help_heading = "Page")]
     pub(crate) no_page: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Apiserver {
-    #[command(flatten)]
-    pub(crate) server: Server,
 }
 
 /// How to reach an API server.
