@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use bayplan_apiserver::certificates::{Names, Pki};
-use bayplan_apiserver::{ApiServer, Config, RequestHeaders, ServiceRange, User};
+use bayplan_apiserver::{ApiServer, Config, RequestHeaders, ServiceRange, StorageCodec, User};
 use bayplan_client::Client;
+use bayplan_etcd::{EtcdStore, Options, Tls};
 use bayplan_listener::BACKLOG;
 use bayplan_store::{Expect, LogStore, OpenError, Store};
 use jiff::Timestamp;
@@ -81,6 +82,8 @@ impl Cluster {
         let own = OwnCertificates { pki, folder: pki_folder, names, kubeconfigs, url: url.clone() };
         let renewal = Renewal::start(stand_in.files, own)?;
         let (users, front_proxies) = renewal.authorities();
+        // Other API servers may work on the same etcd.
+        config.bootstrap.shared_store = !stand_in.etcd.etcd_servers.is_empty();
         config.bootstrap.client_authority = users.unwrap_or_default().to_owned();
         config.bootstrap.front_proxy = front_proxies.map(str::to_owned).zip(stand_in.request_headers);
         if let Some(changes) = stand_in.config {
@@ -227,10 +230,23 @@ async fn open(
 /// Opens an etcd cluster in place of the embedded store, with the encryption that the flags name: the one place where
 /// it is connected.
 async fn open_etcd(etcd: &Etcd) -> Result<Arc<dyn Store>> {
-    bail!(
-        "--etcd-servers {}: this build has the embedded store only; without the flag, --data-dir keeps the objects",
-        etcd.etcd_servers.join(",")
-    )
+    if let Some(path) = &etcd.encryption_provider_config {
+        bail!("--encryption-provider-config {}: not supported", path.display());
+    }
+    let read = |flag: &str, path: &Option<PathBuf>| match path {
+        None => Ok(None),
+        Some(path) => std::fs::read(path).map(Some).map_err(|error| anyhow!("{flag} {}: {error}", path.display())),
+    };
+    let certificate = read("--etcd-certfile", &etcd.etcd_certfile)?;
+    let key = read("--etcd-keyfile", &etcd.etcd_keyfile)?;
+    let tls = Tls { ca_pem: read("--etcd-cafile", &etcd.etcd_cafile)?, identity_pem: certificate.zip(key) };
+    let mut options = Options::new(etcd.etcd_servers.iter().cloned());
+    options.tls = Some(tls);
+    options.prefix.clone_from(&etcd.etcd_prefix);
+    options.codec = Arc::new(StorageCodec::default());
+    let store = EtcdStore::connect(options).await.map_err(|error| anyhow!("--etcd-servers: {error}"))?;
+    tracing::info!(etcd = store.describe(), "the objects are in etcd");
+    Ok(Arc::new(store))
 }
 
 fn open_store(folder: &Path, accept_lost_writes: bool) -> Result<LogStore> {

@@ -8,7 +8,6 @@ use bayplan_apiserver::{
     AdmissionPlugins, AuthorizationMode, Config, RequestHeaders, ServiceAccountOptions, StaticTokens,
     check_signing_key, check_verification_keys,
 };
-use jiff::SignedDuration;
 
 use super::files::ServingFiles;
 use super::plugins;
@@ -83,7 +82,7 @@ impl ConfigChanges {
             config.node_ports = range;
         }
         if let Some(lifetime) = cluster.event_ttl {
-            config.event_lifetime = SignedDuration::from_nanos(lifetime.0);
+            config.event_lifetime = lifetime.unsigned();
         }
         let readers = usize::from(cluster.max_requests_inflight.unwrap_or(400));
         let writers = usize::from(cluster.max_mutating_requests_inflight.unwrap_or(200));

@@ -16,9 +16,9 @@ mod service_range;
 #[cfg(test)]
 mod tests;
 
-use std::ops::RangeInclusive;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 
 use bayplan_model::status::Status;
 use serde_json::{Map, Value, json};
