@@ -137,7 +137,7 @@ impl ServerAddress {
         let own_ports = self.ports();
         let change = |endpoints: &mut Value| {
             let subsets = endpoints["subsets"].as_array().map_or(0, Vec::len);
-            let ports = endpoints["subsets"][0]["ports"].take();
+            let ports = endpoints.pointer("/subsets/0/ports").cloned().unwrap_or_default();
             let ports = if with_ports || !ports.is_array() || subsets != 1 { own_ports.clone() } else { ports };
             endpoints["subsets"] = json!([{"addresses": addresses, "ports": ports}]);
         };

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::field::{ErrorList, Path};
+use crate::field::{ErrorList, Json, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::names;
 use crate::object::{given, text};
-use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
+use crate::printing::{NAME, Printer, name_of, string};
 use crate::validation::{MetadataCheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
@@ -26,8 +26,8 @@ pub(crate) static KIND: Kind = Kind {
         ..Validation::PLAIN
     },
     printer: Printer {
-        columns: &[NAME, string("ParentRef"), AGE],
-        cells: |object, now| vec![name_of(object), shown_parent(&object["spec"]).into(), age_of(object, now)],
+        columns: &[NAME, string("ParentRef")],
+        cells: |object, _now| vec![name_of(object), shown_parent(&object["spec"]).into()],
         ..Printer::PLAIN
     },
     ..Kind::PLAIN
@@ -36,8 +36,8 @@ pub(crate) static KIND: Kind = Kind {
 /// The name is the address, in the one spelling of it.
 fn canonical_address(name: &str) -> Vec<String> {
     match name.parse::<IpAddr>() {
-        Err(_) => vec![format!("ParseAddr({name:?}): unable to parse IP")],
-        Ok(address) if address.to_string() != name => vec!["must be a canonical format IP address".to_owned()],
+        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
+        Ok(address) if address.to_string() != name => vec![format!("must be in canonical form (\"{address}\")")],
         Ok(_) => Vec::new(),
     }
 }
@@ -66,8 +66,21 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
 }
 
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
-    let spec = Path::root("spec");
-    errors.immutable(spec.child("parentRef"), &new["spec"]["parentRef"], &old["spec"]["parentRef"]);
+    let (new, old) = (&new["spec"]["parentRef"], &old["spec"]["parentRef"]);
+    if new != old {
+        let field = |name: &str| Value::from(text(new, name));
+        let shown = || {
+            format!(
+                "{{\"Group\":{},\"Resource\":{},\"Namespace\":{},\"Name\":{}}}",
+                field("group"),
+                field("resource"),
+                field("namespace"),
+                field("name")
+            )
+        };
+        let spec = Path::root("spec");
+        errors.invalid(spec.child("parentRef"), Json(shown), "field is immutable");
+    }
 }
 
 /// `services/default/kubernetes`, with the group behind a dot.
@@ -112,9 +125,9 @@ mod tests {
             assert_eq!(errors(&address(good, parent.clone())), [""; 0], "{good}");
         }
         for (bad, why) in [
-            ("fd00:0::1", "must be a canonical format IP address"),
-            ("10.0.0.01", "unable to parse IP"),
-            ("here", "ParseAddr(\"here\"): unable to parse IP"),
+            ("fd00:0::1", "must be in canonical form (\"fd00::1\")"),
+            ("10.0.0.01", "must be a valid IP address"),
+            ("here", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
         ] {
             let found = errors(&address(bad, parent.clone()));
             assert!(found.len() == 1 && found[0].contains(why), "{bad}: {found:?}");

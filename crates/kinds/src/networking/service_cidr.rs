@@ -46,8 +46,8 @@ fn create_rules(errors: &mut ErrorList, object: &Value) {
     } else if ranges.len() > RANGES_MAX {
         errors.invalid(path, Json(shown), "may only hold up to 2 values");
     } else if ranges.len() == RANGES_MAX && !one_of_each_family(&ranges) {
-        let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/96";
-        errors.invalid(path, Json(shown), detail);
+        let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+        errors.invalid(path, Json(|| spec["cidrs"].to_string()), detail);
     } else {
         for (index, range) in ranges.iter().enumerate() {
             if let Some(problem) = problem_of(range) {
@@ -61,12 +61,18 @@ fn create_rules(errors: &mut ErrorList, object: &Value) {
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let ranges = |object: &Value| list(&object["spec"], "cidrs").to_vec();
     let (before, after) = (ranges(old), ranges(new));
-    if before.len() == 1 && after.len() == RANGES_MAX && before[0] == after[0] {
-        create_rules(errors, new);
+    let root = Path::root("spec");
+    let path = root.child("cidrs");
+    if after.len() < before.len() {
+        errors.invalid(path, Json(|| new["spec"]["cidrs"].to_string()), "field is immutable");
         return;
     }
-    let root = Path::root("spec");
-    errors.immutable(root.child("cidrs"), &new["spec"]["cidrs"], &old["spec"]["cidrs"]);
+    for (index, (_, range)) in before.iter().zip(&after).enumerate().filter(|(_, (was, is))| was != is) {
+        errors.invalid(path.index(index), range.as_str().unwrap_or_default(), "field is immutable");
+    }
+    if after.len() > before.len() && errors.is_empty() {
+        create_rules(errors, new);
+    }
 }
 
 /// The address and the prefix of a range.
@@ -100,7 +106,7 @@ fn problem_of(range: &str) -> Option<String> {
     };
     let canonical = format!("{network}/{prefix}");
     if network != address {
-        return Some(format!("must not have bits set beyond the prefix length: {canonical:?} is expected"));
+        return Some("must not have bits set beyond the prefix length".to_owned());
     }
     (canonical != range).then(|| format!("must be in canonical form ({canonical:?})"))
 }

@@ -16,7 +16,7 @@ mod service_range;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
@@ -169,13 +169,15 @@ impl Registry {
         let both = address == "None" && !selects;
         spec.entry("ipFamilies").or_insert_with(|| if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
         spec.entry("ipFamilyPolicy").or_insert_with(|| json!(if both { "RequireDualStack" } else { "SingleStack" }));
-        spec.insert("clusterIPs".to_owned(), json!([address]));
+        // A second address that another server gave stays.
+        let before = old.map(|old| &old["spec"]["clusterIPs"]).filter(|before| before[0] == *address);
+        spec.insert("clusterIPs".to_owned(), before.cloned().unwrap_or_else(|| json!([address])));
         spec.insert("clusterIP".to_owned(), json!(address));
         let balancer = service_type == "LoadBalancer";
         let wants_ports = service_type == "NodePort"
             || (balancer && spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false)));
         let wanted = WantedPorts::of(spec, old, had, wants_ports, balancer && policy == "Local", self.port_range())?;
-        let chosen = match self.claim_ports(&wanted.given, wanted.chosen.len(), dry_run).await {
+        let chosen = match self.claim_ports(&wanted.named, wanted.chosen.len(), dry_run).await {
             Ok(chosen) => chosen,
             Err(Refused::Taken(port)) => return Err(wanted.taken(spec, port).into()),
             Err(Refused::Full) => {
@@ -184,7 +186,7 @@ impl Registry {
             Err(Refused::Failed(status)) => return Err(status.into()),
         };
         if !dry_run {
-            allocation.claimed.ports.extend(wanted.given.iter().chain(&chosen));
+            allocation.claimed.ports.extend(wanted.named.iter().chain(&chosen));
         }
         wanted.fill(spec, &chosen);
         Ok(())
@@ -242,7 +244,7 @@ struct WantedPorts {
     /// Those there are.
     range: RangeInclusive<i64>,
     /// Those it names.
-    given: Vec<i64>,
+    named: BTreeSet<i64>,
     /// Those that the server chooses.
     chosen: Vec<Slot>,
     /// Those that it had for the same port, though the new object does not say so.
@@ -264,8 +266,12 @@ impl WantedPorts {
             wanted.add(Slot::HealthCheck, given, 0, had, "spec.healthCheckNodePort")?;
         }
         let ports = spec.get("ports").and_then(Value::as_array).filter(|_| node_ports);
+        let mut before = old.map(|old| node_ports_of(&old["spec"])).unwrap_or_default();
+        for port in ports.into_iter().flatten().filter_map(|port| port["nodePort"].as_i64()) {
+            before.named.insert(port);
+        }
         for (index, port) in ports.into_iter().flatten().enumerate() {
-            let before = old.map_or(0, |old| node_port_of(&old["spec"], port));
+            let before = before.of(port);
             let given = port["nodePort"].as_i64().unwrap_or(0);
             wanted.add(Slot::Port(index), given, before, had, &format!("spec.ports[{index}].nodePort"))?;
         }
@@ -282,8 +288,8 @@ impl WantedPorts {
                 return Err(FieldError::invalid(field, given, detail));
             }
             // The same number may serve two protocols of one service.
-            _ if had.ports.contains(&given) || self.given.contains(&given) => {}
-            _ => self.given.push(given),
+            _ if had.ports.contains(&given) => {}
+            _ => _ = self.named.insert(given),
         }
         Ok(())
     }
@@ -315,10 +321,28 @@ impl WantedPorts {
     }
 }
 
-/// The node port of the service as it is stored, for the same port and protocol.
-fn node_port_of(spec: &Value, port: &Value) -> i64 {
+/// The node ports of a service as it is stored, by port and protocol.
+#[derive(Default)]
+struct NodePorts {
+    by_port: BTreeMap<(i64, String), i64>,
+    /// Those that the new service names for some port: no other keeps them.
+    named: BTreeSet<i64>,
+}
+
+impl NodePorts {
+    /// The one that a port had, unless the new service names it.
+    fn of(&self, port: &Value) -> i64 {
+        let found = self.by_port.get(&port_and_protocol(port)).copied();
+        found.filter(|found| !self.named.contains(found)).unwrap_or(0)
+    }
+}
+
+fn port_and_protocol(port: &Value) -> (i64, String) {
+    (port["port"].as_i64().unwrap_or(0), port["protocol"].as_str().unwrap_or_default().to_owned())
+}
+
+fn node_ports_of(spec: &Value) -> NodePorts {
     let ports = spec["ports"].as_array().into_iter().flatten();
-    let same = |other: &&Value| other["port"] == port["port"] && other["protocol"] == port["protocol"];
-    let found = ports.into_iter().find(same).and_then(|found| found["nodePort"].as_i64());
-    found.unwrap_or(0)
+    let by_port = ports.filter_map(|port| Some((port_and_protocol(port), port["nodePort"].as_i64()?))).collect();
+    NodePorts { by_port, named: BTreeSet::new() }
 }

@@ -98,12 +98,23 @@ pub(super) fn shown(range: &RangeInclusive<i64>) -> String {
 
 impl Registry {
     /// Claims ports by number, and as many as `count` of the server's choice, all or none. A dry run claims nothing.
-    pub(super) async fn claim_ports(&self, given: &[i64], count: usize, dry_run: bool) -> Result<Vec<i64>, Refused> {
+    pub(super) async fn claim_ports(
+        &self,
+        given: &BTreeSet<i64>,
+        count: usize,
+        dry_run: bool,
+    ) -> Result<Vec<i64>, Refused> {
         if given.is_empty() && count == 0 {
             return Ok(Vec::new());
         }
         loop {
             let (entry, mut bitmap) = self.port_bitmap().await.map_err(Refused::Failed)?;
+            if bitmap.ports.len().saturating_add(given.len()).saturating_add(count) > self.node_ports.len() {
+                return Err(given
+                    .iter()
+                    .find(|port| bitmap.ports.contains(port))
+                    .map_or(Refused::Full, |p| Refused::Taken(*p)));
+            }
             for port in given {
                 if !bitmap.ports.insert(*port) {
                     return Err(Refused::Taken(*port));
@@ -178,9 +189,12 @@ mod tests {
             let object: Value = serde_json::from_slice(&written).unwrap();
             BASE64.decode(object["data"].as_str().unwrap()).unwrap()
         };
+        assert_eq!(NODE_PORTS.count(), PORTS);
         assert_eq!(data(&[]), b"");
         assert_eq!(data(&[30000]), [1]);
         assert_eq!(data(&[30000, 30009]), [2, 1]);
+        // As kube-apiserver v1.36 stored it.
+        assert_eq!(data(&[30050, 30009]), [4, 0, 0, 0, 0, 2, 0]);
         assert_eq!((data(&[32767]).len(), data(&[32767])[0]), (346, 0x80));
         for ports in [&[][..], &[30000], &[30007, 30008, 31999], &[32767]] {
             let bitmap = Bitmap::of(RANGE, ports.iter().copied());

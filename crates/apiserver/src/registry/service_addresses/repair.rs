@@ -68,7 +68,7 @@ impl Registry {
         }
         let ready = json!({
             "type": "Ready", "status": "True", "lastTransitionTime": metadata::time(self.now()), "reason": "",
-            "message": "Kubernetes Service CIDR is ready",
+            "message": "Kubernetes default Service CIDR is ready",
         });
         let mut change = |range: &mut Value| {
             range["status"] = json!({"conditions": [ready]});

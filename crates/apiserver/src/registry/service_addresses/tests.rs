@@ -177,7 +177,7 @@ async fn a_repair_frees_what_was_left_behind_and_adds_what_is_missing() {
     server.create_unchecked(SystemWrite::Bootstrap, kind("services"), "default", service).await.unwrap();
     let owner = Owner { namespace: "default", name: "gone", dry_run: false };
     assert!(server.claim_address("10.0.0.9", owner).await.unwrap());
-    assert!(server.claim_ports(&[30_009], 0, false).await.is_ok());
+    assert!(server.claim_ports(&BTreeSet::from([30_009]), 0, false).await.is_ok());
     let mut leaks = Leaks::default();
     for (minutes, addresses, ports) in [
         (0, &["10.0.0.7", "10.0.0.9"][..], &[30_007, 30_009][..]),
