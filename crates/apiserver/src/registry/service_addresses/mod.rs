@@ -263,7 +263,8 @@ impl WantedPorts {
         let mut wanted = WantedPorts { range, given: Vec::new(), chosen: Vec::new(), kept: Vec::new() };
         if health_check {
             let given = spec.get("healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
-            wanted.add(Slot::HealthCheck, given, 0, had, "spec.healthCheckNodePort")?;
+            let before = old.and_then(|old| old["spec"]["healthCheckNodePort"].as_i64()).unwrap_or(0);
+            wanted.add(Slot::HealthCheck, given, before, had, "spec.healthCheckNodePort")?;
         }
         let ports = spec.get("ports").and_then(Value::as_array).filter(|_| node_ports);
         let mut before = old.map(|old| node_ports_of(&old["spec"])).unwrap_or_default();
