@@ -29,7 +29,6 @@ mod selection;
 mod server;
 mod serviceaccounts;
 mod status_errors;
-mod storage_codec;
 mod subresources;
 mod user;
 mod watch;
@@ -46,7 +45,6 @@ pub use registry::{Clock, ServiceRange, ServiceRangeError};
 pub use request::Verb;
 pub use server::{ApiServer, Config, InProcess, ResponseBody, StartError};
 pub use serviceaccounts::{KeyError, ServiceAccountOptions, check_signing_key, check_verification_keys};
-pub use storage_codec::StorageCodec;
 pub use user::User;
 
 /// True for the name of an API version, `apps/v1` for example, that the server has.

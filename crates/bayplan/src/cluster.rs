@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use bayplan_apiserver::certificates::{Names, Pki};
-use bayplan_apiserver::{ApiServer, Config, RequestHeaders, ServiceRange, StorageCodec, User};
+use bayplan_apiserver::{ApiServer, Config, RequestHeaders, ServiceRange, StoredCodec, User};
 use bayplan_client::Client;
 use bayplan_etcd::{EtcdStore, Options, Tls};
+use bayplan_kinds::stored_value::StoredForm;
 use bayplan_listener::BACKLOG;
 use bayplan_store::{Expect, LogStore, OpenError, Store};
 use jiff::Timestamp;
@@ -230,8 +231,11 @@ async fn open(
 /// Opens an etcd cluster in place of the embedded store, with the encryption that the flags name: the one place where
 /// it is connected.
 async fn open_etcd(etcd: &Etcd) -> Result<Arc<dyn Store>> {
+    let mut codec = StoredCodec::new(StoredForm::default(), &etcd.etcd_prefix);
     if let Some(path) = &etcd.encryption_provider_config {
-        bail!("--encryption-provider-config {}: not supported", path.display());
+        let flag = || format!("--encryption-provider-config {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(flag)?;
+        codec = codec.with_encryption(&text).with_context(flag)?;
     }
     let read = |flag: &str, path: &Option<PathBuf>| match path {
         None => Ok(None),
@@ -243,7 +247,7 @@ async fn open_etcd(etcd: &Etcd) -> Result<Arc<dyn Store>> {
     let mut options = Options::new(etcd.etcd_servers.iter().cloned());
     options.tls = Some(tls);
     options.prefix.clone_from(&etcd.etcd_prefix);
-    options.codec = Arc::new(StorageCodec::default());
+    options.codec = Arc::new(codec);
     let store = EtcdStore::connect(options).await.map_err(|error| anyhow!("--etcd-servers: {error}"))?;
     tracing::info!(etcd = store.describe(), "the objects are in etcd");
     Ok(Arc::new(store))

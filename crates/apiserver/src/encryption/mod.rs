@@ -14,6 +14,7 @@ mod provider;
 mod tests;
 
 use bayplan_kinds::stored_value::{ENCRYPTED, StoredForm, StoredValues, kind_of_key};
+use bayplan_store::ValueCodec;
 use bytes::Bytes;
 
 pub use config::EncryptionConfigError;
@@ -46,8 +47,20 @@ impl StoredCodec {
         Ok(self)
     }
 
-    /// The registry's JSON of a stored value; `key` is the registry's, with `/registry`.
-    pub fn read(&self, key: &str, stored: Bytes) -> Result<Bytes, String> {
+    /// The providers of the first entry that names a resource.
+    fn providers(&self, group: &str, resource: &str) -> &[Provider] {
+        let entry = self.resources.iter().find(|entry| entry.names(group, resource));
+        entry.map_or(&[], |entry| &entry.providers)
+    }
+
+    /// The key as the store has it.
+    fn stored_key(&self, key: &str) -> String {
+        format!("{}{}", self.prefix, key.strip_prefix("/registry").unwrap_or(key))
+    }
+}
+
+impl ValueCodec for StoredCodec {
+    fn read(&self, key: &str, stored: Bytes) -> Result<Bytes, String> {
         let Some(kind) = kind_of_key(key).filter(|_| stored.starts_with(ENCRYPTED) || !self.resources.is_empty())
         else {
             return self.values.read(key, stored);
@@ -68,24 +81,12 @@ impl StoredCodec {
         Err("it is not encrypted, and no identity provider is configured for its resource".to_owned())
     }
 
-    /// What is stored for the registry's JSON.
-    pub fn write(&self, key: &str, value: Bytes) -> Result<Bytes, String> {
+    fn write(&self, key: &str, value: Bytes) -> Result<Bytes, String> {
         let written = self.values.write(key, value)?;
         let Some(kind) = kind_of_key(key) else { return Ok(written) };
         match self.providers(kind.group, kind.plural).first() {
             None | Some(Provider::Identity) => Ok(written),
             Some(provider) => provider.write(&self.stored_key(key), &written).map(Bytes::from),
         }
-    }
-
-    /// The providers of the first entry that names a resource.
-    fn providers(&self, group: &str, resource: &str) -> &[Provider] {
-        let entry = self.resources.iter().find(|entry| entry.names(group, resource));
-        entry.map_or(&[], |entry| &entry.providers)
-    }
-
-    /// The key as the store has it.
-    fn stored_key(&self, key: &str) -> String {
-        format!("{}{}", self.prefix, key.strip_prefix("/registry").unwrap_or(key))
     }
 }

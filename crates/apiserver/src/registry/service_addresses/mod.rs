@@ -260,7 +260,7 @@ impl WantedPorts {
         health_check: bool,
         range: RangeInclusive<i64>,
     ) -> Result<WantedPorts, FieldError> {
-        let mut wanted = WantedPorts { range, given: Vec::new(), chosen: Vec::new(), kept: Vec::new() };
+        let mut wanted = WantedPorts { range, named: BTreeSet::new(), chosen: Vec::new(), kept: Vec::new() };
         if health_check {
             let given = spec.get("healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
             let before = old.and_then(|old| old["spec"]["healthCheckNodePort"].as_i64()).unwrap_or(0);
