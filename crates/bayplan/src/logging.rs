@@ -41,8 +41,9 @@ pub(crate) fn start(cli: &Cli, before: Option<&str>) -> Result<()> {
         Command::Scheduler(scheduler) => Some(&scheduler.component.metrics_and_logs),
         Command::ControllerManager(manager) => Some(&manager.component.metrics_and_logs),
         // It has a screen of its own, and its log is as quiet as that of `up` unless somebody asks.
-        Command::Apiserver(apiserver) if apiserver.metrics_and_logs.verbosity.is_some() => {
-            Some(&apiserver.metrics_and_logs)
+        Command::Apiserver(apiserver) => {
+            let flags = &apiserver.metrics_and_logs;
+            (flags.verbosity.is_some() || flags.logging_format == "json").then_some(flags)
         }
         _ => None,
     };

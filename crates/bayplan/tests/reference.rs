@@ -12,8 +12,8 @@ const COMMANDS: [(&str, &str); 16] = [
     ("up", "A whole cluster in one process; [the tour](../up.md) shows it at work."),
     (
         "apiserver",
-        "The API server alone, on its durable store; [in place of kube-apiserver](../kube-apiserver.md) has the flags that do \
-         nothing here.",
+        "The API server alone, on its durable store; [in place of kube-apiserver](../kube-apiserver.md) has the flags \
+         that do nothing here.",
     ),
     (
         "scheduler",

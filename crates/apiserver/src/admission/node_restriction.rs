@@ -383,7 +383,8 @@ mod tests {
         let mut pod = json!({
             "metadata": {
                 "name": "static", "annotations": {MIRROR_NAME: "x"},
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "nu", "controller": true}],
+                "ownerReferences":
+                    [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "nu", "controller": true}],
             },
             "spec": {"nodeName": "n1", "containers": [{"name": "c"}]},
         });
@@ -423,7 +424,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_kubelet_changes_its_own_node_but_not_its_taints_and_not_every_label() {
-        let node = |labels: Value, taints: Value| json!({"metadata": {"name": "n1", "labels": labels}, "spec": {"taints": taints}});
+        let node = |labels: Value, taints: Value| {
+            let metadata = json!({"name": "n1", "labels": labels});
+            json!({"metadata": metadata, "spec": {"taints": taints}})
+        };
         let plain = || node(json!({}), json!([]));
         assert_eq!(
             ask("create nodes n1", node(json!({"kubernetes.io/os": "linux", "x": "y"}), json!([])), None).await,
@@ -444,7 +448,10 @@ mod tests {
     #[tokio::test]
     async fn leases_csi_nodes_slices_and_tokens_are_those_of_the_node() {
         let named = |name: &str| json!({"metadata": {"name": name}, "spec": {"nodeName": name}});
-        let token = |kind: &str, name: &str, uid: &str| json!({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name, "uid": uid}}});
+        let token = |kind: &str, name: &str, uid: &str| {
+            let bound = json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
+            json!({"spec": {"boundObjectRef": bound}})
+        };
         for (what, object, allowed) in [
             ("create leases.coordination.k8s.io kube-node-lease/n1", named("n1"), true),
             ("create leases.coordination.k8s.io kube-node-lease/n2", named("n2"), false),

@@ -37,7 +37,8 @@ fn check(args: &Apiserver) -> Result<()> {
     let gates = feature_gates::check(&args.features)?;
     let apis = runtime_config(&args.cluster.runtime_config)?;
     let kubelet = args.kubelet.kubelet_client_certificate.is_some().then(|| {
-        "--kubelet-* is ignored: logs, exec, attach, port-forward and proxies of pods and nodes are not served (404)".into()
+        "--kubelet-* is ignored: logs, exec, attach, port-forward and proxies of pods and nodes are answered with 404"
+            .to_owned()
     });
     for warning in warnings.into_iter().chain(gates).chain(apis).chain(kubelet) {
         tracing::warn!("{warning}");

@@ -4,8 +4,8 @@
 //!   store ─watch▶ graph (which node's pods use what) ─▶ authorize(Attributes) ─▶ Decision
 //! ```
 //!
-//! Resources that are not divided by node are judged by the rules of the role `system:node`. What of an object a kubelet
-//! may change is a matter of admission (`NodeRestriction`).
+//! Resources that are not divided by node are judged by the rules of the role `system:node`. What of an object a
+//! kubelet may change is a matter of admission (`NodeRestriction`).
 
 use std::sync::LazyLock;
 
