@@ -12,6 +12,8 @@ use bayplan_client::Client;
 use bayplan_etcd::{EtcdStore, Options, Tls};
 use bayplan_kinds::stored_value::StoredForm;
 use bayplan_listener::BACKLOG;
+use bayplan_metrics::ZPages;
+use bayplan_runner::metrics::process_registry;
 use bayplan_store::{Expect, LogStore, OpenError, Store};
 use jiff::Timestamp;
 use tokio::net::{TcpListener, TcpSocket};
@@ -21,11 +23,15 @@ use crate::apiserver::files::{OwnCertificates, Renewal, ServingFiles};
 use crate::apiserver::options::ConfigChanges;
 use crate::args::Server;
 use crate::args::apiserver::Etcd;
+use crate::component;
 use crate::data_folder::{self, Cleanup, DataFolder};
 
 /// How often a store that had to stop writing is asked to go on, and the space of its disk is looked at: what readiness
 /// says is true a second later, and one attempt is a few operations on a file.
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the API server answers beside resources, as `/statusz` lists it.
+const SERVER_PATHS: &[&str] = &["/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz", "/version"];
 
 /// What an API server that stands where a kube-apiserver stood does otherwise than that of `bayplan up`.
 #[derive(Default)]
@@ -87,6 +93,8 @@ impl Cluster {
         config.bootstrap.shared_store = !stand_in.etcd.etcd_servers.is_empty();
         config.bootstrap.client_authority = users.unwrap_or_default().to_owned();
         config.bootstrap.front_proxy = front_proxies.map(str::to_owned).zip(stand_in.request_headers);
+        config.metrics = process_registry();
+        config.pages = ZPages { paths: SERVER_PATHS, ..component::pages("apiserver") };
         if let Some(changes) = stand_in.config {
             changes.apply(&mut config);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use bayplan_client::metrics::RequestMetrics;
 use bayplan_client::{Client, leader_election};
-use bayplan_metrics::Registry;
+use bayplan_metrics::{Registry, ZPages};
 use bayplan_runner::ops_server::access::{self, Access, Rules};
 use bayplan_runner::ops_server::{Endpoints, Http2, Listen, OpsServer, tls};
 use tokio::net::TcpListener;
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::args::Connection;
 use crate::args::component::{Component, LeaderElection};
+use crate::args::given;
 use crate::shutdown::StopSignals;
 use crate::{feature_gates, version};
 
@@ -83,6 +84,18 @@ pub(crate) fn print_version(form: &str) -> Result<()> {
         other => bail!("--version={other}: neither true, false nor raw"),
     }
     Ok(())
+}
+
+/// What `/statusz` and `/flagz` say of a component.
+pub(crate) fn pages(component: &'static str) -> ZPages {
+    ZPages {
+        component,
+        started: jiff::Timestamp::now().strftime("%a %b %e %H:%M:%S UTC %Y").to_string(),
+        version: format!("{}+bayplan-{}", version::KUBERNETES, env!("CARGO_PKG_VERSION")),
+        emulates: "1.36",
+        paths: &["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/metrics/slis", "/readyz", "/statusz"],
+        flags: given::flags().to_vec(),
+    }
 }
 
 /// Connects under the component's name and counts its requests.

@@ -176,6 +176,7 @@ fn endpoints(
         metrics: probe.registry().clone(),
         refresh: Some(probe.refresh()),
         config: json!({ "kubecontrollermanager.config.k8s.io": configz }),
+        pages: component::pages(IDENTITY.name),
     }
 }
 

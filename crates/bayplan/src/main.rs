@@ -23,8 +23,7 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use args::{Cli, Command};
-use clap::Parser;
+use args::Command;
 
 /// Requests and events are many small objects that one thread makes and another drops; with the system's allocator a
 /// third of the time from create to bound went into that (docs/benchmarks.md).
@@ -34,7 +33,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments = plugin::with_verb(args::go::normalized(std::env::args()));
     let (arguments, filter) = args::decision_log::without_filter(arguments);
-    let cli = Cli::parse_from(arguments);
+    let cli = args::given::parse(arguments);
     let failed = cli.command.exit_code_of_failure();
     match logging::start(&cli, filter.as_deref()).and_then(|()| run(cli.command)) {
         Ok(code) => code,

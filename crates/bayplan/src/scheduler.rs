@@ -100,6 +100,7 @@ fn endpoints(probe: &Probe, config: &SchedulerConfig, stopping: watch::Receiver<
         metrics: probe.registry().clone(),
         refresh: Some(probe.refresh()),
         config: json!({ "componentconfig": completed }),
+        pages: component::pages(IDENTITY.name),
     }
 }
 

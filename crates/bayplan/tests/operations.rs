@@ -117,6 +117,7 @@ async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
     create_deployment(&admin).await;
     watch_scheduler(&operator(&kubeconfig, scheduler_port).await).await;
     watch_manager(&operator(&kubeconfig, manager_port).await).await;
+    watch_apiserver(&admin).await;
 
     assert_ne!(holder(&admin, "kube-scheduler").await, "");
     let (code, log) = scheduler.terminate();
@@ -179,6 +180,41 @@ async fn watch_scheduler(operator: &Client) {
     let configz: Value = serde_json::from_str(&read(operator, "/configz").await.unwrap()).unwrap();
     assert_eq!(configz["componentconfig"]["leaderElection"]["resourceName"], "kube-scheduler");
     assert!(read(operator, "/metrics/slis").await.unwrap().contains("kubernetes_healthcheck{"));
+    find_series("scheduler", &metrics);
+    let status = read(operator, "/statusz").await.unwrap();
+    assert!(status.starts_with("\nkube-scheduler statusz\n") && status.contains("\nUp  0 hr "), "{status}");
+    let flags = read(operator, "/flagz").await.unwrap();
+    assert!(flags.contains("\nv: 2\n") && flags.contains("\nlogging-format: json\n"), "{flags}");
+}
+
+/// Fails unless dashboards find the series that they ask of a component.
+fn find_series(component: &str, metrics: &str) {
+    let listed = include_str!("dashboards.txt").lines().filter_map(|line| line.strip_prefix(component));
+    let (mut found, mut missing) = (0, Vec::new());
+    for line in listed {
+        let (name, reason) = line.trim().split_once(": ").map_or((line.trim(), None), |(name, why)| (name, Some(why)));
+        let is_there =
+            metrics.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])));
+        match (is_there, reason) {
+            (true, None) => found += 1,
+            (false, None) => missing.push(name.to_owned()),
+            (true, Some(_)) => missing.push(format!("{name} is there: its reason for being absent is not true")),
+            (false, Some(_)) => {}
+        }
+    }
+    assert!(missing.is_empty() && found > 8, "{component}: {missing:?} of {found} in\n{metrics}");
+}
+
+/// Reads what the API server shows of the requests that the others have made.
+async fn watch_apiserver(admin: &Client) {
+    let metrics = read(admin, "/metrics").await.unwrap();
+    find_series("apiserver", &metrics);
+    let bindings = "{code=\"201\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",\
+                    scope=\"resource\",subresource=\"binding\",verb=\"POST\",version=\"v1\"} 3";
+    assert!(metrics.contains(&format!("\napiserver_request_total{bindings}\n")), "{metrics}");
+    assert!(metrics.contains("\napiserver_resource_objects{group=\"\",resource=\"pods\"} 3\n"), "{metrics}");
+    assert!(read(admin, "/statusz").await.unwrap().starts_with("\napiserver statusz\n"));
+    assert!(read(admin, "/flagz").await.unwrap().contains("\nport: 0\n"));
 }
 
 /// Reads what a controller manager shows after it has reconciled the Deployment.
@@ -197,6 +233,7 @@ async fn watch_manager(operator: &Client) {
     let verbose = read(operator, "/healthz?verbose").await.unwrap();
     assert!(verbose.starts_with("[+]leaderElection ok\n[+]deployment-controller ok\n"), "{verbose}");
     let configz: Value = serde_json::from_str(&read(operator, "/configz").await.unwrap()).unwrap();
+    find_series("controller-manager", &metrics);
     let gc = &configz["kubecontrollermanager.config.k8s.io"]["GarbageCollectorController"];
     assert_eq!(gc["ConcurrentGCSyncs"], 3);
 }

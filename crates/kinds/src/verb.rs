@@ -51,6 +51,11 @@ impl Verb {
             Verb::Other(other) => other,
         }
     }
+
+    /// True if a request with this verb changes nothing; other methods of non-resource paths count by their name.
+    pub fn is_read(&self) -> bool {
+        matches!(self.as_str(), "get" | "list" | "watch" | "head" | "options")
+    }
 }
 
 impl From<&str> for Verb {

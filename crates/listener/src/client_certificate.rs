@@ -1,5 +1,7 @@
 //! The certificate of a client: the common name is the user, the organizations are the groups.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
@@ -65,6 +67,11 @@ impl<U> ClientCertificate<U> {
     fn limit(&mut self, (not_before, not_after): (i64, i64)) {
         self.not_before = self.not_before.max(not_before);
         self.not_after = self.not_after.min(not_after);
+    }
+
+    /// How long it is still good; nothing once it has expired.
+    pub fn life_left(&self, now: Timestamp) -> Duration {
+        Duration::from_secs(u64::try_from(self.not_after.saturating_sub(now.as_second())).unwrap_or(0))
     }
 
     /// The user, as long as the certificate is valid.

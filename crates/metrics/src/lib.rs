@@ -11,12 +11,13 @@
 
 mod registry;
 pub mod text;
+mod zpages;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 pub use registry::Registry;
+pub use zpages::ZPages;
 
 /// One series, or the bucketed series of one histogram.
 pub trait Metric: Send + Sync + 'static {
@@ -85,6 +86,12 @@ impl Gauge {
     /// Sets it.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Relaxed);
+    }
+
+    /// Adds to it; a negative number takes away.
+    pub fn add(&self, change: f64) {
+        let added = |bits: u64| Some((f64::from_bits(bits) + change).to_bits());
+        let _ = self.0.fetch_update(Relaxed, Relaxed, added);
     }
 
     /// What it was set to.
@@ -213,8 +220,12 @@ impl<M: Metric> Clone for Family<M> {
 struct Open<M: Metric> {
     labels: &'static [&'static str],
     options: M::Options,
-    series: RwLock<BTreeMap<Vec<String>, Arc<M>>>,
+    /// In the order of their label values: an API server has a thousand, and looks them up at every request.
+    series: RwLock<Vec<Labelled<M>>>,
 }
+
+/// The values of the labels, and the series that has them.
+type Labelled<M> = (Vec<String>, Arc<M>);
 
 impl<M: Metric> Family<M> {
     fn new(labels: &'static [&'static str], options: M::Options) -> Self {
@@ -224,16 +235,22 @@ impl<M: Metric> Family<M> {
     /// The series of these label values, in the order of the label names.
     pub fn get(&self, values: &[&str]) -> Arc<M> {
         debug_assert_eq!(values.len(), self.0.labels.len());
-        let known = |series: &BTreeMap<Vec<String>, Arc<M>>| {
-            // The few label values of a series are cheaper to compare than to copy.
-            series.iter().find(|(key, _)| key.iter().eq(values)).map(|(_, metric)| Arc::clone(metric))
+        // Comparing label values is cheaper than copying them.
+        let find = |series: &[Labelled<M>]| {
+            series.binary_search_by(|(key, _)| key.iter().map(String::as_str).cmp(values.iter().copied()))
         };
-        if let Some(metric) = known(&self.0.series.read().unwrap_or_else(PoisonError::into_inner)) {
-            return metric;
+        let series = self.0.series.read().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(at) = find(&series) {
+            return Arc::clone(&series[at].1);
         }
+        drop(series);
         let mut series = self.0.series.write().unwrap_or_else(PoisonError::into_inner);
-        let key = values.iter().map(ToString::to_string).collect();
-        Arc::clone(series.entry(key).or_insert_with(|| Arc::new(M::new(&self.0.options))))
+        let at = find(&series).unwrap_or_else(|at| {
+            let key = values.iter().map(ToString::to_string).collect();
+            series.insert(at, (key, Arc::new(M::new(&self.0.options))));
+            at
+        });
+        Arc::clone(&series[at].1)
     }
 
     /// Removes all series, for gauges that are set from scratch.

@@ -130,7 +130,7 @@ impl<M: Metric> Collect for Arc<Open<M>> {
 
     fn reset(&self) {
         let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
-        series.values().for_each(|metric| metric.reset());
+        series.iter().for_each(|(_, metric)| metric.reset());
     }
 }
 

@@ -39,6 +39,11 @@ pub fn process_registry() -> Registry {
             move || Some(started),
         );
     }
+    // Dashboards of every component of Kubernetes ask for this name; what goroutines are there, tasks are here.
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        let tasks = move || Some(runtime.metrics().num_alive_tasks() as f64);
+        registry.callback("go_goroutines", "Tasks that are alive.", "gauge", tasks);
+    }
     let build = registry.family::<Gauge>(
         "kubernetes_build_info",
         "[ALPHA] The version of Kubernetes whose behaviour this is, and our own.",

@@ -61,7 +61,7 @@ const ARROWS: &[Arrows] = &[
     // patch: a change that is tried is a JSON patch.
     arrows("page", &["explain", "listener", "model", "patch", "scheduler", "sources"], &["testkit"]),
     arrows("client", &["metrics", "model"], &["testkit"]),
-    arrows("apiserver", &["flowcontrol", "kinds", "listener", "model", "patch", "store"], &["testkit"]),
+    arrows("apiserver", &["flowcontrol", "kinds", "listener", "metrics", "model", "patch", "store"], &["testkit"]),
     arrows(
         "runner",
         &["client", "controllers", "listener", "metrics", "model", "scheduler", "sim"],

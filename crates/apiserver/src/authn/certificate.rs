@@ -1,6 +1,7 @@
 //! The other end of a connection: a caller in this process, or a client with a certificate.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bayplan_listener::{ClientCertificate, Refused, Subject};
 use jiff::Timestamp;
@@ -43,6 +44,15 @@ impl Peer {
             Peer::Caller(user) => Ok(Some(user.clone())),
             Peer::Certificate(certificate) => certificate.user(now).map(Option::<&User>::cloned),
             Peer::Presented(presented) => presented.judged(now).user?.user(now).map(Option::<&User>::cloned),
+        }
+    }
+
+    /// How long the certificate is still good, if there is one that anybody trusts.
+    pub(crate) fn life_left(&self, now: Timestamp) -> Option<Duration> {
+        match self {
+            Peer::Caller(_) => None,
+            Peer::Certificate(certificate) => Some(certificate.life_left(now)),
+            Peer::Presented(presented) => Some(presented.judged(now).user.ok()?.life_left(now)),
         }
     }
 
@@ -113,6 +123,7 @@ mod tests {
         assert_eq!((&*bob.name, &*bob.uid, &*bob.groups.join(" ")), ("bob", "u1", "ops system:authenticated"));
         let of_nothing = "X509SHA256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(bob.extra[CREDENTIAL_ID], [of_nothing]);
-        assert!(Peer::Caller(bob).user(Timestamp::MAX).is_ok());
+        let caller = Peer::Caller(bob);
+        assert!(caller.user(Timestamp::MAX).is_ok() && caller.life_left(Timestamp::MIN).is_none());
     }
 }

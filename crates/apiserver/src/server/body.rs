@@ -129,6 +129,47 @@ pub(super) struct Holding<G> {
     _guard: G,
 }
 
+/// A body that says how many bytes were taken of it, when it ends or is given up.
+struct Counted<F: FnOnce(u64)> {
+    body: ResponseBody,
+    bytes: u64,
+    done: Option<F>,
+}
+
+/// A body that calls `done` with the number of bytes that were taken, once nothing more will be.
+pub(super) fn counted(body: ResponseBody, done: impl FnOnce(u64) + Send + Unpin + 'static) -> ResponseBody {
+    Counted { body, bytes: 0, done: Some(done) }.boxed_unsync()
+}
+
+impl<F: FnOnce(u64) + Unpin> Body for Counted<F> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<F: FnOnce(u64)> Drop for Counted<F> {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            done(self.bytes);
+        }
+    }
+}
+
 /// A body that keeps `guard` until its last byte is taken.
 pub(super) fn holding<G: Send + Unpin + 'static>(body: ResponseBody, guard: G) -> ResponseBody {
     Holding { body, rest: Bytes::new(), _guard: guard }.boxed_unsync()

@@ -9,6 +9,7 @@ use bayplan_flowcontrol::{Answer, BORROWING_PERIOD, Class, Classifier, Level, Re
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::metrics::ServerMetrics;
 use crate::request::RequestInfo;
 use crate::user::User;
 
@@ -21,7 +22,9 @@ type Queues = Level<oneshot::Sender<Admitted>>;
 pub(crate) struct FlowControl {
     classifier: Classifier,
     levels: Vec<Mutex<Queues>>,
+    level_names: Vec<&'static str>,
     epoch: Instant,
+    metrics: Arc<ServerMetrics>,
 }
 
 /// A request that is served. Others may follow when it is dropped.
@@ -36,12 +39,13 @@ pub(crate) struct Admitted {
 pub(crate) struct Refused(pub(crate) u64);
 
 impl FlowControl {
-    pub(super) fn with_seats(seats: usize) -> Arc<FlowControl> {
+    pub(super) fn with_seats(seats: usize, metrics: Arc<ServerMetrics>) -> Arc<FlowControl> {
         let levels = bootstrap::priority_levels();
         let classifier = Classifier::new(&bootstrap::flow_schemas(), &levels);
         let bounds = bounds(&levels, seats);
+        let level_names = levels.iter().map(|level| level.name).collect();
         let levels = levels.iter().zip(bounds).map(|(level, bounds)| Mutex::new(Level::new(level, bounds))).collect();
-        let control = FlowControl { classifier, levels, epoch: Instant::now() };
+        let control = FlowControl { classifier, levels, level_names, epoch: Instant::now(), metrics };
         let control = Arc::new(control);
         control.divide_seats();
         control
@@ -63,6 +67,18 @@ impl FlowControl {
         limit: Duration,
     ) -> Result<Admitted, Refused> {
         let class = self.classifier.classify(&request(user, info)).ok_or(Refused(1))?;
+        let asked = Instant::now();
+        let entered = self.wait_for_seat(class, width, limit).await;
+        self.metrics.seated(class.schema, self.level_names[class.level], asked.elapsed(), entered.is_ok());
+        entered
+    }
+
+    async fn wait_for_seat(
+        self: &Arc<Self>,
+        class: Class<'_>,
+        width: usize,
+        limit: Duration,
+    ) -> Result<Admitted, Refused> {
         let (answer, served) = self.arrive(class, width);
         let waiting = match answer {
             Answer::Serve(ticket) => return Ok(Admitted { control: self.clone(), level: class.level, ticket }),
@@ -196,6 +212,10 @@ mod tests {
     use super::*;
     use crate::request::Query;
 
+    fn control(seats: usize) -> Arc<FlowControl> {
+        FlowControl::with_seats(seats, Arc::new(ServerMetrics::new(&bayplan_metrics::Registry::default())))
+    }
+
     fn info(path: &str) -> RequestInfo {
         RequestInfo::parse(&http::Method::GET, path, &Query::parse(""))
     }
@@ -217,7 +237,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_wait_for_a_seat_until_the_limit() {
-        let control = FlowControl::with_seats(60);
+        let control = control(60);
         let (alice, pods) = (user("alice", "users"), info("/api/v1/pods"));
         let mut seats = fill(&control, &alice, &pods).await;
         assert!(!seats.is_empty());
@@ -236,7 +256,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_one_user_keeps_neither_administrators_nor_the_system_waiting() {
-        let control = FlowControl::with_seats(CONCURRENCY);
+        let control = control(CONCURRENCY);
         let (mallory, pods) = (user("mallory", "users"), info("/api/v1/namespaces/a/pods"));
         let _seats = fill(&control, &mallory, &pods).await;
         let flood: Vec<_> = (0..5_700)
@@ -268,7 +288,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_busy_level_borrows_seats_after_a_while() {
-        let control = FlowControl::with_seats(CONCURRENCY);
+        let control = control(CONCURRENCY);
         tokio::spawn(control.clone().run());
         let (alice, pods) = (user("alice", "users"), info("/api/v1/pods"));
         let seats = fill(&control, &alice, &pods).await;

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::body::{self, holding};
 use super::flow::Refused;
+use super::metrics::Begun;
 use super::response::{full, too_many_requests};
 use super::usage::Held;
 use super::{ResponseBody, Shared, awaited, non_resource, resource, width};
@@ -88,9 +89,10 @@ async fn answer(shared: Arc<Shared>, peer: Option<Arc<Peer>>, request: Request<R
     let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
     let limit = time_limit(&info, &query);
     let deadline = Instant::now() + *limit.as_ref().unwrap_or(&REQUEST_TIMEOUT);
+    let mut begun = shared.metrics.begin(&info, &query);
     let served = async {
         limit?;
-        with_timeout(&info, deadline, serve(&shared, peer, &parts, &query, &info, body, deadline)).await
+        with_timeout(&info, deadline, serve(&shared, peer, &parts, &query, &info, body, deadline, &mut begun)).await
     };
     let mut response = match AssertUnwindSafe(served).catch_unwind().await {
         Ok(Ok(response)) => response,
@@ -112,7 +114,8 @@ async fn answer(shared: Arc<Shared>, peer: Option<Arc<Peer>>, request: Request<R
     if let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {
         headers.insert(AUDIT_ID.clone(), id);
     }
-    response
+    let code = response.status().as_u16();
+    response.map(|body| begun.answered(code, body))
 }
 
 fn failure(code: u16, status: &Status, headers: &HeaderMap, query: &Query) -> Response<ResponseBody> {
@@ -174,6 +177,7 @@ fn go_duration(text: &str) -> Option<Duration> {
 
 /// A request takes a seat once there is nothing left to wait for, and keeps it until the last byte of its answer is
 /// sent. A watch keeps it only until it is open.
+#[allow(clippy::too_many_arguments, reason = "what a request consists of")]
 async fn serve(
     shared: &Arc<Shared>,
     peer: Option<Arc<Peer>>,
@@ -182,9 +186,16 @@ async fn serve(
     info: &RequestInfo,
     body: RequestBody,
     deadline: Instant,
+    begun: &mut Begun,
 ) -> Result<Response<ResponseBody>, Status> {
     let registry = &*shared.registry;
-    let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, registry, registry.now()).await?;
+    let now = registry.now();
+    if let Some(left) = peer.as_deref().and_then(|peer| peer.life_left(now)) {
+        shared.metrics.certificate_life(left);
+    }
+    let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, registry, now).await;
+    shared.metrics.authenticated(if user.is_ok() { "success" } else { "failure" });
+    let user = user?;
     let user = impersonate(user, &parts.headers, info, &shared.authorizer)?;
     authorize(shared, &user, info, query)?;
     let (body, held) = match read_body(shared, parts, body, &user).await {
@@ -199,11 +210,13 @@ async fn serve(
         shared.registry.wait_for(revision).await?;
     }
     let width = width::seats(&shared.registry, info, query);
-    let wait = deadline.saturating_duration_since(Instant::now()) / WAIT_SHARE;
+    let asked = Instant::now();
+    let wait = deadline.saturating_duration_since(asked) / WAIT_SHARE;
     let seat = match shared.flow.enter(&user, info, width, wait).await {
         Ok(seat) => seat,
         Err(Refused(seconds)) => return Ok(too_many_requests(seconds)),
     };
+    begun.waited(asked.elapsed());
     let (method, headers) = (&parts.method, &parts.headers);
     let context = RequestContext { shared, info, method, query, headers, user: &user, body, deadline };
     let served = if info.is_resource { resource::serve(&context).await } else { non_resource::serve(&context).await };

@@ -12,6 +12,7 @@ mod flow;
 mod handler;
 mod health;
 mod housekeeping;
+mod metrics;
 mod non_resource;
 mod resource;
 mod response;
@@ -28,15 +29,18 @@ use std::time::Duration;
 
 pub use bayplan_listener::ResponseBody;
 use bayplan_listener::{Handler, Limits};
+use bayplan_metrics::ZPages;
 use bayplan_store::{ReadError, Store};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use jiff::Timestamp;
+pub(crate) use metrics::WatchSeries;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::admission::AdmissionPlugins;
 use crate::authn::{Accepted, Authenticator, Peer, RequestHeaders, StaticTokens};
@@ -82,6 +86,10 @@ pub struct Config {
     pub connections_max: usize,
     /// The source of the current time.
     pub clock: Clock,
+    /// Where the server's metrics are registered, and what `/metrics` shows.
+    pub metrics: bayplan_metrics::Registry,
+    /// What `/statusz` and `/flagz` show.
+    pub pages: ZPages,
 }
 
 impl Config {
@@ -110,6 +118,8 @@ impl Config {
             },
             connections_max: CONNECTIONS_MAX,
             clock: Arc::new(Timestamp::now),
+            metrics: bayplan_metrics::Registry::default(),
+            pages: ZPages { component: "apiserver", ..ZPages::default() },
         }
     }
 }
@@ -138,6 +148,9 @@ pub(crate) struct Shared {
     connections_max: usize,
     pub(crate) flow: Arc<flow::FlowControl>,
     pub(crate) usage: Arc<usage::Usage>,
+    pub(crate) metrics: Arc<metrics::ServerMetrics>,
+    pub(crate) pages: ZPages,
+    pub(crate) started: Instant,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -188,7 +201,8 @@ impl ApiServer {
         tasks.spawn(index.clone().follow(store.clone()));
         tasks.spawn(housekeeping::expire_events(registry.clone()));
         tasks.spawn(housekeeping::compact(store));
-        let flow = flow::FlowControl::with_seats(config.seats);
+        let metrics = Arc::new(metrics::ServerMetrics::new(&config.metrics));
+        let flow = flow::FlowControl::with_seats(config.seats, metrics.clone());
         tasks.spawn(flow.clone().run());
         let accepted = Accepted {
             static_tokens: config.static_tokens,
@@ -205,6 +219,9 @@ impl ApiServer {
             connections_max: config.connections_max,
             flow,
             usage: Arc::default(),
+            metrics,
+            pages: config.pages,
+            started: Instant::now(),
             stopping: watch::channel(false).0,
         };
         Ok(ApiServer { shared: Arc::new(shared), tasks: Arc::new(tokio::sync::Mutex::new(tasks)) })

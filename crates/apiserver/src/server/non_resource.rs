@@ -1,7 +1,7 @@
 //! The paths that name no resource: health, version, discovery, OpenAPI and the issuer of service account tokens.
 
 use bayplan_model::status::Status;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{Method, Response};
 use serde_json::{Value, json};
 
@@ -22,12 +22,16 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Respo
     if path == "/version" || path == "/version/" {
         return if get { version(request) } else { Err(status_errors::method_not_allowed()) };
     }
+    if let Some(page) = request.shared.pages.answer(path, request.shared.started.elapsed()) {
+        return if get { Ok(text(200, &page)) } else { Err(status_errors::method_not_allowed()) };
+    }
     let found = discovery::answer(path, request.headers, &request.shared.address)
         .or_else(|| openapi::answer(path, request.query.get("hash"), request.headers));
     if let Some(response) = found {
         return if get { Ok(response.map(full)) } else { Err(status_errors::method_not_allowed()) };
     }
     match path {
+        "/metrics" if get => Ok(with_type(request.shared.metrics.scrape(&request.shared.registry))),
         "/openid/v1/jwks" if get => json(request, request.shared.tokens.key_set()),
         "/.well-known/openid-configuration" if get => {
             json(request, request.shared.tokens.openid_configuration(&request.shared.address))
@@ -45,6 +49,12 @@ pub(super) fn not_found(path: &str) -> Result<Response<ResponseBody>, Status> {
         _ => false,
     };
     if served { Err(status_errors::path_not_found()) } else { Ok(text(404, "404 page not found\n")) }
+}
+
+fn with_type(metrics: String) -> Response<ResponseBody> {
+    let mut response = text(200, &metrics);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(bayplan_metrics::text::CONTENT_TYPE));
+    response
 }
 
 fn json(request: &RequestContext<'_>, value: Value) -> Result<Response<ResponseBody>, Status> {

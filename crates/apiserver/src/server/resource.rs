@@ -238,6 +238,7 @@ impl ResourceRequest<'_> {
             self.format.transform,
             shared.stopping.subscribe(),
             &hold,
+            shared.metrics.watch_series(self.call.resource),
         )
         .await?;
         let body = StreamBody::new(stream.map(|line| Ok::<_, Infallible>(Frame::data(line))));

@@ -24,6 +24,7 @@ use crate::negotiation::Transform;
 use crate::registry::{Registry, list};
 use crate::request::ListOptions;
 use crate::selection::Selection;
+use crate::server::WatchSeries;
 use crate::status_errors;
 use crate::watch_cache::{CacheEvent, CachedObject, EventType, EventsSince, Subscription, WatchCache};
 
@@ -74,11 +75,14 @@ struct Watcher {
     finished: bool,
     /// What is held until the initial state is sent.
     held: Option<Box<dyn Send>>,
+    /// Counts what is sent.
+    series: WatchSeries,
 }
 
 /// Holds something for so many bytes of initial state.
 pub(crate) type Hold<'a> = &'a (dyn Fn(usize) -> Result<Box<dyn Send>, Status> + Sync);
 
+#[allow(clippy::too_many_arguments, reason = "what a request for a watch consists of")]
 /// Opens a watch. Bad options and a failed first read are answered with a `Status`; a later failure is an `ERROR` line.
 pub(crate) async fn open(
     registry: Arc<Registry>,
@@ -88,6 +92,7 @@ pub(crate) async fn open(
     transform: Transform,
     shutdown: watch::Receiver<bool>,
     hold: Hold<'_>,
+    series: WatchSeries,
 ) -> Result<impl Stream<Item = Bytes> + Send + use<>, Status> {
     let selection = Selection::parse(resource, &options.label_selector, &options.field_selector)?;
     let with_initial_state = list::watch_options(options)?;
@@ -146,6 +151,7 @@ pub(crate) async fn open(
         shutdown,
         finished: false,
         held: Some(held),
+        series,
     };
     Ok(futures::stream::unfold(watcher, |mut watcher| async move {
         let line = watcher.next().await?;
@@ -157,14 +163,17 @@ impl Watcher {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(line) = self.pending.pop_front() {
+                self.series.sent(line.len());
                 return Some(line);
             }
             if self.finished {
                 return None;
             }
             if self.initial.len() > 0 {
-                self.queue_initial_state();
-                continue;
+                match self.next_of_initial_state() {
+                    Some(chunk) => return Some(chunk),
+                    None => continue,
+                }
             }
             self.held = None;
             if self.initial_bookmark {
@@ -178,10 +187,11 @@ impl Watcher {
         }
     }
 
-    /// Queues a part of the initial state.
-    fn queue_initial_state(&mut self) {
+    /// A part of the initial state; `None` if the selection left nothing of it.
+    fn next_of_initial_state(&mut self) -> Option<Bytes> {
         let mut chunk = Vec::with_capacity(INITIAL_CHUNK);
         for entry in self.initial.by_ref() {
+            let before = chunk.len();
             let encoded = self.cache.object(&entry).and_then(|object| {
                 if !self.selection.matches(&object) {
                     return Ok(());
@@ -192,13 +202,14 @@ impl Watcher {
             if let Err(status) = encoded {
                 tracing::error!(key = %entry.key, %status, "a stored object cannot be read and is left out");
             }
+            if chunk.len() > before {
+                self.series.sent(chunk.len() - before);
+            }
             if chunk.len() >= INITIAL_CHUNK {
                 break;
             }
         }
-        if !chunk.is_empty() {
-            self.pending.push_back(Bytes::from(chunk));
-        }
+        (!chunk.is_empty()).then(|| Bytes::from(chunk))
     }
 
     /// Queues the events after the cursor, or waits for one.

@@ -171,6 +171,11 @@ impl WatchCache {
         }
     }
 
+    /// The resource, in its storage version.
+    pub(crate) fn kind(&self) -> &'static Kind {
+        self.resource
+    }
+
     /// About how many objects there are, and how large one is, judged by a few.
     pub(crate) fn extent(&self) -> (usize, usize) {
         const SAMPLE: usize = 8;

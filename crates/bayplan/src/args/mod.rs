@@ -5,6 +5,7 @@ pub(crate) mod component;
 pub(crate) mod controllers;
 pub(crate) mod decision_log;
 pub(crate) mod foreign;
+pub(crate) mod given;
 pub(crate) mod go;
 pub(crate) mod mcp;
 pub(crate) mod page;

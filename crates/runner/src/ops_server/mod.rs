@@ -1,7 +1,7 @@
 //! The operations server (HTTPS): health, metrics and configuration of a running component.
 //!
 //! ```text
-//!   TCP ─▶ TLS (client certificate) ─▶ access (authentication, authorization) ─▶ health │ metrics │ configz
+//!   TCP ─▶ TLS (client certificate) ─▶ access (authentication, authorization) ─▶ health │ metrics │ configz │ statusz, flagz
 //! ```
 
 pub mod access;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_listener::{BACKLOG, Handler, Limits, RequestBody};
-use bayplan_metrics::{Registry, text};
+use bayplan_metrics::{Registry, ZPages, text};
 use bayplan_model::status::{Status, reason};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -24,6 +24,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use access::{Access, Peer};
 use health::Health;
@@ -110,10 +111,13 @@ pub struct Endpoints {
     pub refresh: Option<Refresh>,
     /// `/configz`.
     pub config: Value,
+    /// `/statusz` and `/flagz`.
+    pub pages: ZPages,
 }
 
 struct Shared {
     endpoints: Endpoints,
+    started: Instant,
     access: Access,
     stopping: watch::Sender<bool>,
 }
@@ -136,7 +140,7 @@ impl OpsServer {
         endpoints: Endpoints,
     ) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { endpoints, access, stopping: watch::channel(false).0 });
+        let shared = Arc::new(Shared { endpoints, started: Instant::now(), access, stopping: watch::channel(false).0 });
         let mut limits = Limits::new(CONNECTIONS_MAX);
         if http2.streams_max > 0 {
             limits.streams_max = http2.streams_max;
@@ -193,6 +197,9 @@ async fn answer(shared: &Shared, peer: Option<&Peer>, request: &Request<RequestB
     let (method, path) = (request.method(), request.uri().path());
     if let Err(status) = shared.access.check(peer, request.headers(), method, path).await {
         return refusal(&status);
+    }
+    if let Some(page) = shared.endpoints.pages.answer(path, shared.started.elapsed()) {
+        return plain(200, page);
     }
     route(&shared.endpoints, method, path, request.uri().query().unwrap_or_default()).await
 }

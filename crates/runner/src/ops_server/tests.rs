@@ -48,7 +48,8 @@ async fn world() -> World {
     let ahead = Arc::new(AtomicI64::new(0));
     let seconds = ahead.clone();
     let clock = move || Timestamp::from_second(Timestamp::now().as_second() + seconds.load(Ordering::Relaxed)).unwrap();
-    let endpoints = Endpoints { health, metrics, refresh: None, config: json!({"componentconfig": {}}) };
+    let pages = bayplan_metrics::ZPages { component: "kube-scheduler", ..Default::default() };
+    let endpoints = Endpoints { health, metrics, refresh: None, config: json!({"componentconfig": {}}), pages };
     let server = OpsServer::start(
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
         tls::renewed(options).unwrap(),
