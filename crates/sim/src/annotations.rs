@@ -5,11 +5,13 @@ use std::time::Duration;
 use bayplan_model::api::{Event, EventType, ObjectReference};
 use bayplan_model::meta::{Map, ObjectMeta};
 
-use crate::kubelet::NodeView;
+use crate::node_view::NodeView;
 use crate::pod::PodView;
 
 /// Makes a node fail while its value is `true`; an annotation or a label of the Node.
 pub(crate) const FAIL: &str = "bayplan.dev/fail";
+/// How long a pod takes from bound to running, instead of what the fleet's pods take.
+pub(crate) const START_DELAY: &str = "bayplan.dev/start-delay";
 /// Ends the containers of a pod after a time such as `5s`, `500ms` or `2m`.
 pub(crate) const RUN_FOR: &str = "bayplan.dev/run-for";
 /// The exit code containers end with.
@@ -26,6 +28,8 @@ impl UnreadableAnnotations {
     pub(crate) fn check_pod(&mut self, pod: &PodView, events: &mut Vec<Event>) {
         let annotations = &pod.metadata.annotations;
         let notes = [
+            unreadable(annotations, START_DELAY, |text| parse_duration(text).is_some())
+                .map(|found| format!("{found} is not a duration such as 5s, 500ms or 2m: the pod starts as others do")),
             unreadable(annotations, RUN_FOR, |text| parse_duration(text).is_some()).map(|found| {
                 format!("{found} is not a duration such as 5s, 500ms or 2m: the pod runs until it is deleted")
             }),

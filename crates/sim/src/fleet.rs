@@ -1,19 +1,26 @@
 //! All simulated nodes of a cluster, driven by events, answers and one timer heap.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_model::api;
 use bayplan_model::delta::Delta;
 use bayplan_model::keyed::KeyedMap;
+use bayplan_model::label_selector::Selector;
+use bayplan_model::meta::ObjectMeta;
 use bayplan_model::status::Status;
 use jiff::Timestamp;
 
+use crate::identity::{NODES_MAX, NodeIdentity};
 use crate::kubelet::{Effect, Event, Kubelet, Outbox, Ticket, Timer};
+use crate::node_view::NodeView;
 use crate::pod::Delays;
-use crate::template::{NODES_MAX, NodeIdentity, NodeTemplate};
+use crate::template::NodeTemplate;
+
+/// Multiples of the golden ratio spread the heartbeats of nodes that come one by one evenly over their period.
+const SPREAD: f64 = 0.618_033_988_749_895;
 
 /// The number of nodes, their template, and the delays of their pods.
 #[derive(Clone, Debug)]
@@ -25,6 +32,8 @@ pub struct FleetConfig {
     pub further: Vec<usize>,
     /// What each node has.
     pub template: NodeTemplate,
+    /// Which nodes of others are run too.
+    pub manage: Option<Selector>,
     /// From a pod's binding to its first container, and for each init container.
     pub pod_start_delay: Duration,
     /// How long containers take to stop, when their grace period lets them.
@@ -37,6 +46,7 @@ impl Default for FleetConfig {
             nodes: 10,
             further: Vec::new(),
             template: NodeTemplate::default(),
+            manage: None,
             pod_start_delay: Duration::from_secs(1),
             pod_stop_delay: Duration::from_secs(1),
         }
@@ -46,7 +56,7 @@ impl Default for FleetConfig {
 impl FleetConfig {
     /// Adds the nodes of these names that an earlier run left behind, as far as they are a fleet's.
     pub fn with_nodes_named<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let indexes = names.into_iter().filter_map(NodeIdentity::index_of);
+        let indexes = names.into_iter().filter_map(|name| self.template.names.index_of(name));
         self.further.extend(indexes.filter(|index| *index >= self.nodes));
         self.further.sort_unstable();
         self.further.dedup();
@@ -62,7 +72,13 @@ impl FleetConfig {
     pub fn first_and_last(&self) -> Option<(String, String)> {
         let last = self.further.last().copied().or(self.nodes.checked_sub(1))?;
         let first = if self.nodes > 0 { 0 } else { *self.further.first()? };
-        Some((NodeIdentity::new(first).name, NodeIdentity::new(last).name))
+        Some((self.template.names.name(first), self.template.names.name(last)))
+    }
+
+    /// Whether it makes a node of this name.
+    pub fn makes(&self, name: &str) -> bool {
+        let index = self.template.names.index_of(name);
+        index.is_some_and(|index| index < self.nodes || self.further.contains(&index))
     }
 }
 
@@ -74,17 +90,38 @@ pub enum Error {
     TooManyNodes(usize),
 }
 
+/// A Node that a fleet made, and the pods on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedNode {
+    /// Its name.
+    pub name: String,
+    /// Its uid; empty if it has not been seen.
+    pub uid: String,
+    /// Its pods: namespace, name and uid.
+    pub pods: Vec<(String, String, String)>,
+}
+
 /// The nodes.
 pub struct Fleet {
-    /// By the index of the node.
+    template: Arc<NodeTemplate>,
+    manage: Option<Selector>,
+    delays: Delays,
+    /// By their id.
     kubelets: BTreeMap<usize, Kubelet>,
     by_name: KeyedMap<String, usize>,
     /// Timers are never removed: one without work left does nothing when it fires.
     timers: BinaryHeap<Reverse<(Timestamp, usize, Timer)>>,
     /// How many nodes are registered.
     registered: usize,
+    /// How many nodes of others are run.
+    managed: usize,
     /// What users should know and have not been shown.
     events: Vec<api::Event>,
+    /// The id of the next node that is taken over.
+    id_next: usize,
+    /// Indexes below `index_next` that no node has.
+    indexes_free: BTreeSet<usize>,
+    index_next: usize,
 }
 
 impl Fleet {
@@ -98,13 +135,28 @@ impl Fleet {
         let delays = Delays { start: config.pod_start_delay, stop: config.pod_stop_delay };
         let offset = |position: usize| position as f64 / count as f64;
         let kubelet = |(position, index)| {
-            let identity = NodeIdentity::new(index);
+            let identity = NodeIdentity::new(&template.names, index);
             (index, Kubelet::new(Arc::clone(&template), identity, delays, offset(position)))
         };
         let kubelets: BTreeMap<usize, Kubelet> =
             (0..config.nodes).chain(config.further).enumerate().map(kubelet).collect();
-        let by_name = kubelets.iter().map(|(index, kubelet)| (kubelet.name().to_owned(), *index)).collect();
-        Ok(Fleet { kubelets, by_name, timers: BinaryHeap::new(), registered: 0, events: Vec::new() })
+        let by_name = kubelets.iter().map(|(id, kubelet)| (kubelet.name().to_owned(), *id)).collect();
+        let index_next = kubelets.last_key_value().map_or(0, |(last, _)| last + 1);
+        let indexes_free = (config.nodes..index_next).filter(|index| !kubelets.contains_key(index)).collect();
+        Ok(Fleet {
+            template,
+            manage: config.manage,
+            delays,
+            kubelets,
+            by_name,
+            timers: BinaryHeap::new(),
+            registered: 0,
+            managed: 0,
+            events: Vec::new(),
+            id_next: NODES_MAX,
+            indexes_free,
+            index_next,
+        })
     }
 
     /// Registers every node.
@@ -119,31 +171,77 @@ impl Fleet {
     /// Handles a change in the cluster; a change that concerns none of these nodes is ignored.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let mut out = Outbox::default();
-        let name = match &event {
-            Event::Pod(delta) => &delta.object().spec.node_name,
-            Event::Node(delta) => &delta.object().metadata.name,
-        };
-        let Some(kubelet) = self.by_name.get(name).and_then(|index| self.kubelets.get_mut(index)) else {
-            return Vec::new();
-        };
         match &event {
-            Event::Pod(Delta::Added(pod) | Delta::Updated { new: pod, .. }) => kubelet.pod_changed(pod, now, &mut out),
-            Event::Pod(Delta::Deleted(pod)) => kubelet.pod_gone(&pod.metadata.uid),
-            Event::Node(Delta::Added(node) | Delta::Updated { new: node, .. }) => {
-                kubelet.node_changed(node, now, &mut out);
+            Event::Pod(delta) => {
+                let Some(kubelet) = self.kubelet_of(&delta.object().spec.node_name) else { return Vec::new() };
+                match delta {
+                    Delta::Added(pod) | Delta::Updated { new: pod, .. } => kubelet.pod_changed(pod, now, &mut out),
+                    Delta::Deleted(pod) => kubelet.pod_gone(&pod.metadata.uid),
+                }
             }
-            Event::Node(Delta::Deleted(_)) => kubelet.node_gone(&mut out),
+            Event::Node(Delta::Added(node) | Delta::Updated { new: node, .. }) => {
+                self.node_changed(node, now, &mut out);
+            }
+            Event::Node(Delta::Deleted(node)) => self.node_gone(&node.metadata.name, &mut out),
         }
         self.settle(out)
     }
 
+    fn kubelet_of(&mut self, name: &str) -> Option<&mut Kubelet> {
+        self.by_name.get(name).and_then(|id| self.kubelets.get_mut(id))
+    }
+
+    fn node_changed(&mut self, node: &NodeView, now: Timestamp, out: &mut Outbox) {
+        let selected = self.manage.as_ref().is_some_and(|selector| selector.matches(&node.metadata.labels));
+        match self.kubelet_of(&node.metadata.name) {
+            Some(kubelet) if kubelet.is_selected() && !selected => self.forget(&node.metadata.name),
+            Some(kubelet) => kubelet.node_changed(node, now, out),
+            None if selected => self.take_over(node, now, out),
+            None => {}
+        }
+    }
+
+    fn node_gone(&mut self, name: &str, out: &mut Outbox) {
+        let Some(kubelet) = self.kubelet_of(name) else { return };
+        kubelet.node_gone(out);
+        // Whoever made the node may make it again; under its name alone it is nobody to wait for.
+        if kubelet.is_selected() {
+            self.forget(name);
+        }
+    }
+
+    fn take_over(&mut self, node: &NodeView, now: Timestamp, out: &mut Outbox) {
+        let index = self.indexes_free.pop_first().unwrap_or(self.index_next);
+        if index >= NODES_MAX {
+            self.events.push(none_left(&node.metadata));
+            return;
+        }
+        self.index_next = self.index_next.max(index + 1);
+        let id = self.id_next;
+        self.id_next += 1;
+        let name = &node.metadata.name;
+        let identity = NodeIdentity::with_name(id, index, name.clone());
+        let offset = (id as f64 * SPREAD).fract();
+        let mut kubelet = Kubelet::new(Arc::clone(&self.template), identity, self.delays, offset);
+        kubelet.take_over(node, now, out);
+        self.kubelets.insert(id, kubelet);
+        self.by_name.insert(name.clone(), id);
+    }
+
+    fn forget(&mut self, name: &str) {
+        let Some(kubelet) = self.by_name.remove(name).and_then(|id| self.kubelets.remove(&id)) else { return };
+        self.managed -= usize::from(kubelet.is_registered());
+        self.indexes_free.insert(kubelet.index());
+    }
+
     /// Handles the final answer to a request; the sender has retried where that could help.
-    pub fn answered(&mut self, ticket: &Ticket, answer: Result<(), &Status>, now: Timestamp) -> Vec<Effect> {
+    pub fn answered(&mut self, ticket: &Ticket, answer: Result<&[u8], &Status>, now: Timestamp) -> Vec<Effect> {
         let mut out = Outbox::default();
         if let Some(kubelet) = self.kubelets.get_mut(&ticket.node) {
             let was_registered = kubelet.is_registered();
             kubelet.answered(&ticket.purpose, answer, now, &mut out);
-            self.registered += usize::from(kubelet.is_registered() && !was_registered);
+            let count = if kubelet.is_selected() { &mut self.managed } else { &mut self.registered };
+            *count += usize::from(kubelet.is_registered() && !was_registered);
         }
         self.settle(out)
     }
@@ -171,6 +269,34 @@ impl Fleet {
         self.kubelets.values().map(Kubelet::pods).sum()
     }
 
+    /// Whether it takes over nodes of others.
+    pub fn manages_others(&self) -> bool {
+        self.manage.is_some()
+    }
+
+    /// Whether it runs the node of this name.
+    pub fn runs(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// How many nodes of others it runs.
+    pub fn managed(&self) -> usize {
+        self.managed
+    }
+
+    /// The nodes it made and that nobody has deleted, with the pods on them.
+    pub fn created(&self) -> Vec<CreatedNode> {
+        let made = self.kubelets.values().filter(|kubelet| !kubelet.is_selected() && kubelet.is_there());
+        let created = made.map(|kubelet| {
+            let pods = kubelet.pod_views().map(|pod| {
+                let ObjectMeta { namespace, name, uid, .. } = &pod.metadata;
+                (namespace.clone(), name.clone(), uid.clone())
+            });
+            CreatedNode { name: kubelet.name().to_owned(), uid: kubelet.node_uid().to_owned(), pods: pods.collect() }
+        });
+        created.collect()
+    }
+
     /// How many nodes the API server has accepted, or had already.
     pub fn registered(&self) -> usize {
         self.registered
@@ -185,5 +311,21 @@ impl Fleet {
         self.events.extend(out.events);
         self.timers.extend(out.timers.into_iter().map(Reverse));
         out.effects
+    }
+}
+
+fn none_left(node: &ObjectMeta) -> api::Event {
+    api::Event {
+        regarding: api::ObjectReference {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            name: node.name.clone(),
+            uid: node.uid.clone(),
+            ..api::ObjectReference::default()
+        },
+        event_type: api::EventType::Warning,
+        reason: "NotSimulated".into(),
+        action: "".into(),
+        note: Error::TooManyNodes(NODES_MAX + 1).to_string(),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - `kubectl delete node`: a kubelet does not register again until it is restarted. The simulated node deletes its
 //!   pods itself, since nothing else would, and sends nothing until the Node is created again.
+//! - A node that was there before and is selected is not registered but taken over, unless a kubelet renews its Lease.
 //! - The annotation or label `bayplan.dev/fail: "true"` on the Node makes it stop sending (no lease, no status, no
 //!   change of any pod) until it is removed.
 
@@ -11,75 +12,31 @@ use std::time::Duration;
 use bayplan_model::api::{self, DeleteOptions, PatchKind, Preconditions, Request, Resource, Verb, encode};
 use bayplan_model::delta::Delta;
 use bayplan_model::keyed::KeyedMap;
-use bayplan_model::meta::{HasMeta, ObjectMeta};
-use bayplan_model::resources::{Amounts, ResourceList};
+use bayplan_model::resources::Amounts;
 use bayplan_model::status::{Status, reason};
-use bayplan_model::timestamp;
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::admission::rejection;
-use crate::annotations::{FAIL, UnreadableAnnotations};
-use crate::pod::{Admission, Condition, Delays, Outcome, Pod, PodView, Report, Stage, later};
+use crate::annotations::UnreadableAnnotations;
+use crate::identity::NodeIdentity;
+use crate::lease::{self, LEASE_RENEWAL, LEASE_SECONDS, Lease};
+use crate::node_view::NodeView;
+use crate::pod::{Admission, Delays, Outcome, Pod, PodView, Report, Stage, later};
 use crate::pod_addresses::PodAddresses;
 use crate::pod_status;
-use crate::template::{self, NodeIdentity, NodeTemplate};
+use crate::template::{self, Lacks, NodeTemplate};
 
 const NODES: Resource = Resource::new("", "v1", "nodes");
 const PODS: Resource = Resource::new("", "v1", "pods");
-const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
 
-/// Upstream's kubelet: leases last 40 s and are renewed four times as often.
-pub(crate) const LEASE_SECONDS: u64 = 40;
-/// The time between two renewals.
-pub(crate) const LEASE_RENEWAL: Duration = Duration::from_secs(10);
 /// A status in which nothing changed is reported this often.
 pub(crate) const STATUS_INTERVAL: Duration = Duration::from_secs(300);
+/// Heartbeats of all nodes are sent at multiples of this time, so that many share a wake-up, a commit and a frame of each
+/// watch: one by one, those of 5,000 nodes cost several times as much (docs/benchmarks.md).
+const BEAT_MS: i64 = 250;
 /// A registration that was refused is tried again after this.
 const REGISTER_RETRY: Duration = Duration::from_secs(5);
-
-/// The fields of a Node that a simulated kubelet reads.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct NodeView {
-    /// Metadata.
-    pub metadata: ObjectMeta,
-    /// The deciding part of the status.
-    pub status: NodeStatus,
-}
-
-/// The fields of a Node's status that a simulated kubelet reads.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct NodeStatus {
-    /// Conditions, by type and status.
-    pub conditions: Vec<Condition>,
-    /// What pods may use.
-    #[serde(deserialize_with = "amounts")]
-    pub allocatable: Amounts,
-}
-
-fn amounts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amounts, D::Error> {
-    Ok(Amounts::of(&ResourceList::deserialize(deserializer)?))
-}
-
-impl HasMeta for NodeView {
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-}
-
-impl NodeView {
-    fn is_made_to_fail(&self) -> bool {
-        let says = |map: &bayplan_model::meta::Map| map.get(FAIL).is_some_and(|value| value == "true");
-        says(&self.metadata.annotations) || says(&self.metadata.labels)
-    }
-
-    fn ready(&self) -> Option<&Condition> {
-        self.status.conditions.iter().find(|c| c.r#type == "Ready")
-    }
-}
 
 /// A change in the API server that may concern a simulated node.
 #[derive(Clone, Debug)]
@@ -99,6 +56,13 @@ pub struct Effect {
     pub request: Request,
 }
 
+impl Ticket {
+    /// Whether the request registers a node.
+    pub fn is_registration(&self) -> bool {
+        self.purpose == Purpose::Register
+    }
+}
+
 /// The node that sent a request, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -111,6 +75,7 @@ pub(crate) enum Purpose {
     Register,
     Labels,
     NodeStatus,
+    ReadLease,
     CreateLease,
     RenewLease,
     PodStatus(Arc<str>),
@@ -121,6 +86,7 @@ pub(crate) enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     Register,
+    ReadLease,
     Lease,
     Status,
     Pod(Arc<str>),
@@ -148,21 +114,20 @@ enum Registration {
     Gone,
 }
 
-/// What the kubelet knows of its Lease.
+/// Where the Node comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lease {
-    /// It may exist or not.
-    Unknown,
-    /// It exists.
-    Held,
-    /// A write is under way.
-    Sending,
+enum Origin {
+    /// The fleet makes it.
+    Fleet,
+    /// Others made it, and it is selected.
+    Others(Lacks),
 }
 
 /// The node.
 pub(crate) struct Kubelet {
     template: Arc<NodeTemplate>,
     identity: NodeIdentity,
+    origin: Origin,
     delays: Delays,
     registration: Registration,
     node_uid: String,
@@ -176,6 +141,8 @@ pub(crate) struct Kubelet {
     pods: KeyedMap<Arc<str>, Pod>,
     /// The Node's annotations that could not be read.
     annotations: UnreadableAnnotations,
+    /// True once it was said that another kubelet runs the node.
+    left_alone: bool,
     /// The offset of its heartbeats in their period, which spreads those of a fleet.
     offset: f64,
 }
@@ -186,6 +153,7 @@ impl Kubelet {
             addresses: PodAddresses::new(identity.pod_network),
             template,
             identity,
+            origin: Origin::Fleet,
             delays,
             registration: Registration::New,
             node_uid: String::new(),
@@ -196,6 +164,7 @@ impl Kubelet {
             reporting: false,
             pods: KeyedMap::default(),
             annotations: UnreadableAnnotations::default(),
+            left_alone: false,
             offset,
         }
     }
@@ -212,6 +181,39 @@ impl Kubelet {
         self.registration != Registration::New
     }
 
+    /// What decides about its addresses.
+    pub(crate) fn index(&self) -> usize {
+        self.identity.index
+    }
+
+    /// The uid of its Node, empty while that is unknown.
+    pub(crate) fn node_uid(&self) -> &str {
+        &self.node_uid
+    }
+
+    /// Whether others made its Node.
+    pub(crate) fn is_selected(&self) -> bool {
+        self.origin != Origin::Fleet
+    }
+
+    /// Whether its Node is in the cluster.
+    pub(crate) fn is_there(&self) -> bool {
+        matches!(self.registration, Registration::Up | Registration::Failed)
+    }
+
+    /// The pods on it.
+    pub(crate) fn pod_views(&self) -> impl Iterator<Item = &PodView> {
+        self.pods.values().map(|pod| &*pod.view)
+    }
+
+    /// Takes over a node that others made, once it is known that no other kubelet runs it.
+    pub(crate) fn take_over(&mut self, node: &NodeView, now: Timestamp, out: &mut Outbox) {
+        self.origin = Origin::Others(node.lacks());
+        self.ready_since = now;
+        self.node_changed(node, now, out);
+        self.send(out, Purpose::ReadLease, lease::read(&self.identity.name));
+    }
+
     /// Registers the node.
     pub(crate) fn register(&mut self, now: Timestamp, out: &mut Outbox) {
         self.ready_since = now;
@@ -225,6 +227,12 @@ impl Kubelet {
         self.node_uid.clone_from(&node.metadata.uid);
         self.asked_to_fail = node.is_made_to_fail();
         self.annotations.check_node(node, &mut out.events);
+        if self.addresses.use_network(&node.spec.pod_cidr) {
+            self.pods.values().filter_map(|pod| pod.address).for_each(|address| self.addresses.keep(address));
+        }
+        if let Origin::Others(lacks) = &mut self.origin {
+            *lacks = node.lacks();
+        }
         let known = self.allocatable.replace(node.status.allocatable.clone()).is_some();
         if self.registration == Registration::New {
             return; // The rest waits for the answer to the registration.
@@ -297,13 +305,14 @@ impl Kubelet {
     pub(crate) fn fire(&mut self, timer: Timer, now: Timestamp, out: &mut Outbox) {
         match timer {
             Timer::Register => self.register(now, out),
+            Timer::ReadLease => self.send(out, Purpose::ReadLease, lease::read(&self.identity.name)),
             Timer::Lease => {
                 self.renew_lease(now, out);
-                out.timers.push((later(now, LEASE_RENEWAL), self.identity.index, Timer::Lease));
+                out.timers.push((beat(later(now, LEASE_RENEWAL)), self.identity.id, Timer::Lease));
             }
             Timer::Status => {
                 self.report_node(now, out);
-                out.timers.push((later(now, STATUS_INTERVAL), self.identity.index, Timer::Status));
+                out.timers.push((beat(later(now, STATUS_INTERVAL)), self.identity.id, Timer::Status));
             }
             Timer::Pod(uid) => self.advance_pod(&uid, now, out),
         }
@@ -313,7 +322,7 @@ impl Kubelet {
     pub(crate) fn answered(
         &mut self,
         purpose: &Purpose,
-        answer: Result<(), &Status>,
+        answer: Result<&[u8], &Status>,
         now: Timestamp,
         out: &mut Outbox,
     ) {
@@ -322,18 +331,20 @@ impl Kubelet {
             Purpose::Register if answer.is_ok() => self.registered(now, out),
             Purpose::Register if refused_as(reason::ALREADY_EXISTS) => {
                 self.registered(now, out);
-                let labels = json!({ "metadata": { "labels": template::labels(&self.template, &self.identity) } });
+                let labels = template::node(&self.template, &self.identity, now)["metadata"]["labels"].take();
+                let labels = json!({ "metadata": { "labels": labels } });
                 self.send(out, Purpose::Labels, self.node_request(Verb::Patch(PatchKind::Merge, encode(&labels))));
                 self.report_node(now, out);
             }
             Purpose::Register => {
-                out.timers.push((later(now, REGISTER_RETRY), self.identity.index, Timer::Register));
+                out.timers.push((later(now, REGISTER_RETRY), self.identity.id, Timer::Register));
             }
             Purpose::Labels => {}
             Purpose::NodeStatus => self.reporting = false,
+            Purpose::ReadLease => self.lease_read(answer, now, out),
             Purpose::CreateLease if answer.is_ok() => self.lease = Lease::Held,
             Purpose::CreateLease if refused_as(reason::ALREADY_EXISTS) => {
-                self.lease = Lease::Held;
+                self.lease = Lease::Found;
                 self.renew_lease(now, out);
             }
             Purpose::RenewLease if refused_as(reason::NOT_FOUND) => {
@@ -354,12 +365,54 @@ impl Kubelet {
         }
     }
 
+    /// What is known of the Lease of a node that others made.
+    fn lease_read(&mut self, answer: Result<&[u8], &Status>, now: Timestamp, out: &mut Outbox) {
+        let again = match answer {
+            Ok(found) => match lease::renewed_elsewhere(found, now) {
+                Some(age) => {
+                    if !std::mem::replace(&mut self.left_alone, true) {
+                        out.events.push(self.left_to_another(age));
+                    }
+                    Some(Duration::from_secs(LEASE_SECONDS.into()))
+                }
+                None => {
+                    self.lease = Lease::Found;
+                    None
+                }
+            },
+            Err(status) if status.is(reason::NOT_FOUND) => None,
+            Err(_) => Some(REGISTER_RETRY),
+        };
+        if let Some(delay) = again {
+            out.timers.push((later(now, delay), self.identity.id, Timer::ReadLease));
+            return;
+        }
+        self.registered(now, out);
+        self.report_node(now, out);
+    }
+
+    fn left_to_another(&self, age: Duration) -> api::Event {
+        api::Event {
+            regarding: api::ObjectReference {
+                api_version: "v1".into(),
+                kind: "Node".into(),
+                name: self.identity.name.clone(),
+                uid: self.node_uid.clone(),
+                ..api::ObjectReference::default()
+            },
+            event_type: api::EventType::Warning,
+            reason: "NotSimulated".into(),
+            action: "".into(),
+            note: format!("somebody else renewed its Lease {} s ago: the node is left to its kubelet", age.as_secs()),
+        }
+    }
+
     fn registered(&mut self, now: Timestamp, out: &mut Outbox) {
         self.registration = if self.asked_to_fail { Registration::Failed } else { Registration::Up };
-        let index = self.identity.index;
-        let spread = |period: Duration| later(now, period.mul_f64(self.offset));
-        out.timers.push((spread(LEASE_RENEWAL), index, Timer::Lease));
-        out.timers.push((spread(STATUS_INTERVAL), index, Timer::Status));
+        let id = self.identity.id;
+        let spread = |period: Duration| beat(later(now, period.mul_f64(self.offset)));
+        out.timers.push((spread(LEASE_RENEWAL), id, Timer::Lease));
+        out.timers.push((spread(STATUS_INTERVAL), id, Timer::Status));
         self.renew_lease(now, out);
         self.catch_up(now, out);
     }
@@ -380,23 +433,10 @@ impl Kubelet {
             return;
         }
         let name = &self.identity.name;
-        let spec = json!({
-            "holderIdentity": name,
-            "leaseDurationSeconds": LEASE_SECONDS,
-            "renewTime": timestamp::micros(now),
-        });
-        let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": name, "uid": self.node_uid });
-        let (purpose, request) = if self.lease == Lease::Held {
-            let verb = Verb::Patch(PatchKind::Merge, encode(&json!({ "spec": spec })));
-            (Purpose::RenewLease, Request::object(&LEASES, NODE_LEASES, name, verb))
-        } else {
-            let lease = json!({
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": { "name": name, "namespace": NODE_LEASES, "ownerReferences": [owner] },
-                "spec": spec,
-            });
-            (Purpose::CreateLease, Request::collection(&LEASES, NODE_LEASES, Verb::Create(encode(&lease))))
+        let (purpose, request) = match self.lease {
+            Lease::Held => (Purpose::RenewLease, lease::renew(name, now)),
+            Lease::Found => (Purpose::RenewLease, lease::take(name, now)),
+            Lease::Unknown | Lease::Sending => (Purpose::CreateLease, lease::create(name, &self.node_uid, now)),
         };
         self.lease = Lease::Sending;
         self.send(out, purpose, request);
@@ -406,10 +446,18 @@ impl Kubelet {
         if self.registration != Registration::Up || std::mem::replace(&mut self.reporting, true) {
             return;
         }
-        let status = template::status(&self.template, &self.identity, self.ready_since, now);
+        let status = self.status(now);
         let patch = encode(&json!({ "status": status }));
         let request = self.node_request(Verb::Patch(PatchKind::Strategic, patch)).subresource("status");
         self.send(out, Purpose::NodeStatus, request);
+    }
+
+    fn status(&self, now: Timestamp) -> Value {
+        let (template, identity, since) = (&self.template, &self.identity, self.ready_since);
+        match self.origin {
+            Origin::Fleet => template::status(template, identity, since, now),
+            Origin::Others(lacks) => template::status_of_selected(template, identity, lacks, since, now),
+        }
     }
 
     /// Lets a pod's time pass, reports what changed, and sets a timer for the next stage.
@@ -430,7 +478,7 @@ impl Kubelet {
         if let Some(at) = pod.deadline
             && pod.armed.replace(at) != Some(at)
         {
-            out.timers.push((at, self.identity.index, Timer::Pod(Arc::clone(uid))));
+            out.timers.push((at, self.identity.id, Timer::Pod(Arc::clone(uid))));
         }
         match pod.report {
             Report::Due => self.report_pod(uid, now, out),
@@ -487,9 +535,12 @@ impl Kubelet {
     }
 
     fn send(&self, out: &mut Outbox, purpose: Purpose, request: Request) {
-        out.effects.push(Effect { ticket: Ticket { node: self.identity.index, purpose }, request });
+        out.effects.push(Effect { ticket: Ticket { node: self.identity.id, purpose }, request });
     }
 }
 
-/// Where the leases of nodes live.
-const NODE_LEASES: &str = "kube-node-lease";
+/// The beat at or before a time: a timer that fires a little late does not lengthen the period.
+fn beat(at: Timestamp) -> Timestamp {
+    let millis = at.as_millisecond();
+    Timestamp::from_millisecond(millis - millis.rem_euclid(BEAT_MS)).unwrap_or(at)
+}

@@ -12,13 +12,20 @@
 mod admission;
 mod annotations;
 mod fleet;
+mod identity;
 mod kubelet;
+mod lease;
+mod manifest;
+mod node_view;
 mod pod;
 mod pod_addresses;
 mod pod_status;
 mod template;
 
-pub use fleet::{Error, Fleet, FleetConfig};
-pub use kubelet::{Effect, Event, NodeView, Ticket};
+pub use fleet::{CreatedNode, Error, Fleet, FleetConfig};
+pub use identity::{NODES_MAX, NodeNames};
+pub use kubelet::{Effect, Event, Ticket};
+pub use manifest::{ManifestError, NodeManifest};
+pub use node_view::NodeView;
 pub use pod::PodView;
 pub use template::{NodeTemplate, SIMULATED};

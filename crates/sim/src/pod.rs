@@ -1,7 +1,8 @@
 //! One bound pod on a simulated node, from ContainerCreating to its removal.
 //!
 //! Pods run for ever unless annotated: `bayplan.dev/run-for: 5s` ends every container after that time with the exit
-//! code of `bayplan.dev/exit-code` (0 when absent), and the restart policy decides what follows.
+//! code of `bayplan.dev/exit-code` (0 when absent), and the restart policy decides what follows. `bayplan.dev/start-delay`
+//! says how long the pod takes to start.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use crate::admission::Rejection;
-use crate::annotations::{EXIT_CODE, RUN_FOR, UnreadableAnnotations, parse_duration, parse_exit_code};
+use crate::annotations::{EXIT_CODE, RUN_FOR, START_DELAY, UnreadableAnnotations, parse_duration, parse_exit_code};
 
 /// The kubelet's back-off between restarts of a crashing container.
 const RESTART_DELAY_MIN: Duration = Duration::from_secs(10);
@@ -222,7 +223,7 @@ impl Pod {
             }
             _ => {
                 pod.admission = Admission::Open;
-                pod.deadline = Some(later(now, delays.start));
+                pod.deadline = Some(later(now, pod.start_delay(delays)));
             }
         }
         pod
@@ -302,7 +303,7 @@ impl Pod {
         match rest.into_iter().find(|(_, container)| !container.is_sidecar) {
             Some((index, _)) => {
                 self.stage = Stage::Initializing(index);
-                self.deadline = Some(later(at, delays.start));
+                self.deadline = Some(later(at, self.start_delay(delays)));
             }
             None => self.run(at),
         }
@@ -350,6 +351,10 @@ impl Pod {
             self.report = Report::Current;
         }
         Outcome::Nothing
+    }
+
+    fn start_delay(&self, delays: Delays) -> Duration {
+        self.annotation(START_DELAY).and_then(parse_duration).unwrap_or(delays.start)
     }
 
     fn annotation(&self, name: &str) -> Option<&str> {

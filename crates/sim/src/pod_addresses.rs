@@ -19,6 +19,18 @@ impl PodAddresses {
         PodAddresses { network, taken: [false; 256], next: HOST_FIRST }
     }
 
+    /// Changes to the network of a Node (`10.1.2.0/24`), if that is another and has a whole /24 to take from; nothing is
+    /// taken of it then.
+    pub(crate) fn use_network(&mut self, cidr: &str) -> bool {
+        let Some((address, length)) = cidr.split_once('/') else { return false };
+        let (Ok(network), Ok(length)) = (address.parse::<Ipv4Addr>(), length.parse::<u8>()) else { return false };
+        let differs = length <= 24 && network.octets()[..3] != self.network.octets()[..3];
+        if differs {
+            *self = PodAddresses::new(network);
+        }
+        differs
+    }
+
     /// A free address; the one freed last is used last, because others may still hold it in caches.
     pub(crate) fn take(&mut self) -> Option<Ipv4Addr> {
         let count = HOST_LAST - HOST_FIRST + 1;
@@ -53,6 +65,22 @@ impl PodAddresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_network_of_the_node_is_used_when_it_can_be() {
+        let mut addresses = PodAddresses::new(Ipv4Addr::new(10, 0, 7, 0));
+        for (cidr, changes) in [
+            ("", false),
+            ("10.0.7.0/24", false),
+            ("fd00::/64", false),
+            ("10.0.8.0/28", false),
+            ("10.244.3.0/24", true),
+            ("10.244.3.0/24", false),
+        ] {
+            assert_eq!(addresses.use_network(cidr), changes, "{cidr}");
+        }
+        assert_eq!(addresses.take(), Some(Ipv4Addr::new(10, 244, 3, 2)));
+    }
 
     #[test]
     fn every_host_is_given_once_and_freed_ones_come_again() {

@@ -1,10 +1,12 @@
 //! The template of simulated nodes, and the Node object they register.
 
-use std::net::Ipv4Addr;
-
+use bayplan_model::taint::Taint;
 use bayplan_model::timestamp;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+use crate::identity::{NodeIdentity, NodeNames};
+use crate::manifest::NodeManifest;
 
 /// The version simulated kubelets report.
 pub(crate) const KUBELET_VERSION: &str = concat!("v1.36.4-bayplan.", env!("CARGO_PKG_VERSION"));
@@ -12,12 +14,11 @@ pub(crate) const KUBELET_VERSION: &str = concat!("v1.36.4-bayplan.", env!("CARGO
 /// The label by which a simulated node is known, with the value `true`.
 pub const SIMULATED: &str = "bayplan.dev/simulated";
 
-/// Nodes a fleet may have: each needs a /24 of 10.0.0.0/8 outside 10.96.0.0/12, where services live.
-pub(crate) const NODES_MAX: usize = (256 - 16) * 256;
-
-/// The resources, zones and labels of nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The names, resources, zones and labels of nodes.
+#[derive(Clone, Debug, PartialEq)]
 pub struct NodeTemplate {
+    /// How they are named.
+    pub names: NodeNames,
     /// CPU as a quantity.
     pub cpu: String,
     /// Memory as a quantity.
@@ -32,13 +33,22 @@ pub struct NodeTemplate {
     pub zones: Vec<String>,
     /// Further labels.
     pub labels: Vec<(String, String)>,
+    /// Annotations.
+    pub annotations: Vec<(String, String)>,
+    /// Taints.
+    pub taints: Vec<Taint>,
     /// Further resources, by name, as quantities.
     pub extended_resources: Vec<(String, String)>,
+    /// Whether nodes come with a pod network. In a cluster whose controllers give them out, they must not.
+    pub pod_networks: bool,
+    /// What a manifest says is laid over all that.
+    pub manifest: Option<NodeManifest>,
 }
 
 impl Default for NodeTemplate {
     fn default() -> Self {
         NodeTemplate {
+            names: NodeNames::default(),
             cpu: "8".into(),
             memory: "32Gi".into(),
             ephemeral_storage: "100Gi".into(),
@@ -46,7 +56,11 @@ impl Default for NodeTemplate {
             region: "region-1".into(),
             zones: Self::zones(3),
             labels: Vec::new(),
+            annotations: Vec::new(),
+            taints: Vec::new(),
             extended_resources: Vec::new(),
+            pod_networks: true,
+            manifest: None,
         }
     }
 }
@@ -58,55 +72,13 @@ impl NodeTemplate {
     }
 }
 
-/// The identity of the node with this index: stable over restarts.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeIdentity {
-    pub(crate) index: usize,
-    pub(crate) name: String,
-    pub(crate) address: Ipv4Addr,
-    pub(crate) pod_network: Ipv4Addr,
-}
-
-impl NodeIdentity {
-    pub(crate) fn new(index: usize) -> Self {
-        debug_assert!(index < NODES_MAX);
-        let network = if index >= 96 * 256 { index + 16 * 256 } else { index };
-        let [_, _, high, low] = octets(network);
-        // 172.16.0.0/12 has room for a million nodes.
-        let [_, top, middle, bottom] = octets(index + 2);
-        NodeIdentity {
-            index,
-            name: format!("node-{:04}", index + 1),
-            address: Ipv4Addr::new(172, 16 + top, middle, bottom),
-            pod_network: Ipv4Addr::new(10, high, low, 0),
-        }
-    }
-
-    /// The index of the node with this name, if it is one of ours.
-    pub(crate) fn index_of(name: &str) -> Option<usize> {
-        let index = name.strip_prefix("node-")?.parse::<usize>().ok()?.checked_sub(1)?;
-        (index < NODES_MAX && NodeIdentity::new(index).name == name).then_some(index)
-    }
-
-    fn pod_cidr(&self) -> String {
-        format!("{}/24", self.pod_network)
-    }
-}
-
-/// An index as four bytes; fleets are smaller than four of them can count.
-fn octets(index: usize) -> [u8; 4] {
-    u32::try_from(index).unwrap_or(u32::MAX).to_be_bytes()
-}
-
 /// The labels a kubelet puts on its node.
-pub(crate) fn labels(template: &NodeTemplate, node: &NodeIdentity) -> Value {
+fn labels(template: &NodeTemplate, node: &NodeIdentity) -> Value {
     let mut labels = json!({
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
-        "kubernetes.io/hostname": node.name,
-        (SIMULATED): "true",
     });
     if !template.zones.is_empty() {
         labels["topology.kubernetes.io/region"] = template.region.clone().into();
@@ -119,52 +91,105 @@ pub(crate) fn labels(template: &NodeTemplate, node: &NodeIdentity) -> Value {
 }
 
 /// The Node object as it is registered.
-pub(crate) fn node(template: &NodeTemplate, node: &NodeIdentity, now: Timestamp) -> Value {
-    json!({
+pub(crate) fn node(template: &NodeTemplate, identity: &NodeIdentity, now: Timestamp) -> Value {
+    let mut node = json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": { "name": node.name, "labels": labels(template, node) },
-        "spec": {
-            "podCIDR": node.pod_cidr(),
-            "podCIDRs": [node.pod_cidr()],
-            "providerID": format!("bayplan://{}", node.name),
+        "metadata": { "name": identity.name, "labels": labels(template, identity) },
+        "spec": { "providerID": format!("bayplan://{}", identity.name) },
+        "status": {
+            "capacity": capacity(template),
+            "allocatable": capacity(template),
+            "addresses": addresses(identity),
+            "daemonEndpoints": { "kubeletEndpoint": { "Port": 10250 } },
+            "nodeInfo": node_info(identity),
         },
-        "status": status(template, node, now, now),
-    })
+    });
+    if template.pod_networks {
+        node["spec"]["podCIDR"] = identity.pod_cidr().into();
+        node["spec"]["podCIDRs"] = json!([identity.pod_cidr()]);
+    }
+    if !template.taints.is_empty() {
+        node["spec"]["taints"] = json!(template.taints);
+    }
+    if let Some(manifest) = &template.manifest {
+        manifest.lay_over(&mut node, identity);
+    }
+    for (name, value) in &template.annotations {
+        node["metadata"]["annotations"][name] = value.clone().into();
+    }
+    // By these it is found and known, whatever a template says.
+    node["metadata"]["labels"]["kubernetes.io/hostname"] = identity.name.clone().into();
+    node["metadata"]["labels"][SIMULATED] = "true".into();
+    node["status"]["conditions"] = conditions(now, now);
+    node
 }
 
 /// The status a kubelet reports; `ready_since` is when it last became ready.
 pub(crate) fn status(template: &NodeTemplate, node: &NodeIdentity, ready_since: Timestamp, now: Timestamp) -> Value {
-    let mut capacity = json!({
-        "cpu": template.cpu,
-        "memory": template.memory,
-        "ephemeral-storage": template.ephemeral_storage,
-        "pods": template.pods.to_string(),
-    });
-    for (name, quantity) in &template.extended_resources {
-        capacity[name] = quantity.clone().into();
+    let mut status = self::node(template, node, now)["status"].take();
+    status["conditions"] = conditions(ready_since, now);
+    status
+}
+
+/// The parts of a status that a Node lacks which others made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lacks {
+    pub(crate) resources: bool,
+    pub(crate) addresses: bool,
+    pub(crate) node_info: bool,
+}
+
+/// The status of a Node that others made: how it is, and what it lacks.
+pub(crate) fn status_of_selected(
+    template: &NodeTemplate,
+    node: &NodeIdentity,
+    lacks: Lacks,
+    ready_since: Timestamp,
+    now: Timestamp,
+) -> Value {
+    let mut status = json!({ "conditions": conditions(ready_since, now) });
+    if lacks.resources {
+        status["capacity"] = capacity(template);
+        status["allocatable"] = capacity(template);
     }
+    if lacks.addresses {
+        status["addresses"] = addresses(node);
+    }
+    if lacks.node_info {
+        status["nodeInfo"] = node_info(node);
+    }
+    status
+}
+
+fn capacity(template: &NodeTemplate) -> Value {
+    let own = [
+        ("cpu", template.cpu.clone()),
+        ("memory", template.memory.clone()),
+        ("ephemeral-storage", template.ephemeral_storage.clone()),
+        ("pods", template.pods.to_string()),
+    ];
+    let own = own.into_iter().map(|(name, quantity)| (name.to_owned(), quantity.into()));
+    let further = template.extended_resources.iter().map(|(name, quantity)| (name.clone(), quantity.as_str().into()));
+    Value::Object(own.chain(further).collect::<Map<_, _>>())
+}
+
+fn addresses(node: &NodeIdentity) -> Value {
+    json!([{ "type": "InternalIP", "address": node.address }, { "type": "Hostname", "address": node.name }])
+}
+
+fn node_info(node: &NodeIdentity) -> Value {
     json!({
-        "capacity": capacity,
-        "allocatable": capacity,
-        "addresses": [
-            { "type": "InternalIP", "address": node.address },
-            { "type": "Hostname", "address": node.name },
-        ],
-        "conditions": conditions(ready_since, now),
-        "daemonEndpoints": { "kubeletEndpoint": { "Port": 10250 } },
-        "nodeInfo": {
-            "machineID": format!("{:032x}", node.index + 1),
-            "systemUUID": format!("00000000-0000-0000-0000-{:012x}", node.index + 1),
-            "bootID": format!("00000000-0000-0000-0001-{:012x}", node.index + 1),
-            "kernelVersion": "6.12.0-simulated",
-            "osImage": "Bayplan simulated node",
-            "containerRuntimeVersion": concat!("bayplan://", env!("CARGO_PKG_VERSION")),
-            "kubeletVersion": KUBELET_VERSION,
-            "kubeProxyVersion": "",
-            "operatingSystem": "linux",
-            "architecture": "amd64",
-        },
+        "machineID": format!("{:032x}", node.index + 1),
+        "systemUUID": format!("00000000-0000-0000-0000-{:012x}", node.index + 1),
+        "bootID": format!("00000000-0000-0000-0001-{:012x}", node.index + 1),
+        "kernelVersion": "6.12.0-simulated",
+        "osImage": "Bayplan simulated node",
+        "containerRuntimeVersion": concat!("bayplan://", env!("CARGO_PKG_VERSION")),
+        "kubeletVersion": KUBELET_VERSION,
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": "amd64",
     })
 }
 
@@ -188,28 +213,16 @@ fn conditions(ready_since: Timestamp, now: Timestamp) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use rustc_hash::FxHashSet;
-
     use super::*;
-
-    #[test]
-    fn every_node_has_its_own_name_address_and_pod_network_outside_the_services() {
-        let nodes: Vec<NodeIdentity> = (0..NODES_MAX).map(NodeIdentity::new).collect();
-        let distinct = |of: fn(&NodeIdentity) -> String| nodes.iter().map(of).collect::<FxHashSet<_>>().len();
-        assert_eq!(distinct(|n| n.name.clone()), NODES_MAX);
-        assert_eq!(distinct(|n| n.address.to_string()), NODES_MAX);
-        assert_eq!(distinct(|n| n.pod_network.to_string()), NODES_MAX);
-        assert!(nodes.iter().all(|n| !(96..112).contains(&n.pod_network.octets()[1])));
-        assert_eq!(nodes[0].name, "node-0001");
-        assert_eq!(nodes[300].pod_cidr(), "10.1.44.0/24");
-    }
 
     #[test]
     fn nodes_are_dealt_to_zones_in_turn() {
         let template = NodeTemplate::default();
-        let zone = |index| labels(&template, &NodeIdentity::new(index))["topology.kubernetes.io/zone"].clone();
+        let zone = |index| {
+            labels(&template, &NodeIdentity::new(&template.names, index))["topology.kubernetes.io/zone"].clone()
+        };
         assert_eq!([zone(0), zone(1), zone(2), zone(3)], ["zone-1", "zone-2", "zone-3", "zone-1"]);
         let bare = NodeTemplate { zones: Vec::new(), ..template };
-        assert_eq!(labels(&bare, &NodeIdentity::new(0)).get("topology.kubernetes.io/region"), None);
+        assert_eq!(labels(&bare, &NodeIdentity::new(&bare.names, 0)).get("topology.kubernetes.io/region"), None);
     }
 }

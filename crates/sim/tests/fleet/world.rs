@@ -50,7 +50,7 @@ impl World {
             }
             self.log.push((self.elapsed(), effect.request.clone()));
             let (answer, event) = self.apply(&effect.request);
-            queue.extend(self.fleet.answered(&effect.ticket, answer.as_ref().map(|_| ()), self.now));
+            queue.extend(self.fleet.answered(&effect.ticket, answer.as_deref(), self.now));
             if let Some(event) = event {
                 queue.extend(self.fleet.handle(event, self.now));
             }
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Does what an API server would, as far as these tests look.
-    fn apply(&mut self, request: &Request) -> (Result<(), Status>, Option<Event>) {
+    fn apply(&mut self, request: &Request) -> (Result<Vec<u8>, Status>, Option<Event>) {
         let not_found = || (Err(Status::failure(404, reason::NOT_FOUND, "not found")), None);
         let mut path = path(request);
         match &request.verb {
@@ -70,22 +70,26 @@ impl World {
                 }
                 object["metadata"]["uid"] = format!("uid-{path}").into();
                 self.objects.insert(path.clone(), object.clone());
-                (Ok(()), event(&path, object))
+                (Ok(Vec::new()), event(&path, object))
             }
             Verb::Patch(_, patch) => {
                 let patch: Value = serde_json::from_slice(patch).unwrap();
                 let Some(object) = self.objects.get_mut(&path) else { return not_found() };
                 merge(object, &patch);
                 let object = object.clone();
-                (Ok(()), event(&path, object))
+                (Ok(Vec::new()), event(&path, object))
             }
             Verb::Delete(options) => {
                 assert_eq!(options.grace_period_seconds, Some(0));
                 let wanted = options.preconditions.clone().unwrap().uid.unwrap();
                 let Some(object) = self.objects.remove(&path) else { return not_found() };
                 assert_eq!(object["metadata"]["uid"], wanted);
-                (Ok(()), Some(Event::Pod(Delta::Deleted(Arc::new(serde_json::from_value(object).unwrap())))))
+                (Ok(Vec::new()), Some(Event::Pod(Delta::Deleted(Arc::new(serde_json::from_value(object).unwrap())))))
             }
+            Verb::Get => match self.objects.get(&path) {
+                Some(object) => (Ok(serde_json::to_vec(object).unwrap()), None),
+                None => not_found(),
+            },
             other => panic!("{other:?}"),
         }
     }
