@@ -84,14 +84,14 @@ fn write_nodes(out: &mut impl Write, fleet: &FleetConfig) -> Result<()> {
     writeln!(out, "              kubernetes.io/os=linux, kubernetes.io/arch=amd64, bayplan.dev/simulated=true")
 }
 
-fn listed(zones: &[String]) -> String {
+pub(crate) fn listed(zones: &[String]) -> String {
     match zones {
         [first, .., last] if zones.len() > ZONES_LISTED_MAX => format!("{first} … {last}"),
         zones => zones.join(", "),
     }
 }
 
-fn seconds(took: Duration) -> String {
+pub(crate) fn seconds(took: Duration) -> String {
     match took.as_millis() {
         millis @ ..1000 => format!("{millis} ms"),
         _ => format!("{:.1} s", took.as_secs_f64()),

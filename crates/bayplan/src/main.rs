@@ -13,6 +13,7 @@ mod feature_gates;
 mod greeting;
 mod logging;
 mod manual;
+mod nodes;
 mod plugin;
 mod progress;
 mod scheduler;
@@ -57,8 +58,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// Draws the key with which names that clients choose are hashed. Questions about a cluster are asked and answered by
 /// one person, and do without: they stay the same from run to run.
 fn draw_hash_key(command: &Command) {
-    use Command::{Apiserver, ControllerManager, Scheduler, Shadow, Up};
-    if matches!(command, Up(_) | Apiserver(_) | Scheduler(_) | ControllerManager(_) | Shadow(_)) {
+    use Command::{Apiserver, ControllerManager, Nodes, Scheduler, Shadow, Up};
+    if matches!(command, Up(_) | Apiserver(_) | Scheduler(_) | ControllerManager(_) | Nodes(_) | Shadow(_)) {
         bayplan_model::keyed::set_process_key(rand::random());
     }
 }
@@ -73,6 +74,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Apiserver(args) => block_on(apiserver::run(*args)),
         Command::Scheduler(args) => block_on(scheduler::run(*args)),
         Command::ControllerManager(args) => block_on(controller_manager::run(*args)),
+        Command::Nodes(args) => block_on(nodes::run(*args)),
         Command::Simulate(args) => return block_on(ask::simulate::run(*args)),
         Command::Whatif(args) => return block_on(ask::whatif::run(*args)),
         Command::Snapshot(args) => return block_on(ask::snapshot::run(args)),

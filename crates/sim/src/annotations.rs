@@ -1,4 +1,4 @@
-//! The annotations that control simulated nodes and pods, and the events about values that cannot be read.
+//! The annotations that control simulated nodes and pods, and the events about what cannot be read or run.
 
 use std::time::Duration;
 
@@ -65,6 +65,23 @@ impl UnreadableAnnotations {
             });
         }
         self.reported = notes;
+    }
+}
+
+/// Says why a node that is selected is not run.
+pub(crate) fn not_simulated(node: &str, uid: &str, note: String) -> Event {
+    Event {
+        regarding: ObjectReference {
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            name: node.into(),
+            uid: uid.into(),
+            ..ObjectReference::default()
+        },
+        event_type: EventType::Warning,
+        reason: "NotSimulated".into(),
+        action: "".into(),
+        note,
     }
 }
 

@@ -13,8 +13,10 @@ use bayplan_model::meta::ObjectMeta;
 use bayplan_model::status::Status;
 use jiff::Timestamp;
 
+use crate::annotations::not_simulated;
 use crate::identity::{NODES_MAX, NodeIdentity};
 use crate::kubelet::{Effect, Event, Kubelet, Outbox, Ticket, Timer};
+use crate::lease::LEASE_RENEWAL;
 use crate::node_view::NodeView;
 use crate::pod::Delays;
 use crate::template::NodeTemplate;
@@ -38,6 +40,8 @@ pub struct FleetConfig {
     pub pod_start_delay: Duration,
     /// How long containers take to stop, when their grace period lets them.
     pub pod_stop_delay: Duration,
+    /// The time between two renewals of a node's Lease, which lasts 40 s; a kubelet's is 10 s.
+    pub lease_renewal: Duration,
 }
 
 impl Default for FleetConfig {
@@ -49,6 +53,7 @@ impl Default for FleetConfig {
             manage: None,
             pod_start_delay: Duration::from_secs(1),
             pod_stop_delay: Duration::from_secs(1),
+            lease_renewal: LEASE_RENEWAL,
         }
     }
 }
@@ -106,6 +111,7 @@ pub struct Fleet {
     template: Arc<NodeTemplate>,
     manage: Option<Selector>,
     delays: Delays,
+    lease_renewal: Duration,
     /// By their id.
     kubelets: BTreeMap<usize, Kubelet>,
     by_name: KeyedMap<String, usize>,
@@ -136,7 +142,7 @@ impl Fleet {
         let offset = |position: usize| position as f64 / count as f64;
         let kubelet = |(position, index)| {
             let identity = NodeIdentity::new(&template.names, index);
-            (index, Kubelet::new(Arc::clone(&template), identity, delays, offset(position)))
+            (index, Kubelet::new(Arc::clone(&template), identity, delays, (config.lease_renewal, offset(position))))
         };
         let kubelets: BTreeMap<usize, Kubelet> =
             (0..config.nodes).chain(config.further).enumerate().map(kubelet).collect();
@@ -147,6 +153,7 @@ impl Fleet {
             template,
             manage: config.manage,
             delays,
+            lease_renewal: config.lease_renewal,
             kubelets,
             by_name,
             timers: BinaryHeap::new(),
@@ -159,11 +166,12 @@ impl Fleet {
         })
     }
 
-    /// Registers every node.
+    /// Registers every node; those that are there already go on.
     pub fn start(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut out = Outbox::default();
-        for kubelet in self.kubelets.values_mut() {
-            kubelet.register(now, &mut out);
+        for kubelet in self.kubelets.values_mut().filter(|kubelet| !kubelet.is_selected()) {
+            kubelet.start(now, &mut out);
+            self.registered += usize::from(kubelet.is_registered());
         }
         self.settle(out)
     }
@@ -213,7 +221,8 @@ impl Fleet {
     fn take_over(&mut self, node: &NodeView, now: Timestamp, out: &mut Outbox) {
         let index = self.indexes_free.pop_first().unwrap_or(self.index_next);
         if index >= NODES_MAX {
-            self.events.push(none_left(&node.metadata));
+            let note = Error::TooManyNodes(NODES_MAX + 1).to_string();
+            self.events.push(not_simulated(&node.metadata.name, &node.metadata.uid, note));
             return;
         }
         self.index_next = self.index_next.max(index + 1);
@@ -222,7 +231,7 @@ impl Fleet {
         let name = &node.metadata.name;
         let identity = NodeIdentity::with_name(id, index, name.clone());
         let offset = (id as f64 * SPREAD).fract();
-        let mut kubelet = Kubelet::new(Arc::clone(&self.template), identity, self.delays, offset);
+        let mut kubelet = Kubelet::new(Arc::clone(&self.template), identity, self.delays, (self.lease_renewal, offset));
         kubelet.take_over(node, now, out);
         self.kubelets.insert(id, kubelet);
         self.by_name.insert(name.clone(), id);
@@ -311,21 +320,5 @@ impl Fleet {
         self.events.extend(out.events);
         self.timers.extend(out.timers.into_iter().map(Reverse));
         out.effects
-    }
-}
-
-fn none_left(node: &ObjectMeta) -> api::Event {
-    api::Event {
-        regarding: api::ObjectReference {
-            api_version: "v1".into(),
-            kind: "Node".into(),
-            name: node.name.clone(),
-            uid: node.uid.clone(),
-            ..api::ObjectReference::default()
-        },
-        event_type: api::EventType::Warning,
-        reason: "NotSimulated".into(),
-        action: "".into(),
-        note: Error::TooManyNodes(NODES_MAX + 1).to_string(),
     }
 }

@@ -18,9 +18,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::admission::rejection;
-use crate::annotations::UnreadableAnnotations;
+use crate::annotations::{UnreadableAnnotations, not_simulated};
 use crate::identity::NodeIdentity;
-use crate::lease::{self, LEASE_RENEWAL, LEASE_SECONDS, Lease};
+use crate::lease::{self, LEASE_SECONDS, Lease};
 use crate::node_view::NodeView;
 use crate::pod::{Admission, Delays, Outcome, Pod, PodView, Report, Stage, later};
 use crate::pod_addresses::PodAddresses;
@@ -123,6 +123,13 @@ enum Origin {
     Others(Lacks),
 }
 
+/// A Node that an earlier run left.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    is_ready: bool,
+    has_labels: bool,
+}
+
 /// The node.
 pub(crate) struct Kubelet {
     template: Arc<NodeTemplate>,
@@ -141,14 +148,24 @@ pub(crate) struct Kubelet {
     pods: KeyedMap<Arc<str>, Pod>,
     /// The Node's annotations that could not be read.
     annotations: UnreadableAnnotations,
+    /// The Node as it was before the start, if it was.
+    left: Option<Left>,
     /// True once it was said that another kubelet runs the node.
     left_alone: bool,
+    /// The time between two renewals of its Lease.
+    lease_renewal: Duration,
     /// The offset of its heartbeats in their period, which spreads those of a fleet.
     offset: f64,
 }
 
 impl Kubelet {
-    pub(crate) fn new(template: Arc<NodeTemplate>, identity: NodeIdentity, delays: Delays, offset: f64) -> Self {
+    /// A node that has not been started, with the period and the offset of its renewals.
+    pub(crate) fn new(
+        template: Arc<NodeTemplate>,
+        identity: NodeIdentity,
+        delays: Delays,
+        (lease_renewal, offset): (Duration, f64),
+    ) -> Self {
         Kubelet {
             addresses: PodAddresses::new(identity.pod_network),
             template,
@@ -164,6 +181,8 @@ impl Kubelet {
             reporting: false,
             pods: KeyedMap::default(),
             annotations: UnreadableAnnotations::default(),
+            left: None,
+            lease_renewal,
             left_alone: false,
             offset,
         }
@@ -196,9 +215,13 @@ impl Kubelet {
         self.origin != Origin::Fleet
     }
 
-    /// Whether its Node is in the cluster.
+    /// Whether its Node is in the cluster, as far as it knows.
     pub(crate) fn is_there(&self) -> bool {
-        matches!(self.registration, Registration::Up | Registration::Failed)
+        match self.registration {
+            Registration::Up | Registration::Failed => true,
+            Registration::New => !self.node_uid.is_empty(),
+            Registration::Gone => false,
+        }
     }
 
     /// The pods on it.
@@ -212,6 +235,21 @@ impl Kubelet {
         self.ready_since = now;
         self.node_changed(node, now, out);
         self.send(out, Purpose::ReadLease, lease::read(&self.identity.name));
+    }
+
+    /// Registers the node, or goes on with the Node that an earlier run left.
+    pub(crate) fn start(&mut self, now: Timestamp, out: &mut Outbox) {
+        let Some(left) = self.left.take() else { return self.register(now, out) };
+        // Its Lease is there too, in all likelihood.
+        self.lease = Lease::Found;
+        self.registered(now, out);
+        if !left.has_labels {
+            self.write_labels(now, out);
+        }
+        if !left.is_ready {
+            self.ready_since = now;
+            self.report_node(now, out);
+        }
     }
 
     /// Registers the node.
@@ -233,8 +271,13 @@ impl Kubelet {
         if let Origin::Others(lacks) = &mut self.origin {
             *lacks = node.lacks();
         }
-        let known = self.allocatable.replace(node.status.allocatable.clone()).is_some();
+        let known = self.allocatable.is_some();
+        // A node of others that says nothing of its resources takes pods once it has ours.
+        if self.origin == Origin::Fleet || !node.lacks().resources {
+            self.allocatable = Some(node.status.allocatable.clone());
+        }
         if self.registration == Registration::New {
+            self.left = (self.origin == Origin::Fleet).then(|| self.left_behind(node, now));
             return; // The rest waits for the answer to the registration.
         }
         if self.asked_to_fail {
@@ -266,6 +309,7 @@ impl Kubelet {
     /// The Node was deleted: deletes its pods.
     pub(crate) fn node_gone(&mut self, out: &mut Outbox) {
         self.node_uid.clear();
+        self.left = None;
         if self.registration == Registration::New {
             return;
         }
@@ -308,7 +352,7 @@ impl Kubelet {
             Timer::ReadLease => self.send(out, Purpose::ReadLease, lease::read(&self.identity.name)),
             Timer::Lease => {
                 self.renew_lease(now, out);
-                out.timers.push((beat(later(now, LEASE_RENEWAL)), self.identity.id, Timer::Lease));
+                out.timers.push((beat(later(now, self.lease_renewal)), self.identity.id, Timer::Lease));
             }
             Timer::Status => {
                 self.report_node(now, out);
@@ -331,9 +375,7 @@ impl Kubelet {
             Purpose::Register if answer.is_ok() => self.registered(now, out),
             Purpose::Register if refused_as(reason::ALREADY_EXISTS) => {
                 self.registered(now, out);
-                let labels = template::node(&self.template, &self.identity, now)["metadata"]["labels"].take();
-                let labels = json!({ "metadata": { "labels": labels } });
-                self.send(out, Purpose::Labels, self.node_request(Verb::Patch(PatchKind::Merge, encode(&labels))));
+                self.write_labels(now, out);
                 self.report_node(now, out);
             }
             Purpose::Register => {
@@ -371,7 +413,10 @@ impl Kubelet {
             Ok(found) => match lease::renewed_elsewhere(found, now) {
                 Some(age) => {
                     if !std::mem::replace(&mut self.left_alone, true) {
-                        out.events.push(self.left_to_another(age));
+                        let seconds = age.as_secs();
+                        let note =
+                            format!("somebody else renewed its Lease {seconds} s ago: the node is left to its kubelet");
+                        out.events.push(not_simulated(&self.identity.name, &self.node_uid, note));
                     }
                     Some(Duration::from_secs(LEASE_SECONDS.into()))
                 }
@@ -391,27 +436,28 @@ impl Kubelet {
         self.report_node(now, out);
     }
 
-    fn left_to_another(&self, age: Duration) -> api::Event {
-        api::Event {
-            regarding: api::ObjectReference {
-                api_version: "v1".into(),
-                kind: "Node".into(),
-                name: self.identity.name.clone(),
-                uid: self.node_uid.clone(),
-                ..api::ObjectReference::default()
-            },
-            event_type: api::EventType::Warning,
-            reason: "NotSimulated".into(),
-            action: "".into(),
-            note: format!("somebody else renewed its Lease {} s ago: the node is left to its kubelet", age.as_secs()),
+    fn left_behind(&mut self, node: &NodeView, now: Timestamp) -> Left {
+        let ready = node.ready().filter(|ready| ready.status == "True");
+        if let Some(since) = ready.and_then(|ready| ready.last_transition_time) {
+            self.ready_since = since;
         }
+        let own = template::node(&self.template, &self.identity, now)["metadata"]["labels"].take();
+        let mut own = own.as_object().into_iter().flatten();
+        let has_labels = own.all(|(key, value)| node.metadata.labels.get(key).is_some_and(|there| value == there));
+        Left { is_ready: ready.is_some(), has_labels }
+    }
+
+    fn write_labels(&self, now: Timestamp, out: &mut Outbox) {
+        let labels = template::node(&self.template, &self.identity, now)["metadata"]["labels"].take();
+        let patch = encode(&json!({ "metadata": { "labels": labels } }));
+        self.send(out, Purpose::Labels, self.node_request(Verb::Patch(PatchKind::Merge, patch)));
     }
 
     fn registered(&mut self, now: Timestamp, out: &mut Outbox) {
         self.registration = if self.asked_to_fail { Registration::Failed } else { Registration::Up };
         let id = self.identity.id;
         let spread = |period: Duration| beat(later(now, period.mul_f64(self.offset)));
-        out.timers.push((spread(LEASE_RENEWAL), id, Timer::Lease));
+        out.timers.push((spread(self.lease_renewal), id, Timer::Lease));
         out.timers.push((spread(STATUS_INTERVAL), id, Timer::Status));
         self.renew_lease(now, out);
         self.catch_up(now, out);

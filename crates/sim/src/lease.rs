@@ -17,7 +17,7 @@ const NAMESPACE: &str = "kube-node-lease";
 
 /// Upstream's kubelet: leases last 40 s and are renewed four times as often.
 pub(crate) const LEASE_SECONDS: u32 = 40;
-/// The time between two renewals.
+/// The time between two renewals of upstream's kubelet.
 pub(crate) const LEASE_RENEWAL: Duration = Duration::from_secs(10);
 
 /// What the kubelet knows of its Lease.

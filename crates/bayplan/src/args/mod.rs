@@ -8,6 +8,7 @@ pub(crate) mod foreign;
 pub(crate) mod given;
 pub(crate) mod go;
 pub(crate) mod mcp;
+pub(crate) mod nodes;
 pub(crate) mod page;
 pub(crate) mod shadow;
 pub(crate) mod simulate;
@@ -63,6 +64,8 @@ pub(crate) enum Command {
     Scheduler(Box<Scheduler>),
     /// Run the controllers against any Kubernetes API server.
     ControllerManager(Box<ControllerManager>),
+    /// Register and run simulated nodes against any Kubernetes API server.
+    Nodes(Box<nodes::Nodes>),
     /// Ask why a pod is pending, or why it is where it is.
     Why(Box<why::Why>),
     /// Ask what would happen if: workloads created or scaled, nodes added, drained or deleted, priorities changed.
@@ -104,6 +107,7 @@ impl Command {
             | Command::Apiserver(_)
             | Command::Scheduler(_)
             | Command::ControllerManager(_)
+            | Command::Nodes(_)
             | Command::Bench(_)
             | Command::Plugin(_)
             | Command::Version(_)

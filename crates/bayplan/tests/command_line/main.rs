@@ -7,5 +7,6 @@ mod data_folder;
 mod first_screen;
 mod logs;
 mod mistakes;
+mod nodes;
 mod process;
 mod reference;

@@ -15,6 +15,7 @@ mod differential;
 #[path = "../live/kubeconfig.rs"]
 mod kubeconfig;
 mod metrics;
+mod nodes;
 mod normal;
 mod outages;
 mod questions;

@@ -218,7 +218,7 @@ fn lines_of(log: &Path) -> Vec<String> {
 /// Whether a command goes on until it is stopped.
 fn serves(text: &str) -> bool {
     let command = text.strip_prefix("cargo run --release -- ").or(text.strip_prefix("bayplan ")).unwrap_or_default();
-    let serves = ["up", "apiserver", "scheduler", "controller-manager"];
+    let serves = ["up", "apiserver", "scheduler", "controller-manager", "nodes"];
     serves.iter().any(|name| command.split(' ').next() == Some(name))
         && !["--help", "--version", "--write-config-to"].iter().any(|flag| command.contains(flag))
 }

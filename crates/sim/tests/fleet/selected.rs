@@ -26,9 +26,14 @@ fn lease(name: &str, renewed: &str) -> Value {
 #[test]
 fn a_selected_node_is_completed_kept_ready_and_runs_pods() {
     let mut world = managing();
+    // The pod is there before anybody has said what the node has.
+    world.held = Some(Vec::new());
     world.put("/nodes/a", fake("a", json!({})));
     world.put("/nodes/b", json!({ "metadata": { "name": "b", "uid": "uid-b" } }));
     world.bind("web", "a", json!({}));
+    world.run(seconds(3));
+    let held = world.held.take().unwrap();
+    world.serve(held);
     world.run(seconds(30));
     let status = &world.objects["/nodes/a"]["status"];
     assert_eq!(condition(status, "Ready")["status"], "True");
@@ -158,4 +163,27 @@ fn what_a_fleet_made_is_known_with_its_pods_until_somebody_deletes_it() {
     assert_eq!(created[1].uid, "uid-/nodes/node-0002");
     world.delete_node("node-0001");
     assert_eq!(world.fleet.created().len(), 1);
+}
+
+#[test]
+fn a_run_that_goes_on_with_nodes_of_an_earlier_one_asks_for_one_renewal_each() {
+    let mut world = World::small();
+    world.bind("web", "node-0002", json!({}));
+    world.run(seconds(5));
+    let mut again = World { objects: world.objects.clone(), now: world.now, ..World::small() };
+    again.fleet = bayplan_sim::Fleet::new(FleetConfig { nodes: 2, ..Default::default() }).unwrap();
+    again.log.clear();
+    for path in ["/nodes/node-0001", "/nodes/node-0002"] {
+        again.put(path, world.objects[path].clone());
+    }
+    assert_eq!(again.log.len(), 0, "nothing before the start");
+    assert_eq!(again.fleet.created().len(), 2, "they are its own to remove even then");
+    let effects = again.fleet.start(again.now);
+    assert_eq!(again.fleet.registered(), 2);
+    again.serve(effects);
+    assert_eq!(again.count(|r| r.resource.plural == "leases"), 2);
+    assert_eq!(again.log.len(), 2, "labels and status are as they should be");
+    again.bind("more", "node-0001", json!({}));
+    again.run(seconds(5));
+    assert_eq!(again.pod("more")["phase"], "Running");
 }
