@@ -20,15 +20,15 @@ use crate::greeting::{listed, seconds};
 use crate::progress::Progress;
 use crate::shutdown::StopSignals;
 
-/// How the names of nodes begin when nobody says otherwise: not as those of `bayplan up`, so that both can be used on one
-/// API server.
+/// How the names of nodes begin when nobody says otherwise: not as those of `bayplan up`, so that both can be used on
+/// one API server.
 const NAME_PREFIX: &str = "sim-";
 
 /// The annotation of nodes that this command made, and its value: by it they are known as its own.
 const RUN_BY: (&str, &str) = ("bayplan.dev/run-by", "bayplan-nodes");
 
 /// A start or a removal that takes less needs no progress.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_secs(3);
 
 /// How long the removal may take in all: 5,000 nodes with 50,000 pods are 60,000 deletions, of which an API server does
 /// a thousand in a second.
@@ -212,7 +212,8 @@ async fn remove(client: &Client, nodes: Vec<CreatedNode>) -> Result<()> {
     if removal.left > 0 {
         let why = removal.reason.map_or_else(|| "the time is over".to_owned(), |status| status.to_string());
         bail!(
-            "{} of {of} nodes are left at {}: {why}; to remove them: kubectl delete nodes -l bayplan.dev/simulated=true",
+            "{} of {of} nodes are left at {}: {why}; to remove them: \
+             kubectl delete nodes -l bayplan.dev/simulated=true",
             grouped(removal.left as u64),
             client.host()
         );

@@ -28,8 +28,8 @@ use crate::shutdown::StopSignals;
 /// what it had admitted just before is stored long before this time is over.
 const NAMESPACE_DELAY: Duration = Duration::from_millis(100);
 
-/// The time between two renewals of a node's lease. A kubelet takes 10 s, so that a network may lose three of them; here
-/// nothing lies between the nodes and the API server, and renewals are most of what idle nodes cost.
+/// The time between two renewals of a node's lease. A kubelet takes 10 s, so that a network may lose three of them;
+/// here nothing lies between the nodes and the API server, and renewals are most of what idle nodes cost.
 const LEASE_RENEWAL: Duration = Duration::from_secs(20);
 
 /// A start that takes less needs no progress.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The commands that have a page, with the sentence it begins with.
-const COMMANDS: [(&str, &str); 16] = [
+const COMMANDS: [(&str, &str); 17] = [
     ("up", "A whole cluster in one process; [the tour](../up.md) shows it at work."),
     (
         "apiserver",
@@ -20,6 +20,7 @@ const COMMANDS: [(&str, &str); 16] = [
         "The scheduler against any API server; [in an existing cluster](../scheduler.md) says how to run it.",
     ),
     ("controller-manager", "The controllers against any API server."),
+    ("nodes", "Simulated nodes in any cluster; [nodes for any cluster](../nodes.md) shows them at work."),
     ("why", "Why a pod is pending, or where it is; [my pod is pending](../why.md) begins with a real problem."),
     ("whatif", "What would happen if workloads, nodes or priorities were others."),
     ("simulate", "What a history comes to under one or several configurations."),

@@ -32,8 +32,8 @@ const PODS: Resource = Resource::new("", "v1", "pods");
 
 /// A status in which nothing changed is reported this often.
 pub(crate) const STATUS_INTERVAL: Duration = Duration::from_secs(300);
-/// Heartbeats of all nodes are sent at multiples of this time, so that many share a wake-up, a commit and a frame of each
-/// watch: one by one, those of 5,000 nodes cost several times as much (docs/benchmarks.md).
+/// Heartbeats of all nodes are sent at multiples of this time, so that many share a wake-up, a commit and a frame of
+/// each watch.
 const BEAT_MS: i64 = 250;
 /// A registration that was refused is tried again after this.
 const REGISTER_RETRY: Duration = Duration::from_secs(5);

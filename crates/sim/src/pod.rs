@@ -1,8 +1,8 @@
 //! One bound pod on a simulated node, from ContainerCreating to its removal.
 //!
 //! Pods run for ever unless annotated: `bayplan.dev/run-for: 5s` ends every container after that time with the exit
-//! code of `bayplan.dev/exit-code` (0 when absent), and the restart policy decides what follows. `bayplan.dev/start-delay`
-//! says how long the pod takes to start.
+//! code of `bayplan.dev/exit-code` (0 when absent), and the restart policy decides what follows.
+//! `bayplan.dev/start-delay` says how long the pod takes to start.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

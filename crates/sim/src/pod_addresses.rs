@@ -19,8 +19,8 @@ impl PodAddresses {
         PodAddresses { network, taken: [false; 256], next: HOST_FIRST }
     }
 
-    /// Changes to the network of a Node (`10.1.2.0/24`), if that is another and has a whole /24 to take from; nothing is
-    /// taken of it then.
+    /// Changes to the network of a Node (`10.1.2.0/24`), if that is another and has a whole /24 to take from; nothing
+    /// is taken of it then.
     pub(crate) fn use_network(&mut self, cidr: &str) -> bool {
         let Some((address, length)) = cidr.split_once('/') else { return false };
         let (Ok(network), Ok(length)) = (address.parse::<Ipv4Addr>(), length.parse::<u8>()) else { return false };

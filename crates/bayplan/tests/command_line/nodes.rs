@@ -165,7 +165,10 @@ async fn nodes_that_were_kept_are_run_again_and_then_removed() {
 #[tokio::test]
 async fn nodes_of_others_are_run_by_their_labels_and_stay() {
     let plane = Plane::start().await;
-    let node = |name: &str, kind: &str| json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": { "type": kind } } });
+    let node = |name: &str, kind: &str| {
+        let metadata = json!({ "name": name, "labels": { "type": kind } });
+        json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata })
+    };
     plane.create(&nodes(), "", node("before", "fake")).await;
     plane.create(&nodes(), "", node("other", "real")).await;
     plane.create(&pods(), "default", pod("early", "after", json!({}))).await;

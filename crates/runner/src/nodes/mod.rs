@@ -188,16 +188,32 @@ impl Shell {
 }
 
 /// The nodes that are there, then the pods: nodes learn which pods run on them before they admit any other.
+///
+/// Both are taken as they come: they share a connection, and one that nobody reads holds up the other.
 async fn listed(
     fleet: &mut Fleet,
     nodes: &mut mpsc::Receiver<informer::Event<NodeView>>,
     pods: &mut mpsc::Receiver<informer::Event<PodView>>,
 ) -> Vec<Effect> {
-    let mut effects = Vec::new();
-    while let Some(informer::Event::Delta(delta)) = nodes.recv().await {
-        effects.extend(fleet.handle(Event::Node(delta), Timestamp::now()));
+    let (mut effects, mut early) = (Vec::new(), Vec::new());
+    let (mut nodes_listed, mut pods_listed) = (false, false);
+    while !(nodes_listed && pods_listed) {
+        tokio::select! {
+            Some(event) = nodes.recv() => match event {
+                informer::Event::Delta(delta) => {
+                    effects.extend(fleet.handle(Event::Node(delta), Timestamp::now()));
+                }
+                informer::Event::Synced => nodes_listed = true,
+            },
+            Some(event) = pods.recv() => match event {
+                informer::Event::Delta(delta) => early.push(delta),
+                informer::Event::Synced => pods_listed = true,
+            },
+            // Both informers have ended.
+            else => break,
+        }
     }
-    while let Some(informer::Event::Delta(delta)) = pods.recv().await {
+    for delta in early {
         effects.extend(fleet.handle(Event::Pod(delta), Timestamp::now()));
     }
     effects

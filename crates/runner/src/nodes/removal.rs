@@ -32,7 +32,8 @@ pub struct Removal {
     pub reason: Option<Status>,
 }
 
-/// Deletes nodes, then their leases and pods; ends after `patience` in any case. `removed` hears how many nodes are gone.
+/// Deletes nodes, then their leases and pods; ends after `patience` in any case. `removed` hears how many nodes are
+/// gone.
 ///
 /// Nodes go first: as long as they are there, a scheduler binds the pods that follow to them. Leases and pods would be
 /// collected by controllers, if the cluster has any.
