@@ -34,7 +34,7 @@ pub(crate) async fn run(args: Bench) -> Result<()> {
     let mut failures = 0;
     if let [job] = &*jobs {
         let failed = |error: anyhow::Error| anyhow!("{}: {}", job.name(), failure::one_line(&error));
-        runs.push(job.run(&args).await.map_err(failed)?);
+        runs.extend(job.run(&args).await.map_err(failed)?);
     } else {
         for job in &jobs {
             match job.runs_of_child(&args) {
@@ -134,30 +134,28 @@ impl Benchmark {
     }
 }
 
-/// One run of one workload.
+/// One run of one workload, or several that are compared with each other.
 struct Job {
     benchmark: Benchmark,
     nodes: usize,
     pods: usize,
     seed: u64,
-    /// With a decision log.
-    logged: bool,
+    log: Option<BenchLog>,
+    /// Pairs of runs without and with a decision log, where these are compared. They share a process and take turns, so
+    /// that both meet the same machine and the same memory.
+    pairs: u32,
 }
 
 fn jobs(args: &Bench) -> Result<Vec<Job>> {
-    let logs: &[bool] = match args.decision_log {
-        _ if args.mode != BenchMode::Engine && args.decision_log.is_some() => {
-            bail!("--decision-log is measured with --mode engine")
-        }
-        None => &[false],
-        Some(BenchLog::Compare) => &[false, true],
-        Some(BenchLog::On) => &[true],
-    };
-    let seeds =
-        || (args.seed..args.seed + u64::from(args.runs)).flat_map(|seed| logs.iter().map(move |log| (seed, *log)));
+    if args.mode != BenchMode::Engine && args.decision_log.is_some() {
+        bail!("--decision-log is measured with --mode engine")
+    }
+    let (log, compares) = (args.decision_log, args.decision_log == Some(BenchLog::Compare));
+    let (jobs_of_each, pairs) = if compares { (1, args.runs) } else { (args.runs, 0) };
+    let seeds = || args.seed..args.seed + u64::from(jobs_of_each);
     if !args.trace.is_empty() {
         ensure_readable(&args.trace)?;
-        let job = |(seed, logged)| Job { benchmark: Benchmark::Trace, nodes: 0, pods: 0, seed, logged };
+        let job = |seed| Job { benchmark: Benchmark::Trace, nodes: 0, pods: 0, seed, log, pairs };
         return Ok(seeds().map(job).collect());
     }
     let benchmarks: Vec<Benchmark> = match args.workloads.as_slice() {
@@ -174,7 +172,7 @@ fn jobs(args: &Bench) -> Result<Vec<Job>> {
         let sizes = if args.nodes.is_empty() { vec![benchmark.nodes()] } else { args.nodes.clone() };
         for nodes in sizes {
             let pods = args.pods.unwrap_or_else(|| benchmark.pods(nodes));
-            jobs.extend(seeds().map(|(seed, logged)| Job { benchmark, nodes, pods, seed, logged }));
+            jobs.extend(seeds().map(|seed| Job { benchmark, nodes, pods, seed, log, pairs }));
         }
     }
     Ok(jobs)
@@ -199,12 +197,24 @@ impl Job {
     }
 
     /// Runs it in this process.
-    async fn run(&self, args: &Bench) -> Result<Run> {
+    async fn run(&self, args: &Bench) -> Result<Vec<Run>> {
         match args.mode {
-            BenchMode::Engine => self.run_engine(args),
-            BenchMode::E2e => self.run_e2e(args).await,
-            BenchMode::Ask => self.run_question(),
+            BenchMode::Engine if self.pairs > 0 => self.run_pairs(args),
+            BenchMode::Engine => Ok(vec![self.run_engine(args, self.seed, self.log.is_some())?]),
+            BenchMode::E2e => Ok(vec![self.run_e2e(args).await?]),
+            BenchMode::Ask => Ok(vec![self.run_question()?]),
         }
+    }
+
+    /// Runs it without and with a decision log in turn. What comes first changes from pair to pair.
+    fn run_pairs(&self, args: &Bench) -> Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        for pair in 0..u64::from(self.pairs) {
+            for logged in [pair % 2 == 1, pair % 2 == 0] {
+                runs.push(self.run_engine(args, self.seed + pair, logged)?);
+            }
+        }
+        Ok(runs)
     }
 
     fn run_question(&self) -> Result<Run> {
@@ -245,11 +255,10 @@ impl Job {
         Ok(run?)
     }
 
-    fn run_engine(&self, args: &Bench) -> Result<Run> {
+    fn run_engine(&self, args: &Bench, seed: u64, decision_log: bool) -> Result<Run> {
         let mut progress = Progress::new();
-        let Job { nodes, pods, seed, .. } = *self;
-        let options =
-            engine::Options { nodes, pods, seed, confirmations: args.confirmations, decision_log: self.logged };
+        let Job { nodes, pods, .. } = *self;
+        let options = engine::Options { nodes, pods, seed, confirmations: args.confirmations, decision_log };
         let mut report = |what: &str, done: usize, of: usize| self.report(&mut progress, what, done, of);
         let run = match (self.benchmark, args.trace.as_slice()) {
             (Benchmark::Workload(workload), _) => engine::run(workload, &options, &mut report),
@@ -266,16 +275,19 @@ impl Job {
         if done < of { progress.report(&line) } else { progress.show(&line) }
     }
 
-    /// Runs it in a process of its own, so that the memory of one run is not counted for the next.
+    /// Runs it in a process of its own, so that its memory is not counted for the next.
     fn runs_of_child(&self, args: &Bench) -> Result<Vec<Run>> {
         let mut child = Command::new(std::env::current_exe().context("cannot find this program again")?);
-        child.arg("bench").args(["-o", "json", "--runs", "1", "--seed", &self.seed.to_string()]);
+        child.arg("bench").args(["-o", "json", "--runs", &self.pairs.max(1).to_string()]);
+        child.args(["--seed", &self.seed.to_string()]);
         child.args(["--mode", args.mode.name()]);
         if args.confirmations {
             child.arg("--confirmations");
         }
-        if self.logged {
-            child.arg("--decision-log=on");
+        match self.log {
+            Some(BenchLog::Compare) => drop(child.arg("--decision-log=compare")),
+            Some(BenchLog::On) => drop(child.arg("--decision-log=on")),
+            None => {}
         }
         if let Some(rate) = args.rate {
             child.args(["--rate", &rate.to_string()]);

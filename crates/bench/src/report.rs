@@ -117,8 +117,8 @@ pub fn table(runs: &[Run]) -> String {
     text
 }
 
-/// What the decision log costs, one line for each workload and size: runs with it are compared with those without it
-/// that were made right before them.
+/// What the decision log costs, one line for each workload and size: each run with it is compared with the one without
+/// it that was made right before or after it.
 pub fn log_costs(runs: &[Run]) -> String {
     let mut text = String::new();
     for (logged, _) in medians(runs).iter().filter(|(run, _)| run.mode == LOGGED) {

@@ -7,6 +7,18 @@
 //!   {"time":…,"changes":[…],"decision":…}               what changed since the line before, and the decision made then
 //! ```
 //!
+//! Pods of one template have nearly everything in common, and a pod that was bound differs from the one that waited in
+//! its node. So a pod may be written as what it has other than an earlier one of the same file:
+//!
+//! ```text
+//!   {"number":3,"put":pod}                              a whole pod, to which later ones of this file may refer
+//!   {"like":3,"put":{"metadata":{…},"spec":{…},"status":{…}}}
+//!                                                       that pod with these fields of the three parts, each as a whole
+//! ```
+//!
+//! Numbers are below [`NUMBERS_MAX`]; one that is given again refers to the later pod. Amounts count as equal however
+//! they are written (`1` and `1000m` of cpu).
+//!
 //! `O` is an object: the scheduler's own where a log is written, text that nobody has looked into where one is read.
 
 use std::borrow::Cow;
@@ -22,6 +34,10 @@ pub const API_VERSION: &str = "bayplan.dev/v1";
 /// The `kind` of a log.
 pub const KIND: &str = "DecisionLog";
 
+/// How many pods can be referred to at a time. More templates than this are seldom at work at once, and a reader keeps
+/// them all.
+pub const NUMBERS_MAX: u32 = 1024;
+
 /// One line.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
@@ -33,7 +49,7 @@ pub struct Line<O> {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// When the decision was made, or the file begun; absent for the state with which a file begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "crate::timestamp::serialize_exactly")]
     pub time: Option<Timestamp>,
     /// Changes and decisions that are missing before a beginning, because the log could not be written.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -76,13 +92,50 @@ impl<O> Line<O> {
     }
 }
 
+/// Adds a line to a text whose changes are written already, with commas between them.
+pub fn write_line(
+    text: &mut Vec<u8>,
+    time: Option<Timestamp>,
+    changes: &[u8],
+    decision: Option<&Decision>,
+) -> serde_json::Result<()> {
+    #[derive(Serialize)]
+    struct Time(#[serde(serialize_with = "crate::timestamp::serialize_exactly")] Option<Timestamp>);
+    text.push(b'{');
+    let field = |text: &mut Vec<u8>, name: &[u8]| {
+        if !text.ends_with(b"{") {
+            text.push(b',');
+        }
+        text.extend_from_slice(name);
+    };
+    if time.is_some() {
+        field(text, br#""time":"#);
+        serde_json::to_writer(&mut *text, &Time(time))?;
+    }
+    if !changes.is_empty() {
+        field(text, br#""changes":["#);
+        text.extend_from_slice(changes);
+        text.push(b']');
+    }
+    if let Some(decision) = decision {
+        field(text, br#""decision":"#);
+        serde_json::to_writer(&mut *text, decision)?;
+    }
+    text.extend_from_slice(b"}\n");
+    Ok(())
+}
+
 /// A change as a line has it: one of its fields is there. serde cannot hand on text that nobody has looked into through
 /// an enum, so [`Changed`] is written and read as this.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "O: Deserialize<'de>"))]
 pub struct Change<O> {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "crate::timestamp::serialize_exactly")]
     time: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    number: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    like: Option<u32>,
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     put: Option<O>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -288,6 +341,8 @@ impl<O> Change<O> {
     pub fn new(time: Option<Timestamp>, what: Changed<O>) -> Self {
         let mut change = Change {
             time,
+            number: None,
+            like: None,
             put: None,
             gone: None,
             assumed: None,
@@ -312,6 +367,28 @@ impl<O> Change<O> {
         change
     }
 
+    /// Later pods of the file may refer to the one that is put by this number.
+    #[must_use]
+    pub fn numbered(self, number: u32) -> Self {
+        Change { number: Some(number), ..self }
+    }
+
+    /// What is put is what differs from the pod of this number.
+    #[must_use]
+    pub fn like(self, number: u32) -> Self {
+        Change { like: Some(number), ..self }
+    }
+
+    /// The number by which later pods refer to the one that is put.
+    pub fn number(&self) -> Option<u32> {
+        self.number
+    }
+
+    /// The number of the pod that differs from what is put; none where that is whole.
+    pub fn base(&self) -> Option<u32> {
+        self.like
+    }
+
     /// When it was seen.
     pub fn time(&self) -> Option<Timestamp> {
         self.time
@@ -319,7 +396,7 @@ impl<O> Change<O> {
 
     /// What changed; none for a change that this version does not know.
     pub fn what(self) -> Option<Changed<O>> {
-        let Change { time: _, put, gone, assumed, nominated, assumed_volume, allocated, image, undone, evicted } = self;
+        let Change { put, gone, assumed, nominated, assumed_volume, allocated, image, undone, evicted, .. } = self;
         put.map(Changed::Put)
             .or(gone.map(Changed::Gone))
             .or(assumed.map(Changed::Assumed))
@@ -414,6 +491,33 @@ mod tests {
             assert_eq!(serde_json::to_string(&read).unwrap(), text);
             let change = read.changes.pop().unwrap();
             assert_eq!((change.time(), change.what()), (Some(time), Some(what)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_written_changes_is_the_line_itself() {
+        let time = Timestamp::from_second(1_700_000_000).ok();
+        for (time, count, decision) in [(time, 2, Some(decision())), (time, 1, None), (None, 1, None), (time, 0, None)]
+        {
+            let changes: Vec<Change<Value>> =
+                every_change().into_iter().map(|what| Change::new(time, what)).take(count).collect();
+            let written: Vec<String> = changes.iter().map(|change| serde_json::to_string(change).unwrap()).collect();
+            let mut text = Vec::new();
+            write_line(&mut text, time, written.join(",").as_bytes(), decision.as_ref()).unwrap();
+            let line = Line { time, changes, decision, ..Line::default() };
+            assert_eq!(String::from_utf8(text).unwrap(), serde_json::to_string(&line).unwrap() + "\n");
+        }
+    }
+
+    #[test]
+    fn a_pod_may_have_a_number_or_be_like_the_pod_of_one() {
+        for (change, text) in [
+            (Change::new(None, Changed::Put(json!({}))).numbered(3), r#"{"number":3,"put":{}}"#),
+            (Change::new(None, Changed::Put(json!({}))).like(3), r#"{"like":3,"put":{}}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&change).unwrap(), text);
+            let read: Change<Value> = serde_json::from_str(text).unwrap();
+            assert_eq!((read.number(), read.base()), (change.number(), change.base()));
         }
     }
 

@@ -23,6 +23,7 @@ pub mod label_selector;
 pub mod meta;
 pub mod node;
 pub mod pod;
+pub mod pod_changes;
 pub mod quantity;
 pub mod quoted;
 pub mod resource_claim;

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use bayplan_model::decision_log::{Changed, Decision};
+use bayplan_model::pod::Pod;
 use jiff::Timestamp;
 
-use crate::cluster::{Object, PodInfo};
+use crate::cluster::Object;
 
 /// Something that happened, and when.
 #[derive(Clone, Debug)]
@@ -25,24 +26,80 @@ pub enum Recorded {
     /// Something changed.
     Changed(Changed<Object>),
     /// A pod was tried.
-    Decided(Box<DecisionRecord>),
+    Decided(DecisionRecord),
 }
 
-/// One attempt to place a pod, and its answer.
+/// One attempt to place a pod, and its answer. Small, and without memory of its own as a rule: one is made in every
+/// attempt, and its memory would be given back by another thread.
 #[derive(Clone, Debug)]
 pub struct DecisionRecord {
     /// The pod, in the version that was decided.
-    pub pod: Arc<PodInfo>,
-    /// The answer. Which pod it is about is left to [`DecisionRecord::into_decision`], on another thread.
-    pub decision: Decision,
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) attempt: u32,
+    pub(crate) node: Option<String>,
+    pub(crate) tied: Option<u32>,
+    pub(crate) feasible: Option<u32>,
+    /// What was drawn last; counts for pods that were not placed.
+    pub(crate) random: Option<u64>,
+    pub(crate) start: u64,
+    pub(crate) nanoseconds: Option<u64>,
+    /// For a pod that was not placed.
+    pub(crate) refusal: Option<Box<Refusal>>,
+}
+
+/// Why a pod was not placed, and what preemption did about it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusal {
+    pub(crate) message: Option<String>,
+    pub(crate) nominated: Option<String>,
+    pub(crate) victims: Vec<String>,
 }
 
 impl DecisionRecord {
-    /// The decision with the name of its pod.
+    pub(crate) fn new(pod: Arc<Pod>, attempt: u32, start: u64) -> Self {
+        DecisionRecord {
+            pod,
+            attempt,
+            node: None,
+            tied: None,
+            feasible: None,
+            random: None,
+            start,
+            nanoseconds: None,
+            refusal: None,
+        }
+    }
+
+    pub(crate) fn refusal(&mut self) -> &mut Refusal {
+        self.refusal.get_or_insert_default()
+    }
+
+    /// The decision as a log has it.
     pub fn into_decision(self) -> Decision {
-        let meta = &self.pod.metadata;
-        let (namespace, name, uid) = (meta.namespace.clone(), meta.name.clone(), meta.uid.clone());
-        Decision { namespace, name, uid, ..self.decision }
+        let mut decision = Decision::default();
+        self.fill(&mut decision);
+        decision
+    }
+
+    /// Writes the decision over another one, whose memory is used again.
+    pub fn fill(self, decision: &mut Decision) {
+        let DecisionRecord { pod, attempt, node, tied, feasible, random, start, nanoseconds, refusal } = self;
+        let Refusal { message, nominated, victims } = refusal.map_or_else(Refusal::default, |refusal| *refusal);
+        let Decision { namespace, name, uid, .. } = decision;
+        namespace.clone_from(&pod.metadata.namespace);
+        name.clone_from(&pod.metadata.name);
+        uid.clone_from(&pod.metadata.uid);
+        // Nothing was preempted for a pod that was placed.
+        decision.random = random.filter(|_| message.is_some());
+        decision.attempt = attempt;
+        decision.node = node;
+        decision.message = message;
+        decision.nominated = nominated;
+        decision.victims = victims;
+        decision.tied = tied;
+        decision.feasible = feasible;
+        decision.start = start;
+        decision.nanoseconds = nanoseconds;
     }
 }
 
@@ -51,7 +108,7 @@ impl DecisionRecord {
 pub(crate) struct Recorder {
     pub(crate) records: Vec<Record>,
     /// The attempt that runs.
-    pub(crate) attempt: Option<Box<DecisionRecord>>,
+    pub(crate) attempt: Option<DecisionRecord>,
 }
 
 impl Recorder {

@@ -3,11 +3,12 @@
 //! `bayplan_model::decision_log` has the form of a line. Each file begins with the whole state, so any of them can be
 //! read alone. A line that is cut (the process was killed) or that says nothing we know is left out and noted.
 
+use std::collections::BTreeMap;
 use std::io::BufRead;
 
-use bayplan_model::decision_log::{Change, Changed, Decision, KIND, Line};
+use bayplan_model::decision_log::{Change, Changed, Decision, KIND, Line, NUMBERS_MAX};
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::cluster_objects::SourceObject;
@@ -71,6 +72,44 @@ struct Name {
     name: String,
 }
 
+/// The fields of a part of a pod that nobody has looked into.
+type Fields = BTreeMap<String, Box<RawValue>>;
+
+/// A pod by its parts: a whole one, or what one has other than another.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PodParts {
+    metadata: Fields,
+    spec: Fields,
+    status: Fields,
+}
+
+impl PodParts {
+    /// The pod that has these fields, and those of its base where it has none.
+    fn over(&self, base: &PodParts) -> Option<Box<RawValue>> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Whole<'a> {
+            api_version: &'a str,
+            kind: &'a str,
+            metadata: BTreeMap<&'a String, &'a RawValue>,
+            spec: BTreeMap<&'a String, &'a RawValue>,
+            status: BTreeMap<&'a String, &'a RawValue>,
+        }
+        fn both<'a>(base: &'a Fields, own: &'a Fields) -> BTreeMap<&'a String, &'a RawValue> {
+            base.iter().chain(own).map(|(name, value)| (name, &**value)).collect()
+        }
+        let whole = Whole {
+            api_version: "v1",
+            kind: "Pod",
+            metadata: both(&base.metadata, &self.metadata),
+            spec: both(&base.spec, &self.spec),
+            status: both(&base.status, &self.status),
+        };
+        serde_json::value::to_raw_value(&whole).ok()
+    }
+}
+
 /// Whether a first line is that of a decision log.
 pub fn is_decision_log(first_line: &[u8]) -> bool {
     #[derive(Deserialize)]
@@ -86,13 +125,22 @@ pub struct DecisionLogReader<R> {
     buffer: Vec<u8>,
     number: usize,
     begun: bool,
+    /// The pods of this file that later ones refer to.
+    bases: BTreeMap<u32, PodParts>,
     notes: Vec<String>,
 }
 
 impl<R: BufRead> DecisionLogReader<R> {
     /// Reads a log from its beginning.
     pub fn new(input: R) -> Self {
-        DecisionLogReader { input: Some(input), buffer: Vec::new(), number: 0, begun: false, notes: Vec::new() }
+        DecisionLogReader {
+            input: Some(input),
+            buffer: Vec::new(),
+            number: 0,
+            begun: false,
+            bases: BTreeMap::new(),
+            notes: Vec::new(),
+        }
     }
 
     /// One line for each thing that could not be read so far.
@@ -144,14 +192,36 @@ impl<R: BufRead> DecisionLogReader<R> {
         Some(SourceObject { resource, namespace, name, json })
     }
 
+    /// The whole pod, where one is written as what differs from another; and keeps one that others refer to.
+    fn whole(&mut self, json: Box<RawValue>, number: Option<u32>, base: Option<u32>) -> Option<Box<RawValue>> {
+        if number.is_none() && base.is_none() {
+            return Some(json);
+        }
+        let parts: PodParts = serde_json::from_str(json.get()).unwrap_or_default();
+        let Some(base) = base else {
+            if let Some(number) = number.filter(|number| *number < NUMBERS_MAX) {
+                self.bases.insert(number, parts);
+            }
+            return Some(json);
+        };
+        let whole = self.bases.get(&base).and_then(|base| parts.over(base));
+        if whole.is_none() {
+            self.note(format!("line {}: a pod like number {base}, which is missing, is left out", self.number));
+        }
+        whole
+    }
+
     fn change(&mut self, change: Change<Box<RawValue>>) -> Option<LogChange> {
-        let time = change.time();
+        let (time, number, base) = (change.time(), change.number(), change.base());
         let what = match change.what() {
             None => {
                 self.note(format!("line {}: a change that this version does not know is left out", self.number));
                 return None;
             }
-            Some(Changed::Put(json)) => Changed::Put(self.object(json)?),
+            Some(Changed::Put(json)) => {
+                let whole = self.whole(json, number, base)?;
+                Changed::Put(self.object(whole)?)
+            }
             Some(Changed::AssumedVolume(json)) => Changed::AssumedVolume(self.object(json)?),
             Some(Changed::Gone(identity)) => Changed::Gone(identity),
             Some(Changed::Assumed(place)) => Changed::Assumed(place),
@@ -176,6 +246,7 @@ impl<R: BufRead> Iterator for DecisionLogReader<R> {
                 self.note(format!("{lost} changes and decisions before {time} are missing: the log has a gap"));
             }
             self.begun = true;
+            self.bases.clear();
             let begins = Some(LogBeginning { time, lost, configuration: line.configuration });
             return Some(LogEntry { time: Some(time), begins, ..LogEntry::default() });
         }
@@ -241,6 +312,38 @@ mod tests {
             let (read, notes) = read(text);
             assert_eq!(read.len(), entries, "{note}");
             assert!(notes.len() == 1 && notes[0].contains(note), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_what_it_has_other_than_an_earlier_one_of_its_file() {
+        let begin = LOG.lines().next().unwrap();
+        let base = r#"{"changes":[{"number":7,"put":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p",
+            "namespace":"d","uid":"u"},"spec":{"nodeName":"n","containers":[]}}}]}"#
+            .replace('\n', "");
+        let like = r#"{"changes":[{"like":7,"put":{"metadata":{"name":"q"},"spec":{"nodeName":""},
+            "status":{"phase":"Pending"}}}]}"#
+            .replace('\n', "");
+        let (entries, notes) = read(&format!("{begin}\n{base}\n{like}\n"));
+        assert!(notes.is_empty(), "{notes:?}");
+        let LogChanged::Put(pod) = &entries[2].changes[0].what else { panic!("{entries:?}") };
+        assert_eq!((pod.resource.kind, &*pod.namespace, &*pod.name), ("Pod", "d", "q"));
+        let whole: serde_json::Value = serde_json::from_str(pod.json.get()).unwrap();
+        let wanted = serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "q", "namespace": "d", "uid": "u"},
+            "spec": {"nodeName": "", "containers": []}, "status": {"phase": "Pending"},
+        });
+        assert_eq!(whole, wanted);
+        // A file that begins has no pods yet, and numbers end.
+        let too_large = (base.replace(":7", ":1024"), like.replace(":7", ":1024"));
+        for text in [
+            format!("{begin}\n{base}\n{begin}\n{like}\n"),
+            format!("{begin}\n{}\n{}\n", too_large.0, too_large.1),
+            format!("{begin}\n{}\n{like}\n", base.replace("\"number\":7", "\"number\":-7")),
+        ] {
+            let (entries, notes) = read(&text);
+            assert!(entries.iter().skip(2).all(|entry| entry.changes.is_empty()), "{entries:?}");
+            assert!(notes.iter().any(|note| note.contains("which is missing, is left out")), "{notes:?}");
         }
     }
 

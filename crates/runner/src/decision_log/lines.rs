@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 
-use bayplan_model::decision_log::{Change, Changed, Line};
+use bayplan_model::decision_log::{Change, Changed, Decision, Line, write_line};
+use bayplan_model::pod_changes::PodChanges;
 use bayplan_scheduler::{Object, Record, Recorded};
 use jiff::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::bases::{Base, Bases};
 use super::files::LogFiles;
 
 /// Changes that share a line; with more, a line without a decision is written.
@@ -43,32 +45,49 @@ fn pruned_change(change: Changed<Object>) -> Changed<Object> {
 /// Makes lines of records.
 pub(super) struct Lines {
     configuration: Option<Box<RawValue>>,
-    /// Changes that wait for a decision.
-    changes: Vec<Change<Object>>,
-    buffer: Vec<u8>,
+    bases: Bases,
+    /// Changes that wait for a decision, as text with commas between them.
+    changes: Vec<u8>,
+    /// How many they are, and when the last of them was seen.
+    waiting: (usize, Option<Timestamp>),
+    /// Used again for each line, and so is the decision's memory.
+    line: Vec<u8>,
+    decision: Decision,
 }
 
 impl Lines {
     pub(super) fn new(configuration: &Value) -> Self {
-        let configuration = serde_json::value::to_raw_value(configuration).ok();
-        Lines { configuration, changes: Vec::new(), buffer: Vec::new() }
+        Lines {
+            configuration: serde_json::value::to_raw_value(configuration).ok(),
+            bases: Bases::default(),
+            changes: Vec::new(),
+            waiting: (0, None),
+            line: Vec::new(),
+            decision: Decision::default(),
+        }
     }
 
     /// Forgets the changes that were not written.
     pub(super) fn forget(&mut self) {
         self.changes.clear();
+        self.waiting = (0, None);
     }
 
+    /// Begins a file. What is in it refers to nothing before it.
     pub(super) fn header(&mut self, output: &mut impl Write, time: Timestamp, lost: u64) -> io::Result<()> {
-        let line = Line::beginning(time, lost, self.configuration.clone());
-        self.write(output, &line)
+        self.bases.clear();
+        self.line.clear();
+        let line = Line::<Object>::beginning(time, lost, self.configuration.clone());
+        serde_json::to_writer(&mut self.line, &line)?;
+        self.line.push(b'\n');
+        output.write_all(&self.line)
     }
 
     /// A line of the state with which a file begins.
     pub(super) fn state(&mut self, output: &mut impl Write, what: Recorded) -> io::Result<()> {
         let Recorded::Changed(change) = what else { return Ok(()) };
-        let changes = vec![Change::new(None, pruned_change(change))];
-        self.write(output, &Line { changes, ..Line::default() })
+        self.change(None, change)?;
+        self.write(output, None, false)
     }
 
     /// Writes a decision, or keeps a change for the line of the next one.
@@ -76,28 +95,54 @@ impl Lines {
         let Record { time, what } = record;
         match what {
             Recorded::Changed(change) => {
-                self.changes.push(Change::new(Some(time), pruned_change(change)));
-                if self.changes.len() >= CHANGES_MAX { self.finish(files) } else { Ok(()) }
+                self.change(Some(time), change)?;
+                if self.waiting.0 >= CHANGES_MAX { self.finish(files) } else { Ok(()) }
             }
             Recorded::Decided(decision) => {
-                let (changes, decision) = (std::mem::take(&mut self.changes), Some(decision.into_decision()));
-                self.write(files.output()?, &Line { time: Some(time), changes, decision, ..Line::default() })
+                decision.fill(&mut self.decision);
+                self.write(files.output()?, Some(time), true)
             }
         }
     }
 
     /// Writes the changes that wait for a decision.
     pub(super) fn finish(&mut self, files: &mut LogFiles) -> io::Result<()> {
-        let changes = std::mem::take(&mut self.changes);
-        let Some(last) = changes.last() else { return Ok(()) };
-        self.write(files.output()?, &Line { time: last.time(), changes, ..Line::default() })
+        match self.waiting {
+            (0, _) => Ok(()),
+            (_, time) => self.write(files.output()?, time, false),
+        }
     }
 
-    fn write(&mut self, output: &mut impl Write, line: &Line<Object>) -> io::Result<()> {
-        self.buffer.clear();
-        serde_json::to_writer(&mut self.buffer, line)?;
-        self.buffer.push(b'\n');
-        output.write_all(&self.buffer)
+    /// Adds a change to those that wait.
+    fn change(&mut self, time: Option<Timestamp>, change: Changed<Object>) -> io::Result<()> {
+        let (count, last) = &mut self.waiting;
+        if *count > 0 {
+            self.changes.push(b',');
+        }
+        (*count, *last) = (*count + 1, time);
+        let Changed::Put(Object::Pod(pod)) = change else {
+            serde_json::to_writer(&mut self.changes, &Change::new(time, pruned_change(change)))?;
+            return Ok(());
+        };
+        match self.bases.of(&pod) {
+            Base::Earlier(number, base) => {
+                let change = Change::new(time, Changed::Put(PodChanges { base, pod: &pod })).like(number);
+                serde_json::to_writer(&mut self.changes, &change)?;
+            }
+            Base::Itself(number) => {
+                let change = Change::new(time, Changed::Put(pruned(Object::Pod(pod)))).numbered(number);
+                serde_json::to_writer(&mut self.changes, &change)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the changes that wait, with the decision or without one.
+    fn write(&mut self, output: &mut impl Write, time: Option<Timestamp>, decided: bool) -> io::Result<()> {
+        self.line.clear();
+        write_line(&mut self.line, time, &self.changes, decided.then_some(&self.decision))?;
+        self.forget();
+        output.write_all(&self.line)
     }
 }
 

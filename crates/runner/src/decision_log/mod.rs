@@ -3,24 +3,28 @@
 //! ```text
 //!   owner task ──records──▶ bounded channel ──▶ writer thread ──lines──▶ FILE, FILE.1, FILE.2 …
 //!              ◀─────────────── wants the whole state ──────── when a file is full
+//!              ◀─────────────── memory for records ─────────── when they are written
 //! ```
 //!
-//! The owner hands over handles on the objects it has anyway; turning them into text is the writer's work. When the
+//! The owner hands over handles on the objects it has anyway; turning them into text is the writer's work. That work is
+//! kept small, because the machine may have little else than the owner's processor for it: pods are written as what
+//! they have other than an earlier one of their template. Memory goes back to where it came from. When the
 //! writer cannot keep up (a slow disk), what does not fit into the channel is left out, and the log says that it has a
 //! gap and begins again with the whole state. The scheduler never waits for its log.
 //!
 //! Objects are written as the scheduler reads them: no environment, no commands, no volumes' secrets. Of annotations
 //! only those are kept that Kubernetes' own controllers write.
 
+mod bases;
 mod files;
 mod lines;
 #[cfg(test)]
 mod simulated_tests;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -34,6 +38,8 @@ use lines::Lines;
 /// Batches that wait for the writer. A batch is what the owner did between two looks at its inputs, at most about a
 /// thousand records; with objects of 1 KiB that is 256 MiB in the worst case and a few KiB as a rule.
 const BATCHES_MAX: usize = 256;
+/// Batches whose memory the owner may use again: one that it fills, and one that is on its way back.
+const SPARE_BATCHES_MAX: usize = 2;
 /// How long a log that fell behind, or whose disk failed, rests before it begins again: the whole state is large.
 const REST: Duration = Duration::from_secs(10);
 /// The size at which a file is full, unless it is chosen.
@@ -80,6 +86,9 @@ enum Message {
     },
 }
 
+/// Emptied batches on their way back from the writer to the owner.
+type SpareBatches = Arc<Mutex<Vec<Vec<Record>>>>;
+
 /// The owner's end of the log.
 pub struct DecisionLog {
     /// None once the log is closed.
@@ -87,6 +96,7 @@ pub struct DecisionLog {
     writer: Option<JoinHandle<()>>,
     /// The writer waits for the whole state, to begin a new file with it.
     wants_state: Arc<AtomicBool>,
+    spare: SpareBatches,
     /// Records left out since the log fell behind.
     lost: u64,
     /// When a log that fell behind begins again.
@@ -100,15 +110,15 @@ impl DecisionLog {
         let path = config.path.clone();
         let failed = |error| Error { path, error };
         let writer = Writer::start(config).map_err(failed.clone())?;
-        let wants_state = Arc::clone(&writer.wants_state);
+        let (wants_state, spare) = (Arc::clone(&writer.wants_state), Arc::clone(&writer.spare));
         let thread = std::thread::Builder::new().name("decision-log".into());
         let writer = thread.spawn(move || writer.run(&receiver)).map_err(failed)?;
-        Ok(DecisionLog { sender: Some(sender), writer: Some(writer), wants_state, lost: 0, restarts: None })
+        Ok(DecisionLog { sender: Some(sender), writer: Some(writer), wants_state, spare, lost: 0, restarts: None })
     }
 
     /// Hands over what the scheduler recorded since the last call.
     pub fn write(&mut self, scheduler: &mut Scheduler) {
-        let records = scheduler.take_records();
+        let records = self.take_records(scheduler);
         let count = records.len() as u64;
         match self.restarts {
             None if records.is_empty() => {}
@@ -125,6 +135,16 @@ impl DecisionLog {
             let state = scheduler.state_records(Timestamp::now());
             self.send(Message::State { lost: self.lost, state }, 0);
         }
+    }
+
+    /// Takes the records, and has the next ones kept in memory that the writer gave back.
+    fn take_records(&self, scheduler: &mut Scheduler) -> Vec<Record> {
+        if !scheduler.has_records() {
+            return Vec::new();
+        }
+        // The writer has the lock for the blink of an eye; the owner does not wait even for that.
+        let spare = self.spare.try_lock().ok().and_then(|mut spare| spare.pop());
+        scheduler.swap_records(spare.unwrap_or_default())
     }
 
     fn send(&mut self, message: Message, records: u64) {
@@ -159,6 +179,7 @@ struct Writer {
     files: LogFiles,
     lines: Lines,
     wants_state: Arc<AtomicBool>,
+    spare: SpareBatches,
     /// While the disk fails: when it is tried again, and the records left out.
     failing: Option<(Instant, u64)>,
 }
@@ -170,6 +191,7 @@ impl Writer {
             files: LogFiles::new(path, file_bytes, files),
             lines: Lines::new(&configuration),
             wants_state: Arc::default(),
+            spare: Arc::default(),
             failing: None,
         };
         writer.begin_file(0, Vec::new())?;
@@ -234,9 +256,14 @@ impl Writer {
                     tracing::warn!("the decision log can be written again");
                 }
             }
-            Message::Records(records) => {
-                for record in records {
+            Message::Records(mut records) => {
+                for record in records.drain(..) {
                     self.lines.record(&mut self.files, record)?;
+                }
+                if let Ok(mut spare) = self.spare.lock()
+                    && spare.len() < SPARE_BATCHES_MAX
+                {
+                    spare.push(records);
                 }
                 if self.files.is_full() {
                     self.wants_state.store(true, Ordering::Relaxed);

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bayplan_explain::decision_log::Replay;
-use bayplan_model::decision_log::Decision;
+use bayplan_model::decision_log::{Changed, Decision};
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::inspect::{Attempt, Search};
-use bayplan_scheduler::{Binding, Effect, Input, Object, Registry, Rng as TieRng, TieBreak};
+use bayplan_scheduler::{Binding, Effect, Input, Object, Recorded, Registry, Rng as TieRng, TieBreak};
 use bayplan_sources::decision_log::{DecisionLogReader, LogEntry};
 use bayplan_testkit::Rng;
 use jiff::SignedDuration;
@@ -273,6 +273,55 @@ fn every_decision_of_a_random_history_is_made_again_from_its_log() {
     assert!(counts[0] > 500 && counts[1] > 200, "{counts:?}");
 }
 
+/// The pods that are put, in order.
+fn pods_of(records: &[Record]) -> impl Iterator<Item = Pod> {
+    records.iter().filter_map(|record| match &record.what {
+        Recorded::Changed(Changed::Put(Object::Pod(pod))) => {
+            let mut pod = Pod::clone(pod);
+            pod.metadata.annotations.retain(|_, _| false);
+            Some(pod)
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn every_pod_is_read_as_it_was_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut whole, mut referring) = (0, 0);
+    for seed in 0..HISTORIES {
+        let path = folder.path().join(seed.to_string());
+        let mut writer = Writer::start(config(&path, FILE_BYTES, 1)).unwrap();
+        let (mut history, mut recorded) = (History::new(seed), Vec::new());
+        for step in 0..STEPS {
+            history.step();
+            let records = history.scheduler.take_records();
+            recorded.extend(pods_of(&records));
+            writer.handle(Message::Records(records)).unwrap();
+            if step == STEPS / 2 {
+                // The log of one file begins again.
+                let state = history.scheduler.state_records(history.now);
+                recorded = pods_of(&state).collect();
+                writer.handle(Message::State { lost: 0, state }).unwrap();
+            }
+        }
+        writer.lines.finish(&mut writer.files).and_then(|()| writer.files.flush()).unwrap();
+        let read: Vec<Pod> = entries(&path)
+            .iter()
+            .flat_map(|entry| &entry.changes)
+            .filter_map(|change| match &change.what {
+                Changed::Put(object) if object.resource.kind == "Pod" => serde_json::from_str(object.json.get()).ok(),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(read, recorded, "seed {seed}");
+        let text = std::fs::read_to_string(&path).unwrap();
+        (whole, referring) =
+            (whole + text.matches("\"number\":").count(), referring + text.matches("\"like\":").count());
+    }
+    assert!(whole > 0 && referring > 3 * whole, "{whole} whole, {referring} referring");
+}
+
 #[test]
 fn histories_that_were_once_decided_otherwise_are_decided_as_they_were() {
     for seed in ONCE_DIFFERENT {
@@ -338,7 +387,7 @@ fn a_full_disk_leaves_a_gap_that_the_reader_is_told_of_and_the_log_goes_on() {
     log(&mut writer, 20);
     writer.files.fill_disk();
     // More than is gathered before it is written.
-    let (full, _) = log(&mut writer, STEPS);
+    let (full, _) = log(&mut writer, 8 * STEPS);
     let (_, lost) = writer.failing.expect("the disk is full");
     assert_eq!(lost, full);
     let (resting, _) = log(&mut writer, 20);

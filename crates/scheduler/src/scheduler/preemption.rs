@@ -48,7 +48,9 @@ impl Scheduler {
     /// Starts a preemption: the victims that are not bound yet are rejected in memory, and those left to evict through
     /// the API are returned. The last victim goes only when nothing else can fail.
     fn begin_preemption(&mut self, mut preemption: Preemption, now: Timestamp) -> Option<Preemption> {
-        self.note_attempt(|attempt| attempt.victims = preemption.victims.iter().map(|pod| pod.key()).collect());
+        self.note_attempt(|attempt| {
+            attempt.refusal().victims = preemption.victims.iter().map(|pod| pod.key()).collect();
+        });
         let (preemptor, node) = (&preemption.preemptor, &preemption.node);
         tracing::debug!(pod = %preemptor.key(), node, victims = preemption.victims.len(), "preemption started");
         let mut victims = std::mem::take(&mut preemption.victims);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bayplan_model::decision_log::{Allocated, Changed, Decision, ImageSize, Place, Undone};
+use bayplan_model::decision_log::{Allocated, Changed, ImageSize, Place, Undone};
 use bayplan_model::resource_claim::AllocationResult;
 use jiff::Timestamp;
 
@@ -33,10 +33,20 @@ impl Scheduler {
 
     /// The records since the last call, oldest first.
     pub fn take_records(&mut self) -> Vec<Record> {
+        self.swap_records(Vec::new())
+    }
+
+    /// Whether there are records to take.
+    pub fn has_records(&self) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| !recorder.records.is_empty())
+    }
+
+    /// The records since the last call, oldest first. The next ones are kept in the memory that is given, which is
+    /// emptied: whoever has written records can give it back.
+    pub fn swap_records(&mut self, mut memory: Vec<Record>) -> Vec<Record> {
         let Some(recorder) = &mut self.recorder else { return Vec::new() };
-        // The next batch is likely to be as large.
-        let next = Vec::with_capacity(recorder.records.len());
-        std::mem::replace(&mut recorder.records, next)
+        memory.clear();
+        std::mem::replace(&mut recorder.records, memory)
     }
 
     /// Tries a pod that is in the queue, in whatever stage, with recorded choices; false when the queue does not have
@@ -194,26 +204,24 @@ impl Scheduler {
     }
 
     /// Notes something about the attempt that is recorded; does nothing outside one.
-    pub(super) fn note_attempt(&mut self, note: impl FnOnce(&mut Decision)) {
+    pub(super) fn note_attempt(&mut self, note: impl FnOnce(&mut DecisionRecord)) {
         if let Some(attempt) = self.recorder.as_mut().and_then(|recorder| recorder.attempt.as_mut()) {
-            note(&mut attempt.decision);
+            note(attempt);
         }
     }
 
     pub(super) fn begin_record(&mut self, pod: &QueuedPod) {
         let Some(recorder) = &mut self.recorder else { return };
         self.ties.forget_draws();
-        recorder.attempt = Some(Box::new(DecisionRecord {
-            pod: pod.info.clone(),
-            decision: Decision { attempt: pod.attempts, start: self.next_start as u64, ..Decision::default() },
-        }));
+        recorder.attempt = Some(DecisionRecord::new(Arc::clone(&pod.info.pod), pod.attempts, self.next_start as u64));
     }
 
     /// Notes what the failure of the attempt says.
     pub(super) fn note_failure(&mut self, message: &str, nomination: &Nomination) {
         self.note_attempt(|attempt| {
-            attempt.message = Some(message.to_owned());
-            attempt.nominated = match nomination {
+            let refusal = attempt.refusal();
+            refusal.message = Some(message.to_owned());
+            refusal.nominated = match nomination {
                 Nomination::Override(node) if !node.is_empty() => Some(node.clone()),
                 _ => None,
             };
@@ -236,10 +244,8 @@ impl Scheduler {
 
     pub(super) fn end_record(&mut self, now: Timestamp) {
         if let Some(Recorder { records, attempt }) = self.recorder.as_deref_mut()
-            && let Some(mut attempt) = attempt.take()
+            && let Some(attempt) = attempt.take()
         {
-            // Nothing was preempted for a pod that was placed.
-            attempt.decision.random = attempt.decision.random.filter(|_| attempt.decision.message.is_some());
             records.push(Record { time: now, what: Recorded::Decided(attempt) });
         }
     }
