@@ -158,7 +158,7 @@ impl Replay {
             return None;
         }
         let decided = self.scheduler.take_records().into_iter().rev().find_map(|record| match record.what {
-            Recorded::Decided(record) => Some(record.into_decision()),
+            Recorded::Decided(record) => Some(record.to_decision()),
             Recorded::Changed(_) => None,
         });
         self.keep_bindings();

@@ -20,6 +20,17 @@ pub struct Record {
     pub what: Recorded,
 }
 
+impl Record {
+    /// Whether memory goes with this record that the core allocated: a decision's own, or an object that nobody else
+    /// has any more. Whoever has read it gives it back, so that memory stays with the thread that uses it.
+    pub fn holds_memory(&self) -> bool {
+        match &self.what {
+            Recorded::Changed(Changed::Put(Object::Pod(pod))) => Arc::strong_count(pod) == 1,
+            Recorded::Changed(_) | Recorded::Decided(_) => true,
+        }
+    }
+}
+
 /// What can happen to the state that decisions are made from.
 #[derive(Clone, Debug)]
 pub enum Recorded {
@@ -75,31 +86,30 @@ impl DecisionRecord {
     }
 
     /// The decision as a log has it.
-    pub fn into_decision(self) -> Decision {
+    pub fn to_decision(&self) -> Decision {
         let mut decision = Decision::default();
         self.fill(&mut decision);
         decision
     }
 
     /// Writes the decision over another one, whose memory is used again.
-    pub fn fill(self, decision: &mut Decision) {
+    pub fn fill(&self, decision: &mut Decision) {
         let DecisionRecord { pod, attempt, node, tied, feasible, random, start, nanoseconds, refusal } = self;
-        let Refusal { message, nominated, victims } = refusal.map_or_else(Refusal::default, |refusal| *refusal);
-        let Decision { namespace, name, uid, .. } = decision;
-        namespace.clone_from(&pod.metadata.namespace);
-        name.clone_from(&pod.metadata.name);
-        uid.clone_from(&pod.metadata.uid);
+        let refusal = refusal.as_deref();
+        decision.namespace.clone_from(&pod.metadata.namespace);
+        decision.name.clone_from(&pod.metadata.name);
+        decision.uid.clone_from(&pod.metadata.uid);
+        decision.attempt = *attempt;
+        decision.node.clone_from(node);
+        decision.message = refusal.and_then(|refusal| refusal.message.clone());
+        decision.nominated = refusal.and_then(|refusal| refusal.nominated.clone());
+        decision.victims = refusal.map_or_else(Vec::new, |refusal| refusal.victims.clone());
+        decision.tied = *tied;
+        decision.feasible = *feasible;
         // Nothing was preempted for a pod that was placed.
-        decision.random = random.filter(|_| message.is_some());
-        decision.attempt = attempt;
-        decision.node = node;
-        decision.message = message;
-        decision.nominated = nominated;
-        decision.victims = victims;
-        decision.tied = tied;
-        decision.feasible = feasible;
-        decision.start = start;
-        decision.nanoseconds = nanoseconds;
+        decision.random = random.filter(|_| decision.message.is_some());
+        decision.start = *start;
+        decision.nanoseconds = *nanoseconds;
     }
 }
 

@@ -1,6 +1,7 @@
 //! Makes the lines of a decision log of what the scheduler recorded.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use bayplan_model::decision_log::{Change, Changed, Decision, Line, write_line};
 use bayplan_model::pod_changes::PodChanges;
@@ -84,23 +85,23 @@ impl Lines {
     }
 
     /// A line of the state with which a file begins.
-    pub(super) fn state(&mut self, output: &mut impl Write, what: Recorded) -> io::Result<()> {
+    pub(super) fn state(&mut self, output: &mut impl Write, what: &Recorded) -> io::Result<()> {
         let Recorded::Changed(change) = what else { return Ok(()) };
         self.change(None, change)?;
         self.write(output, None, false)
     }
 
     /// Writes a decision, or keeps a change for the line of the next one.
-    pub(super) fn record(&mut self, files: &mut LogFiles, record: Record) -> io::Result<()> {
+    pub(super) fn record(&mut self, files: &mut LogFiles, record: &Record) -> io::Result<()> {
         let Record { time, what } = record;
         match what {
             Recorded::Changed(change) => {
-                self.change(Some(time), change)?;
+                self.change(Some(*time), change)?;
                 if self.waiting.0 >= CHANGES_MAX { self.finish(files) } else { Ok(()) }
             }
             Recorded::Decided(decision) => {
                 decision.fill(&mut self.decision);
-                self.write(files.output()?, Some(time), true)
+                self.write(files.output()?, Some(*time), true)
             }
         }
     }
@@ -114,23 +115,23 @@ impl Lines {
     }
 
     /// Adds a change to those that wait.
-    fn change(&mut self, time: Option<Timestamp>, change: Changed<Object>) -> io::Result<()> {
+    fn change(&mut self, time: Option<Timestamp>, change: &Changed<Object>) -> io::Result<()> {
         let (count, last) = &mut self.waiting;
         if *count > 0 {
             self.changes.push(b',');
         }
         (*count, *last) = (*count + 1, time);
         let Changed::Put(Object::Pod(pod)) = change else {
-            serde_json::to_writer(&mut self.changes, &Change::new(time, pruned_change(change)))?;
+            serde_json::to_writer(&mut self.changes, &Change::new(time, pruned_change(change.clone())))?;
             return Ok(());
         };
-        match self.bases.of(&pod) {
+        match self.bases.of(pod) {
             Base::Earlier(number, base) => {
-                let change = Change::new(time, Changed::Put(PodChanges { base, pod: &pod })).like(number);
+                let change = Change::new(time, Changed::Put(PodChanges { base, pod })).like(number);
                 serde_json::to_writer(&mut self.changes, &change)?;
             }
             Base::Itself(number) => {
-                let change = Change::new(time, Changed::Put(pruned(Object::Pod(pod)))).numbered(number);
+                let change = Change::new(time, Changed::Put(pruned(Object::Pod(Arc::clone(pod))))).numbered(number);
                 serde_json::to_writer(&mut self.changes, &change)?;
             }
         }

@@ -3,12 +3,13 @@
 //! ```text
 //!   owner task ──records──▶ bounded channel ──▶ writer thread ──lines──▶ FILE, FILE.1, FILE.2 …
 //!              ◀─────────────── wants the whole state ──────── when a file is full
-//!              ◀─────────────── memory for records ─────────── when they are written
+//!              ◀─────────────── memory of records ──────────── when they are written
 //! ```
 //!
 //! The owner hands over handles on the objects it has anyway; turning them into text is the writer's work. That work is
 //! kept small, because the machine may have little else than the owner's processor for it: pods are written as what
-//! they have other than an earlier one of their template. Memory goes back to where it came from. When the
+//! they have other than an earlier one of their template. And memory goes back to the owner: what another thread frees
+//! stays with that thread, and the owner would have to ask the kernel for fresh memory all the time. When the
 //! writer cannot keep up (a slow disk), what does not fit into the channel is left out, and the log says that it has a
 //! gap and begins again with the whole state. The scheduler never waits for its log.
 //!
@@ -38,8 +39,6 @@ use lines::Lines;
 /// Batches that wait for the writer. A batch is what the owner did between two looks at its inputs, at most about a
 /// thousand records; with objects of 1 KiB that is 256 MiB in the worst case and a few KiB as a rule.
 const BATCHES_MAX: usize = 256;
-/// Batches whose memory the owner may use again: one that it fills, and one that is on its way back.
-const SPARE_BATCHES_MAX: usize = 2;
 /// How long a log that fell behind, or whose disk failed, rests before it begins again: the whole state is large.
 const REST: Duration = Duration::from_secs(10);
 /// The size at which a file is full, unless it is chosen.
@@ -86,8 +85,8 @@ enum Message {
     },
 }
 
-/// Emptied batches on their way back from the writer to the owner.
-type SpareBatches = Arc<Mutex<Vec<Vec<Record>>>>;
+/// Batches on their way back from the writer to the owner, with the memory that is the owner's to free.
+type WrittenBatches = Arc<Mutex<Vec<Vec<Record>>>>;
 
 /// The owner's end of the log.
 pub struct DecisionLog {
@@ -96,7 +95,9 @@ pub struct DecisionLog {
     writer: Option<JoinHandle<()>>,
     /// The writer waits for the whole state, to begin a new file with it.
     wants_state: Arc<AtomicBool>,
-    spare: SpareBatches,
+    written: WrittenBatches,
+    /// An empty batch, for the next records.
+    spare: Vec<Record>,
     /// Records left out since the log fell behind.
     lost: u64,
     /// When a log that fell behind begins again.
@@ -110,10 +111,11 @@ impl DecisionLog {
         let path = config.path.clone();
         let failed = |error| Error { path, error };
         let writer = Writer::start(config).map_err(failed.clone())?;
-        let (wants_state, spare) = (Arc::clone(&writer.wants_state), Arc::clone(&writer.spare));
+        let (wants_state, written) = (Arc::clone(&writer.wants_state), Arc::clone(&writer.written));
         let thread = std::thread::Builder::new().name("decision-log".into());
         let writer = thread.spawn(move || writer.run(&receiver)).map_err(failed)?;
-        Ok(DecisionLog { sender: Some(sender), writer: Some(writer), wants_state, spare, lost: 0, restarts: None })
+        let (sender, writer) = (Some(sender), Some(writer));
+        Ok(DecisionLog { sender, writer, wants_state, written, spare: Vec::new(), lost: 0, restarts: None })
     }
 
     /// Hands over what the scheduler recorded since the last call.
@@ -138,13 +140,14 @@ impl DecisionLog {
     }
 
     /// Takes the records, and has the next ones kept in memory that the writer gave back.
-    fn take_records(&self, scheduler: &mut Scheduler) -> Vec<Record> {
-        if !scheduler.has_records() {
-            return Vec::new();
-        }
+    fn take_records(&mut self, scheduler: &mut Scheduler) -> Vec<Record> {
         // The writer has the lock for the blink of an eye; the owner does not wait even for that.
-        let spare = self.spare.try_lock().ok().and_then(|mut spare| spare.pop());
-        scheduler.swap_records(spare.unwrap_or_default())
+        let written = self.written.try_lock().map(|mut written| std::mem::take(&mut *written));
+        for mut batch in written.unwrap_or_default() {
+            batch.clear();
+            self.spare = batch;
+        }
+        if scheduler.has_records() { scheduler.swap_records(std::mem::take(&mut self.spare)) } else { Vec::new() }
     }
 
     fn send(&mut self, message: Message, records: u64) {
@@ -179,7 +182,7 @@ struct Writer {
     files: LogFiles,
     lines: Lines,
     wants_state: Arc<AtomicBool>,
-    spare: SpareBatches,
+    written: WrittenBatches,
     /// While the disk fails: when it is tried again, and the records left out.
     failing: Option<(Instant, u64)>,
 }
@@ -191,7 +194,7 @@ impl Writer {
             files: LogFiles::new(path, file_bytes, files),
             lines: Lines::new(&configuration),
             wants_state: Arc::default(),
-            spare: Arc::default(),
+            written: Arc::default(),
             failing: None,
         };
         writer.begin_file(0, Vec::new())?;
@@ -204,7 +207,7 @@ impl Writer {
         self.files.rotate()?;
         self.lines.header(self.files.output()?, Timestamp::now(), lost)?;
         for record in state {
-            self.lines.state(self.files.output()?, record.what)?;
+            self.lines.state(self.files.output()?, &record.what)?;
         }
         self.files.state_is_written();
         self.files.flush()
@@ -257,13 +260,12 @@ impl Writer {
                 }
             }
             Message::Records(mut records) => {
-                for record in records.drain(..) {
+                for record in &records {
                     self.lines.record(&mut self.files, record)?;
                 }
-                if let Ok(mut spare) = self.spare.lock()
-                    && spare.len() < SPARE_BATCHES_MAX
-                {
-                    spare.push(records);
+                records.retain(Record::holds_memory);
+                if let Ok(mut written) = self.written.lock() {
+                    written.push(records);
                 }
                 if self.files.is_full() {
                     self.wants_state.store(true, Ordering::Relaxed);
