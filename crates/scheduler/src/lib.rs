@@ -78,6 +78,7 @@ pub mod inspect {
     };
     pub use crate::nominator::Nominator;
     pub use crate::plugins::default_preemption::ineligible;
+    pub use crate::plugins::image_locality::image_locality_score;
     pub use crate::plugins::node_resources_fit::missing_resources;
     pub use crate::profile::{Error as ProfileError, Profile};
     pub use crate::queue::{Queue, QueueStage};

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use bayplan_scheduler::inspect::{Attempt, Profile, Scores, Search};
-use bayplan_scheduler::{Cluster, PodInfo, inspect::Nominator};
+use bayplan_scheduler::PodInfo;
+use bayplan_scheduler::inspect::{Attempt, Profile, Scores, Search, image_locality_score};
 use jiff::Timestamp;
 use serde::Serialize;
+
+use super::timeline::Timeline;
+
+const IMAGE_LOCALITY: &str = "ImageLocality";
 
 /// Upstream's `minFeasibleNodesToFind`.
 const MIN_FEASIBLE_NODES: usize = 100;
@@ -51,15 +55,9 @@ pub struct PluginScore {
     pub score: i64,
 }
 
-/// Asks every plugin about every node. None when a plugin fails.
-fn scores(
-    profile: &Profile,
-    cluster: &Cluster,
-    nominator: &Nominator,
-    pod: &PodInfo,
-    now: Timestamp,
-) -> Option<(Vec<Arc<str>>, Scores)> {
-    let mut attempt = Attempt::new(profile, cluster, nominator, pod, now);
+/// Asks every plugin about every node, in the state of a timeline. None when a plugin fails.
+fn scores(profile: &Profile, timeline: &Timeline, pod: &PodInfo, now: Timestamp) -> Option<(Vec<Arc<str>>, Scores)> {
+    let mut attempt = Attempt::new(profile, timeline.cluster(), timeline.nominator(), pod, now);
     let found = attempt.find(Search::ALL).ok()?;
     let nodes = found.nodes();
     let names = nodes.iter().map(|node| node.name.clone()).collect();
@@ -67,28 +65,48 @@ fn scores(
     Some((names, scores))
 }
 
+/// The least and the highest sum that kube-scheduler may have given each node: it counts the nodes with an image as of
+/// when it copied each node.
+fn totals(timeline: &Timeline, pod: &PodInfo, scores: &Scores) -> Vec<(i64, i64)> {
+    let images = scores.plugins.iter().find(|plugin| plugin.plugin == IMAGE_LOCALITY);
+    let adjusted = |at: usize| {
+        let (name, total) = (&scores.nodes[at], scores.totals[at]);
+        let Some(plugin) = images else { return (total, total) };
+        let Some(node) = timeline.cluster().node(name) else { return (total, total) };
+        let score = |highest: bool| {
+            image_locality_score(pod, node, timeline.cluster(), &|image| {
+                timeline.image_counts(name, image).map(|(least, most)| if highest { most } else { least })
+            })
+        };
+        let rest = total - plugin.weighted[at];
+        (rest + score(false) * plugin.weight, rest + score(true) * plugin.weight)
+    };
+    (0..scores.nodes.len()).map(adjusted).collect()
+}
+
 impl Evaluation {
     pub(super) fn of(
         profile: &Profile,
-        (cluster, nominator): (&Cluster, &Nominator),
+        timeline: &Timeline,
         pod: &PodInfo,
         node: &str,
         now: Timestamp,
     ) -> Option<Self> {
-        let (feasible, scores) = scores(profile, cluster, nominator, pod, now)?;
-        let nodes = cluster.node_count();
+        let (feasible, scores) = scores(profile, timeline, pod, now)?;
+        let nodes = timeline.cluster().node_count();
         if feasible.len() < 2 {
             let theirs = feasible.iter().any(|name| **name == *node).then_some(0);
             let better = if theirs.is_some() { Vec::new() } else { feasible.clone() };
             return Some(Evaluation { theirs, best: 0, tied: feasible.len(), better, feasible, nodes });
         }
-        let at = scores.nodes.iter().position(|name| **name == *node);
-        let theirs = at.and_then(|at| scores.totals.get(at).copied());
-        let best = scores.totals.iter().copied().max().unwrap_or_default();
-        let all = || scores.nodes.iter().zip(&scores.totals);
-        let tied = all().filter(|(_, total)| **total == best).count();
+        let totals = totals(timeline, pod, &scores);
+        let all = || scores.nodes.iter().zip(&totals);
+        let theirs = all().find(|(name, _)| ***name == *node).map(|(_, (_, most))| *most);
+        let others = all().filter(|(name, _)| ***name != *node);
+        let best = others.clone().map(|(_, (least, _))| *least).chain(theirs).max().unwrap_or_default();
+        let tied = others.filter(|(_, (_, most))| *most >= best).count() + usize::from(theirs == Some(best));
         let is_better = |total: i64| theirs.is_none_or(|theirs| total > theirs);
-        let better = all().filter(|(_, total)| is_better(**total)).map(|(name, _)| name.clone()).collect();
+        let better = all().filter(|(_, (least, _))| is_better(*least)).map(|(name, _)| name.clone()).collect();
         Some(Evaluation { theirs, best, tied, better, feasible, nodes })
     }
 
@@ -125,12 +143,12 @@ fn enough(nodes: usize, percentage: Option<i32>) -> usize {
 /// The scores of their node and of the best one, for a case.
 pub(super) fn compared(
     profile: &Profile,
-    (cluster, nominator): (&Cluster, &Nominator),
+    timeline: &Timeline,
     pod: &PodInfo,
     theirs: &str,
     now: Timestamp,
 ) -> (Option<String>, Vec<NodeScores>) {
-    let Some((feasible, scores)) = scores(profile, cluster, nominator, pod, now) else { return (None, Vec::new()) };
+    let Some((feasible, scores)) = scores(profile, timeline, pod, now) else { return (None, Vec::new()) };
     let best = scores.best().first().copied();
     let ours = best.map(|at| scores.nodes[at].to_string()).or_else(|| feasible.first().map(|name| name.to_string()));
     let theirs = scores.nodes.iter().position(|name| **name == *theirs);

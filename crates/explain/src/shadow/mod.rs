@@ -1,7 +1,7 @@
 //! Judges the bindings of another scheduler: was each pod's node one that we would have chosen, too?
 //!
 //! ```text
-//!   Delta ─▶ timeline (the state, and its recent past)
+//!   Delta ─▶ timeline (the state, and its recent past kind by kind)
 //!     └─ a pod is bound ─▶ evaluation in the state before it ─ best ─▶ same │ tied
 //!                             │ not the best
 //!                             ▼ a little later, when bindings on their way have arrived
@@ -12,11 +12,13 @@
 //! their victims were.
 
 mod evaluation;
+mod images;
 mod report;
 mod search;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod track;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +36,8 @@ use crate::Profiles;
 use evaluation::{Evaluation, compared};
 use report::Tally;
 use search::{Bound, Found, SLACK, StateSearch};
-use timeline::{Number, Timeline};
+use timeline::{Timeline, version_of};
+use track::{Number, Turn, Version};
 
 /// How long a binding that needs a search waits for what the scheduler knew before us: twice as long as that counts.
 const SETTLES_AFTER: SignedDuration = SignedDuration::from_secs(2);
@@ -53,10 +56,14 @@ fn waits_in_pre_bind(pod: &Pod) -> bool {
     claims || !pod.spec.resource_claims.is_empty()
 }
 
+/// Whether a plugin may have kept a pod out of the queue when it was created.
+fn may_be_gated(pod: &Pod) -> bool {
+    !pod.spec.scheduling_gates.is_empty() || !pod.spec.resource_claims.is_empty()
+}
+
 /// A pod without a node.
 struct Pending {
-    /// The change with which its attempt can have begun: its creation, or its last failure.
-    since: Number,
+    turn: Turn,
     /// A preemption nominated it to a node.
     preempts: bool,
     /// It was shown to be on its way to a node, by this change.
@@ -126,7 +133,7 @@ impl BindingReview {
             Some(Object::Pod(pod)) if !pod.is_terminal() => self.see_pod(Arc::clone(pod), now),
             Some(Object::Pod(pod)) => self.see_end(&Object::Pod(Arc::clone(pod)), now),
             None => self.see_end(delta.object(), now),
-            Some(other) => self.timeline.push(now, Some(other.clone()), other),
+            Some(other) => self.note(now, Some(other.clone()), other, None),
         }
     }
 
@@ -134,14 +141,24 @@ impl BindingReview {
         if let Object::Pod(pod) = object {
             self.pending.remove(&pod.metadata.uid);
         }
-        self.timeline.push(now, None, object);
+        self.note(now, None, object, None);
+    }
+
+    /// Takes a change into the timeline.
+    fn note(&mut self, now: Timestamp, new: Option<Object>, identity: &Object, turn: Option<Turn>) {
+        match self.since {
+            Some(_) => self.timeline.push(now, new, identity, turn),
+            None => self.timeline.load(new, identity),
+        }
     }
 
     fn see_pod(&mut self, pod: Arc<Pod>, now: Timestamp) {
         let uid = pod.metadata.uid.clone();
         let identity = Object::Pod(Arc::clone(&pod));
         if pod.is_assigned() {
-            match self.pending.remove(&uid) {
+            let pending = self.pending.remove(&uid);
+            let turn = pending.as_ref().and_then(|pending| self.turn_of(pending));
+            match pending {
                 Some(pending) => self.see_binding(pending, &pod, now),
                 None => {
                     let known = self.timeline.cluster().placed(&uid).is_some();
@@ -150,23 +167,30 @@ impl BindingReview {
                     }
                 }
             }
-            return self.timeline.push(now, Some(identity.clone()), &identity);
+            return self.note(now, Some(identity.clone()), &identity, turn);
         }
+        let turn = self.pending.get(&uid).and_then(|pending| self.turn_of(pending));
         let seen = self.note_pending(&pod, now);
-        self.timeline.push(now, Some(seen), &identity);
+        self.note(now, Some(seen), &identity, turn);
+    }
+
+    /// The turn of a pod that is ours to judge.
+    fn turn_of(&self, pending: &Pending) -> Option<Turn> {
+        self.profiles.get(&pending.pod.spec.scheduler_name).map(|_| pending.turn)
     }
 
     /// Remembers a pod without a node; the answer is the pod as the scheduler sees it. A nomination that does not come
     /// with a failure says that the pod is on its way to that node (NominatedNodeNameForExpectation).
     fn note_pending(&mut self, pod: &Arc<Pod>, now: Timestamp) -> Object {
-        let next = self.timeline.end();
+        let next = self.timeline.pods().end();
         let failure = |pod: &Pod| {
             let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
             Some((condition.reason.clone(), condition.message.clone(), condition.last_transition_time))
         };
         let nominated = pod.status.nominated_node_name.clone();
+        let is_new_pod = self.since.is_some() && failure(pod).is_none() && !may_be_gated(pod);
         let pending = self.pending.entry(pod.metadata.uid.clone()).or_insert_with(|| Pending {
-            since: next,
+            turn: Turn { priority: pod.priority(), since: next + 1, is_first: is_new_pod },
             // What was nominated before we came may have been preempting.
             preempts: !nominated.is_empty(),
             expected: None,
@@ -176,8 +200,9 @@ impl BindingReview {
         let is_new = nominated != pending.pod.status.nominated_node_name;
         if failed_again || (is_new && nominated.is_empty()) {
             // It may have been tried again before we saw that it failed.
-            let retried = self.timeline.first_after(now.saturating_sub(SLACK).unwrap_or(now));
-            (pending.since, pending.expected) = (pending.since.max(retried), None);
+            let retried = self.timeline.pods().first_after(now.saturating_sub(SLACK).unwrap_or(now));
+            (pending.turn.since, pending.expected) = (pending.turn.since.max(retried), None);
+            pending.turn.is_first = false;
         }
         if is_new && !nominated.is_empty() {
             match failed_again {
@@ -204,26 +229,28 @@ impl BindingReview {
         if self.profiles.get(&pod.spec.scheduler_name).is_none() {
             return self.not_judged(OTHER_SCHEDULER);
         }
-        let decided_after = self.note_order(pending.since, now);
+        let decided_after = self.note_order(pending.turn.since, now);
         if pending.preempts {
             return self.not_judged(PREEMPTOR);
         }
         let node = pod.spec.node_name.clone();
         let expected = pending.expected.filter(|(expected, _)| *expected == node);
-        let placed = expected.map_or(self.timeline.end(), |(_, number)| number);
+        let placed = expected.map_or(self.timeline.pods().end(), |(_, number)| number);
         let mut undecided = Pod::clone(&pending.pod);
         undecided.spec.node_name.clear();
         undecided.status.nominated_node_name.clear();
         // What PreBind waits for can take long; others were decided meanwhile.
-        let since = if waits_in_pre_bind(&pending.pod) { pending.since } else { pending.since.max(decided_after) };
-        let bound = Bound { pod: PodInfo::new(Arc::new(undecided)), node, since: since.min(placed), placed };
-        match self.evaluate_now(&bound, now) {
-            Some(evaluation) if placed == self.timeline.end() && evaluation.is_best() => {
+        let turn = pending.turn;
+        let since = if waits_in_pre_bind(&pending.pod) { turn.since } else { turn.since.max(decided_after) };
+        let bound = Bound { pod: PodInfo::new(Arc::new(undecided)), node, turn, since: since.min(placed), placed };
+        let is_now = placed == self.timeline.pods().end();
+        match self.evaluate_before(&bound, version_of(&Object::Pod(Arc::clone(pod))), now) {
+            Some(evaluation) if is_now && evaluation.is_best() => {
                 let verdict = if evaluation.tied == 1 { Verdict::Same } else { Verdict::Tied };
                 self.judge(&bound, verdict, 0);
             }
             // Where part of the nodes is scored, most bindings are like this: no search for each of them.
-            Some(evaluation) if placed == self.timeline.end() && evaluation.may_be_sampled(self.percentage_of(pod)) => {
+            Some(evaluation) if is_now && evaluation.may_be_sampled(self.percentage_of(pod)) => {
                 self.judge(&bound, Verdict::Sampled, evaluation.regret().unwrap_or_default());
             }
             _ => self.waiting.push_back((now, bound)),
@@ -235,12 +262,18 @@ impl BindingReview {
         self.profiles.get(&pod.spec.scheduler_name).and_then(|profile| profile.percentage).or(self.percentage)
     }
 
+    /// Evaluates a node in the state before a version; the timeline is at its end before and afterwards.
+    fn evaluate_before(&mut self, bound: &Bound, version: Version, now: Timestamp) -> Option<Evaluation> {
+        self.timeline.go_before(version);
+        let evaluation = self.evaluate_now(bound, now);
+        self.timeline.go_to_end();
+        evaluation
+    }
+
     fn evaluate_now(&mut self, bound: &Bound, now: Timestamp) -> Option<Evaluation> {
         let profile = self.profiles.get(&bound.pod.spec.scheduler_name)?;
         let (pod, node) = (&bound.pod, &bound.node);
-        self.timeline.without_pod(pod.uid(), |timeline| {
-            Evaluation::of(profile, (timeline.cluster(), timeline.nominator()), pod, node, now)
-        })
+        self.timeline.without_pod(pod.uid(), |timeline| Evaluation::of(profile, timeline, pod, node, now))
     }
 
     /// Notes that a pod is bound, and says after which change it was decided.
@@ -287,7 +320,7 @@ impl BindingReview {
             self.judge(&bound, Verdict::Raced, 0).distance = Some(distance);
             return;
         }
-        self.timeline.go_to(bound.placed);
+        self.timeline.go_before(self.timeline.version(bound.placed));
         let regret = self.evaluate_now(&bound, seen).and_then(|evaluation| evaluation.regret());
         match found {
             Found::Nothing { regret: least } => {
@@ -298,8 +331,7 @@ impl BindingReview {
                 self.judge(&bound, Verdict::Sampled, regret.unwrap_or_default());
             }
         }
-        let end = self.timeline.end();
-        self.timeline.go_to(end);
+        self.timeline.go_to_end();
     }
 
     /// Keeps a case, with the objects of the state that the timeline is at.
@@ -309,9 +341,8 @@ impl BindingReview {
         }
         let profile = self.profiles.get(&bound.pod.spec.scheduler_name)?;
         let (pod, node) = (&bound.pod, &bound.node);
-        let (ours, scores) = self.timeline.without_pod(pod.uid(), |timeline| {
-            compared(profile, (timeline.cluster(), timeline.nominator()), pod, node, now)
-        });
+        let (ours, scores) =
+            self.timeline.without_pod(pod.uid(), |timeline| compared(profile, timeline, pod, node, now));
         self.tally.cases.push(Case { pod: pod.key(), theirs: node.clone(), ours, scores, snapshot: None });
         let mut objects = Vec::new();
         self.timeline.cluster().each_seen(&mut |object| {

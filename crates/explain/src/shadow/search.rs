@@ -1,20 +1,22 @@
 //! The search for a state in which a node was the best one.
 //!
-//! A scheduler decides pods one after the other: on what it has seen by then, and on what it decided before. Pods that
-//! it placed are on their nodes for it, while their bindings are still on their way. It sees changes and sends bindings
-//! at other moments than we see them.
+//! A scheduler decides pods one after the other. What it knows then is, for each kind, what its watch of that kind has
+//! brought so far, and all that it did itself, which it need not see to know.
 //!
 //! ```text
-//!      │◀─────────────────── the window ──────────────────────▶│
-//!   ───┼─────────┼───────────────────────────────────┼─────────┼──▶ changes as we see them
-//!      ◀─ SLACK ─┤                                   ├─ SLACK ─▶
-//!   what it may  since: the pod was created,         the       what it may have
-//!   not have     or failed, or another was that      binding   known already
-//!   seen yet     was decided before it
+//!                  p: what it had seen of pods       b: the binding
+//!   pods   ──●──c──●──┊──a──●──a─────────────────────b──a──▶   c: the pod was created, or failed
+//!   nodes  ───────●───────┊──●──────●────────────────●─────▶   a: what the scheduler did: it placed or nominated a pod
+//!                         n: what it had seen of nodes
 //! ```
 //!
-//! Looked at are the states of the window, each as it was seen and with the bindings that followed it, one more at a
-//! time. What lies outside explains nothing: a state of a minute ago cannot have been what the scheduler saw.
+//! - `p` is between `c`, because it decides no pod that it has not seen, and `b`, because it binds no pod before it has
+//!   decided. Both are exact: they are on the same watch.
+//! - `n` is before `b`, too, by resource versions, and not much before `p` was stored.
+//! - It knows the acts before `p`, and those after it up to some later one, which may have been stored after `b`:
+//!   bindings overtake each other.
+//!
+//! What lies outside explains nothing: a state of a minute ago cannot have been what the scheduler saw.
 
 use std::sync::Arc;
 
@@ -26,11 +28,10 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashSet;
 
 use super::evaluation::Evaluation;
-use super::timeline::{Number, Timeline};
+use super::timeline::Timeline;
+use super::track::{Number, Order, Track, Turn, Version};
 
-/// How far the moments at which the scheduler and we see a change may be apart, and how far bindings may overtake each
-/// other. Beside kube-scheduler on two processors half of the raced bindings are within a millisecond and 99 of 100
-/// within 280; where six others want the same processors, some are more than 500 apart.
+/// How far a watch may be behind another one, and how far bindings may overtake each other.
 pub(super) const SLACK: SignedDuration = SignedDuration::from_secs(1);
 /// Nodes that are looked at for one pod, in all states together: some seconds of work.
 const NODES_MAX: usize = 4_000_000;
@@ -38,12 +39,16 @@ const NODES_MAX: usize = 4_000_000;
 const STATES_MAX: usize = 4_000;
 const STATES_MIN: usize = 50;
 
+/// Pods of unknown order whose decisions are tried before and after, in all combinations: 16.
+const UNKNOWN_MAX: usize = 4;
+
 /// The pod of a binding, as the scheduler saw it.
 pub(super) struct Bound {
     /// Without a node.
     pub(super) pod: PodInfo,
     pub(super) node: String,
-    /// The change from which on it can have been decided.
+    /// Its turn, and the least position of the pods at which it can have been decided.
+    pub(super) turn: Turn,
     pub(super) since: Number,
     /// The change that put it on its node.
     pub(super) placed: Number,
@@ -70,16 +75,32 @@ pub(super) struct StateSearch<'a> {
     sampled: bool,
     /// Nodes that were filled by pods like this one: they fit no longer when it is bound.
     filled: FxHashSet<Arc<str>>,
-    /// When the binding was seen.
+    /// When the binding was seen, and its version.
     at: Timestamp,
-    /// The change that is the first to come too late.
-    end: Number,
+    version: Version,
 }
 
 /// What pods of one template share.
 fn template(pod: &Pod) -> (PodSpec, String, Map) {
     let spec = PodSpec { node_name: String::new(), ..pod.spec.clone() };
     (spec, pod.metadata.namespace.clone(), pod.metadata.labels.clone())
+}
+
+/// A pod as a scheduler placed or nominated it, and its turn.
+type Act = (Arc<Pod>, Turn);
+
+/// The first none, one, two and so on of some pods.
+fn firsts<K: Ord>(acts: &[Act], key: impl Fn(&Turn) -> K) -> Vec<Vec<Act>> {
+    let mut sorted = acts.to_vec();
+    sorted.sort_by_key(|(_, turn)| key(turn));
+    (0..=sorted.len()).map(|count| sorted[..count].to_vec()).collect()
+}
+
+/// The positions of a range at which the state is another one than at the next: before each change that matters, and
+/// before each new pod, which may have been decided as soon as it was seen.
+fn positions(track: &Track, from: Number, until: Number) -> Vec<Number> {
+    let is_other = |number: &Number| track.change(*number).is_some_and(|change| change.matters || change.is_new());
+    std::iter::once(until).chain((from..until).rev().filter(is_other)).collect()
 }
 
 impl<'a> StateSearch<'a> {
@@ -91,19 +112,18 @@ impl<'a> StateSearch<'a> {
     ) -> Self {
         let nodes = timeline.cluster().node_count().max(1);
         let left = (NODES_MAX / nodes).clamp(STATES_MIN, STATES_MAX);
-        let at = timeline.change(bound.placed).map_or(Timestamp::MAX, |change| change.at);
-        let end = timeline.first_after(at.saturating_add(SLACK).unwrap_or(Timestamp::MAX));
+        let placed = timeline.pods().change(bound.placed);
+        let (at, version) = placed.map_or((Timestamp::MAX, Version::MAX), |change| (change.at, change.version));
         let (regret, sampled, filled) = (None, false, FxHashSet::default());
-        StateSearch { timeline, profile, percentage, bound, left, regret, sampled, filled, at, end }
+        StateSearch { timeline, profile, percentage, bound, left, regret, sampled, filled, at, version }
     }
 
     /// Searches; the timeline is at its end afterwards.
     pub(super) fn run(mut self) -> Found {
-        self.timeline.go_to(self.bound.placed);
+        self.timeline.go_before(self.version);
         self.find_filled();
-        let found = self.in_order().or_else(|| self.with_later_bindings());
-        let end = self.timeline.end();
-        self.timeline.go_to(end);
+        let found = self.search();
+        self.timeline.go_to_end();
         match found {
             Some(distance) => Found::Best(distance),
             None if self.sampled => Found::Sampled,
@@ -117,7 +137,7 @@ impl<'a> StateSearch<'a> {
     fn find_filled(&mut self) {
         let own = template(&self.bound.pod);
         let alike: Vec<String> = (self.first()..self.bound.placed)
-            .filter_map(|number| self.timeline.change(number)?.placed())
+            .filter_map(|number| self.timeline.pods().change(number)?.placed())
             .filter(|pod| template(pod) == own)
             .map(|pod| pod.spec.node_name.clone())
             .collect();
@@ -131,9 +151,8 @@ impl<'a> StateSearch<'a> {
     fn evaluate(&mut self) -> Option<Evaluation> {
         self.left = self.left.saturating_sub(1);
         let (profile, pod, node, at) = (self.profile, &self.bound.pod, &self.bound.node, self.at);
-        let evaluation = self.timeline.without_pod(pod.uid(), |timeline| {
-            Evaluation::of(profile, (timeline.cluster(), timeline.nominator()), pod, node, at)
-        })?;
+        let evaluation =
+            self.timeline.without_pod(pod.uid(), |timeline| Evaluation::of(profile, timeline, pod, node, at))?;
         if let Some(regret) = evaluation.regret() {
             self.regret = Some(self.regret.map_or(regret, |least| least.min(regret)));
         }
@@ -148,73 +167,124 @@ impl<'a> StateSearch<'a> {
         evaluation.is_best() || is_next
     }
 
-    /// The change with which the window begins.
+    /// The least position of the pods.
     fn first(&self) -> Number {
-        let since = self.bound.since.max(self.timeline.first());
-        let seen = self.timeline.change(since).and_then(|change| change.at.checked_sub(SLACK).ok());
-        seen.map_or(since, |seen| self.timeline.first_after(seen))
+        self.bound.since.max(self.timeline.pods().first())
     }
 
-    /// How far a change is from the binding.
-    fn distance(&self, number: Number) -> SignedDuration {
-        self.timeline.change(number).map_or(SignedDuration::ZERO, |change| change.at.duration_since(self.at).abs())
+    /// When the last change before a position was seen, or the binding if there is none.
+    fn time(&self, track: &Track, position: Number) -> Timestamp {
+        position.checked_sub(1).and_then(|last| track.change(last)).map_or(self.at, |change| change.at).min(self.at)
     }
 
-    /// The states as they were seen, latest first; then those right after the binding.
-    fn in_order(&mut self) -> Option<SignedDuration> {
-        let placed = self.bound.placed;
-        for number in (self.first()..=placed).rev().chain(placed + 1..=self.end) {
-            if self.left == 0 {
-                return None;
-            }
-            // A state after a change that no decision reads is the one before it.
-            let is_new = number == placed || self.timeline.change(number).is_none_or(|change| change.matters);
-            self.timeline.go_to(number);
-            if is_new && self.is_best() {
-                return Some(self.distance(number));
+    /// How far the state is behind the binding.
+    fn distance(&self) -> SignedDuration {
+        let known = |track: &Track| track.change(track.position()).map_or(self.at, |change| change.at.min(self.at));
+        let behind = known(self.timeline.pods()).min(known(self.timeline.nodes()));
+        self.at.duration_since(behind)
+    }
+
+    fn search(&mut self) -> Option<SignedDuration> {
+        for rest in self.rests() {
+            self.timeline.go_to_rest(rest);
+            for pods in positions(self.timeline.pods(), self.first(), self.last()) {
+                self.timeline.go_to_pods(pods);
+                let ahead = self.decided_ahead(pods);
+                let behind = self.time(self.timeline.pods(), pods).saturating_sub(SLACK).unwrap_or(self.at);
+                let nodes = self.timeline.nodes();
+                let (from, until) = (nodes.first_after(behind), nodes.first_from(self.version));
+                for nodes in positions(nodes, from.min(until), until) {
+                    self.timeline.go_to_nodes(nodes);
+                    for acts in &ahead {
+                        if self.left == 0 {
+                            return None;
+                        }
+                        if self.is_best_after(acts) {
+                            return Some(self.distance());
+                        }
+                    }
+                }
             }
         }
         None
     }
 
-    /// Each state with the bindings that were seen after it, one more at a time.
-    fn with_later_bindings(&mut self) -> Option<SignedDuration> {
-        let placed = self.bound.placed;
-        for number in (self.first()..=placed).rev() {
-            if self.left == 0 {
-                return None;
-            }
-            if number < placed && !self.timeline.change(number).is_some_and(|change| change.matters) {
-                continue;
-            }
-            self.timeline.go_to(number);
-            let found = self.with_bindings_from(number);
-            if found.is_some() {
-                return found;
-            }
-        }
-        None
+    /// The last position of the pods: before the binding, and before pods are placed whose turn came later.
+    fn last(&self) -> Number {
+        let is_later = |number: &Number| {
+            let act = self.timeline.pods().change(*number).and_then(|change| change.act());
+            act.is_some_and(|(_, turn)| self.bound.turn.order_of(&turn) == Order::After)
+        };
+        (self.first()..self.bound.placed).find(is_later).unwrap_or(self.bound.placed)
     }
 
-    fn with_bindings_from(&mut self, number: Number) -> Option<SignedDuration> {
-        let own = self.bound.pod.uid();
-        let later: Vec<(Number, Arc<Pod>)> = (number..self.end)
-            .filter_map(|at| Some((at, self.timeline.change(at)?.placed().cloned()?)))
-            .filter(|(_, pod)| pod.metadata.uid != own)
-            .collect();
-        let mut early = Vec::new();
-        let mut found = None;
-        for (at, pod) in later {
-            if self.left == 0 || found.is_some() {
-                break;
-            }
-            let old = self.timeline.place_early(&pod);
-            early.push((pod, old));
-            found = self.is_best().then(|| self.distance(number).max(self.distance(at)));
-        }
-        for (pod, old) in early.into_iter().rev() {
-            self.timeline.take_back(&pod, old.as_ref());
-        }
+    fn is_best_after(&mut self, acts: &[Act]) -> bool {
+        acts.iter().for_each(|(pod, turn)| self.timeline.place_early(pod, *turn));
+        let found = self.is_best();
+        self.timeline.take_back_early();
         found
     }
+
+    /// What the scheduler may have done by then without having seen it stored, where it has seen the pods up to a
+    /// position: one list for each possibility.
+    fn decided_ahead(&self, pods: Number) -> Vec<Vec<Act>> {
+        let until = self.timeline.pods().first_after(self.at.saturating_add(SLACK).unwrap_or(Timestamp::MAX));
+        let acts = (pods..until).filter(|number| *number != self.bound.placed).filter_map(|number| {
+            let (pod, turn) = self.timeline.pods().change(number)?.act()?;
+            (turn.since <= pods).then(|| (number, pod.clone(), turn))
+        });
+        let (mut before, mut if_early, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, pod, turn) in acts {
+            match self.bound.turn.order_of(&turn) {
+                Order::Before => before.push((pod, turn)),
+                Order::After => {}
+                Order::BeforeIfEarly => if_early.push((pod, turn)),
+                Order::Unknown => unknown.push((number.abs_diff(self.bound.placed), (pod, turn))),
+            }
+        }
+        // Those that were stored closest to the binding are the most doubtful.
+        unknown.sort_by_key(|(distance, _)| *distance);
+        unknown.truncate(UNKNOWN_MAX);
+        let by_age = firsts(&if_early, |turn| (0, turn.since));
+        let by_priority = firsts(&if_early, |turn| (-i64::from(turn.priority), turn.since));
+        let mut possible = Vec::new();
+        for early in by_age.into_iter().chain(by_priority.into_iter().skip(1)) {
+            for chosen in 0..1_usize << unknown.len() {
+                let some = unknown.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1).map(|(_, (_, act))| act);
+                possible.push(before.iter().chain(&early).chain(some).cloned().collect());
+            }
+        }
+        possible
+    }
+
+    /// The versions up to which the other kinds may have been seen.
+    fn rests(&self) -> Vec<Version> {
+        let claims = super::waits_in_pre_bind(&self.bound.pod);
+        let behind = self.time(self.timeline.pods(), self.first()).saturating_sub(SLACK).unwrap_or(self.at);
+        let ahead = self.at.saturating_add(SLACK).unwrap_or(Timestamp::MAX);
+        let mut versions: Vec<Version> = vec![self.version];
+        for (kind, track) in self.timeline.rest() {
+            if claims || !OF_CLAIMS.contains(&kind) {
+                // What the scheduler does to volumes and claims it knows before the API server does.
+                let until = if claims { track.first_after(ahead) } else { track.first_from(self.version) };
+                let seen = (track.first_after(behind)..until).filter_map(|number| track.change(number));
+                versions.extend(seen.map(|change| change.version + u64::from(change.version >= self.version)));
+            }
+        }
+        versions.sort_unstable_by_key(|version| version.abs_diff(self.version));
+        versions.dedup();
+        versions
+    }
 }
+
+/// Kinds that only pods with claims are decided by.
+const OF_CLAIMS: [&str; 8] = [
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+    "ResourceClaim",
+];

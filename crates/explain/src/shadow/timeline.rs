@@ -1,6 +1,15 @@
-//! The recent past of a cluster: a state that can be taken back change by change, and forward again.
+//! The recent past of a cluster: a state whose kinds can be taken back and forth apart from each other.
+//!
+//! A scheduler has a watch for each kind, and so have we. A watch brings the changes of its kind in the order in which
+//! the API server stored them, but the watches do not wait for each other.
+//!
+//! ```text
+//!   pods   ──●──●──●─────●──┊──●──▶   a state has any number of changes of each kind;
+//!   nodes  ─────●──┊────────●─────▶   those of different kinds are compared by their resource versions
+//!   rest   ──●─────●────────────┊─▶
+//! ```
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bayplan_model::pod::Pod;
@@ -8,47 +17,20 @@ use bayplan_scheduler::inspect::Nominator;
 use bayplan_scheduler::{Cluster, Nomination, Object, PodInfo};
 use jiff::Timestamp;
 
-/// The most changes that are kept: some minutes of a busy cluster. Each holds handles on two versions of an object.
-const CHANGES_MAX: usize = 50_000;
-
-/// A change of one object.
-#[derive(Clone)]
-pub(super) struct Change {
-    pub(super) at: Timestamp,
-    old: Option<Object>,
-    new: Option<Object>,
-    /// A decision may read it.
-    pub(super) matters: bool,
-}
-
-impl Change {
-    /// The pod that this change puts on a node.
-    pub(super) fn placed(&self) -> Option<&Arc<Pod>> {
-        match (&self.old, &self.new) {
-            (Some(Object::Pod(old)), _) if old.is_assigned() => None,
-            (_, Some(Object::Pod(new))) if new.is_assigned() => Some(new),
-            _ => None,
-        }
-    }
-}
-
-/// Changes are numbered from the first one that was ever seen.
-pub(super) type Number = u64;
+use super::images::ImageSpread;
+use super::track::{Change, Number, Track, Turn, Version};
 
 /// A state, and the changes that led to it.
 #[derive(Default)]
 pub(super) struct Timeline {
     cluster: Cluster,
     nominator: Nominator,
-    changes: VecDeque<Change>,
-    /// The number of the first change that is kept.
-    first: Number,
-    /// The state has all changes before this one.
-    position: Number,
-}
-
-fn object_of(object: &Object) -> Object {
-    object.clone()
+    pods: Track,
+    nodes: Track,
+    rest: BTreeMap<&'static str, Track>,
+    images: ImageSpread,
+    /// Pods that are in the state as a later change has them, and as they were.
+    early: Vec<(Arc<Pod>, Option<Object>, Turn)>,
 }
 
 /// Whether decisions may differ between two versions of an object.
@@ -70,6 +52,11 @@ fn matters(old: Option<&Object>, new: Option<&Object>) -> bool {
     }
 }
 
+/// The resource version of an object; 0 for one that is no number.
+pub(super) fn version_of(object: &Object) -> Version {
+    object.metadata().resource_version.parse().unwrap_or_default()
+}
+
 impl Timeline {
     pub(super) fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -79,72 +66,122 @@ impl Timeline {
         &self.nominator
     }
 
-    /// The number of the first change that is kept.
-    pub(super) fn first(&self) -> Number {
-        self.first
+    pub(super) fn pods(&self) -> &Track {
+        &self.pods
     }
 
-    /// The number that the next change will have.
-    pub(super) fn end(&self) -> Number {
-        self.first + self.changes.len() as u64
+    pub(super) fn nodes(&self) -> &Track {
+        &self.nodes
     }
 
-    pub(super) fn change(&self, number: Number) -> Option<&Change> {
-        self.changes.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    /// The changes of all other kinds.
+    pub(super) fn rest(&self) -> impl Iterator<Item = (&'static str, &Track)> {
+        self.rest.iter().map(|(kind, track)| (*kind, track))
     }
 
-    /// The first change that was seen after a time.
-    pub(super) fn first_after(&self, time: Timestamp) -> Number {
-        self.first + self.changes.partition_point(|change| change.at <= time) as u64
+    pub(super) fn images(&self) -> &ImageSpread {
+        &self.images
+    }
+
+    /// The pods that are in the state as a later change has them.
+    pub(super) fn early(&self) -> impl Iterator<Item = (&Arc<Pod>, Turn)> {
+        self.early.iter().map(|(pod, _, turn)| (pod, *turn))
+    }
+
+    /// Takes an object of the state to begin with.
+    pub(super) fn load(&mut self, new: Option<Object>, identity: &Object) {
+        let old = self.known(identity);
+        self.swap(old.as_ref(), new.as_ref());
+    }
+
+    fn known(&self, identity: &Object) -> Option<Object> {
+        let meta = identity.metadata();
+        self.cluster.find(identity.type_meta().1, &meta.namespace, &meta.name)
     }
 
     /// Adds a change to the end, where the timeline has to be.
-    pub(super) fn push(&mut self, at: Timestamp, new: Option<Object>, identity: &Object) {
-        let meta = identity.metadata();
-        let old = self.cluster.find(identity.type_meta().1, &meta.namespace, &meta.name);
+    pub(super) fn push(&mut self, at: Timestamp, new: Option<Object>, identity: &Object, turn: Option<Turn>) {
+        let old = self.known(identity);
         let matters = matters(old.as_ref(), new.as_ref());
-        self.swap(old.as_ref(), new.as_ref());
-        self.changes.push_back(Change { at, old, new, matters });
-        if self.changes.len() > CHANGES_MAX {
-            self.changes.pop_front();
-            self.first += 1;
+        let change = Change { at, version: version_of(identity), old, new, matters, turn };
+        self.images.before(&change, &self.cluster);
+        self.swap(change.old.as_ref(), change.new.as_ref());
+        let track = match identity {
+            Object::Pod(_) => &mut self.pods,
+            Object::Node(_) => &mut self.nodes,
+            other => self.rest.entry(other.type_meta().1).or_default(),
+        };
+        let number = track.end();
+        let dropped = track.push(change.clone());
+        self.images.after(&change, number, &self.cluster);
+        if let Some(dropped) = dropped {
+            self.images.forget(&dropped, track.first());
         }
-        self.position = self.end();
     }
 
-    /// Takes the state to where it has all changes before this one.
-    pub(super) fn go_to(&mut self, number: Number) {
-        let number = number.clamp(self.first, self.end());
-        while self.position > number {
-            self.position -= 1;
-            if let Some(Change { old, new, .. }) = self.change(self.position).cloned() {
-                self.swap(new.as_ref(), old.as_ref());
-            }
+    /// Takes the pods to a position.
+    pub(super) fn go_to_pods(&mut self, number: Number) {
+        while let Some((old, new)) = self.pods.step_to(number) {
+            self.swap(old.as_ref(), new.as_ref());
         }
-        while self.position < number {
-            if let Some(Change { old, new, .. }) = self.change(self.position).cloned() {
+    }
+
+    /// Takes the nodes to a position.
+    pub(super) fn go_to_nodes(&mut self, number: Number) {
+        while let Some((old, new)) = self.nodes.step_to(number) {
+            self.swap(old.as_ref(), new.as_ref());
+        }
+    }
+
+    /// Takes all other kinds to where they have the changes before a version.
+    pub(super) fn go_to_rest(&mut self, version: Version) {
+        let kinds: Vec<&'static str> = self.rest.keys().copied().collect();
+        for kind in kinds {
+            while let Some((old, new)) = self.rest.get_mut(kind).and_then(|track| {
+                let number = track.first_from(version);
+                track.step_to(number)
+            }) {
                 self.swap(old.as_ref(), new.as_ref());
             }
-            self.position += 1;
         }
     }
 
-    /// Puts a pod as a change has it into the state, out of turn; the version that was there is returned.
-    pub(super) fn place_early(&mut self, pod: &Arc<Pod>) -> Option<Object> {
+    /// The version of a change of a pod; the highest for one that is not there.
+    pub(super) fn version(&self, pods: Number) -> Version {
+        self.pods.change(pods).map_or(Version::MAX, |change| change.version)
+    }
+
+    /// Takes the state to where it has all changes before a version.
+    pub(super) fn go_before(&mut self, version: Version) {
+        self.go_to_pods(self.pods.first_from(version));
+        self.go_to_nodes(self.nodes.first_from(version));
+        self.go_to_rest(version);
+    }
+
+    /// Takes the state to where it has all changes.
+    pub(super) fn go_to_end(&mut self) {
+        self.go_to_pods(Number::MAX);
+        self.go_to_nodes(Number::MAX);
+        self.go_to_rest(Version::MAX);
+    }
+
+    /// Puts a pod as a later change has it into the state, if the state knows it: nobody decides about other ones.
+    pub(super) fn place_early(&mut self, pod: &Arc<Pod>, turn: Turn) {
         let old = self.cluster.find("Pod", &pod.metadata.namespace, &pod.metadata.name);
-        let is_other = matches!(&old, Some(Object::Pod(old)) if old.metadata.uid != pod.metadata.uid);
-        if !is_other {
+        if matches!(&old, Some(Object::Pod(old)) if old.metadata.uid == pod.metadata.uid) {
             self.swap(old.as_ref(), Some(&Object::Pod(pod.clone())));
+            self.early.push((pod.clone(), old, turn));
         }
-        old
     }
 
-    /// Takes back what [`Timeline::place_early`] did.
-    pub(super) fn take_back(&mut self, pod: &Arc<Pod>, old: Option<&Object>) {
-        self.swap(Some(&Object::Pod(pod.clone())), old);
+    /// Takes back what [`Timeline::place_early`] did, all of it.
+    pub(super) fn take_back_early(&mut self) {
+        while let Some((pod, old, _)) = self.early.pop() {
+            self.swap(Some(&Object::Pod(pod)), old.as_ref());
+        }
     }
 
-    /// Takes a pod off its node for a question, and says where it was.
+    /// Takes a pod off its node for a question.
     pub(super) fn without_pod<T>(&mut self, uid: &str, question: impl FnOnce(&Self) -> T) -> T {
         let placed = self.cluster.placed(uid).cloned();
         let nominated = self.nominator.node_of(uid).map(str::to_owned);
@@ -176,6 +213,6 @@ impl Timeline {
         {
             self.nominator.add(&Arc::new(PodInfo::new(pod.clone())), &Nomination::Keep);
         }
-        self.cluster.store(object_of(new));
+        self.cluster.store(new.clone());
     }
 }

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use bayplan_model::pod::Pod;
 use rustc_hash::FxHasher;
 
-use crate::cluster::NodeInfo;
+use crate::cluster::{Cluster, NodeInfo};
 use crate::framework::*;
 
 pub(super) struct ImageLocality;
@@ -67,20 +67,30 @@ impl Plugin for ImageLocality {
     }
 
     fn score(&self, cx: &Cycle<'_>, _state: &(), node: &NodeInfo) -> Result<i64, Status> {
-        let spec = &cx.pod.spec;
-        let total = cx.cluster.node_count() as f64;
-        let mut sum: i64 = 0;
-        for image in images(cx.pod) {
-            let name = normalized(image);
-            let here = node.node().status.images.iter().any(|i| i.names.iter().any(|n| *n == name));
-            if let Some(known) = cx.cluster.image(&name).filter(|_| here) {
-                sum = sum.saturating_add((known.size_bytes as f64 * (known.nodes as f64 / total)) as i64);
-            }
-        }
-        let count = (spec.init_containers.len() + spec.containers.len()) as i64;
-        let max = (MAX_BYTES_PER_CONTAINER * count).max(MIN_BYTES + 1);
-        Ok(MAX_NODE_SCORE * (sum.clamp(MIN_BYTES, max) - MIN_BYTES) / (max - MIN_BYTES))
+        Ok(image_locality_score(cx.pod, node, cx.cluster, &|_| None))
     }
+}
+
+/// The score of a node, where `nodes_with` may know another number of nodes with an image than the cluster's.
+pub fn image_locality_score(
+    pod: &Pod,
+    node: &NodeInfo,
+    cluster: &Cluster,
+    nodes_with: &dyn Fn(&str) -> Option<usize>,
+) -> i64 {
+    let total = cluster.node_count() as f64;
+    let mut sum: i64 = 0;
+    for image in images(pod) {
+        let name = normalized(image);
+        let here = node.node().status.images.iter().any(|i| i.names.iter().any(|n| *n == name));
+        if let Some(known) = cluster.image(&name).filter(|_| here) {
+            let nodes = nodes_with(&name).unwrap_or(known.nodes);
+            sum = sum.saturating_add((known.size_bytes as f64 * (nodes as f64 / total)) as i64);
+        }
+    }
+    let count = (pod.spec.init_containers.len() + pod.spec.containers.len()) as i64;
+    let max = (MAX_BYTES_PER_CONTAINER * count).max(MIN_BYTES + 1);
+    MAX_NODE_SCORE * (sum.clamp(MIN_BYTES, max) - MIN_BYTES) / (max - MIN_BYTES)
 }
 
 #[cfg(test)]

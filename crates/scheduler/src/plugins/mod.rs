@@ -5,7 +5,7 @@ pub(crate) mod default_preemption;
 mod dynamic_resources;
 #[cfg(test)]
 mod example;
-mod image_locality;
+pub(crate) mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
 mod node_declared_features;
