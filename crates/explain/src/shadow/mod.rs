@@ -212,8 +212,8 @@ impl BindingReview {
         }
         pending.pod = Arc::clone(pod);
         match &pending.expected {
-            Some((node, _)) if !pending.preempts => Object::Pod(PodInfo::new(Arc::clone(pod)).pod_on(node)),
-            _ => Object::Pod(Arc::clone(pod)),
+            Some((node, _)) => Object::Pod(PodInfo::new(Arc::clone(pod)).pod_on(node)),
+            None => Object::Pod(Arc::clone(pod)),
         }
     }
 
