@@ -242,6 +242,9 @@ impl<'a> StateSearch<'a> {
                 Order::Unknown => unknown.push((number.abs_diff(self.bound.placed), (pod, turn))),
             }
         }
+        let turn = Turn { since: self.first(), is_first: false, ..self.bound.turn };
+        let silent = self.timeline.may_be_placed().filter(|pod| pod.metadata.uid != self.bound.pod.uid());
+        unknown.extend(silent.map(|pod| (0, (pod, turn))));
         // Those that were stored closest to the binding are the most doubtful.
         unknown.sort_by_key(|(distance, _)| *distance);
         unknown.truncate(UNKNOWN_MAX);

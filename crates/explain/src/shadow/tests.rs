@@ -24,14 +24,22 @@ fn pod(name: &str, cpu: &str) -> Value {
 }
 
 impl World {
-    fn new(nodes: &[(&str, &str)]) -> Self {
+    fn empty() -> Self {
         let profiles = Profiles::build(&Configuration::default(), &Registry::default()).unwrap();
         let now = Timestamp::from_second(1_700_000_000).unwrap();
-        let mut world = World { judge: BindingReview::new(profiles, None), now, version: 0 };
+        World { judge: BindingReview::new(profiles, None), now, version: 0 }
+    }
+
+    fn new(nodes: &[(&str, &str)]) -> Self {
+        let mut world = World::empty();
         nodes.iter().for_each(|(name, cpu)| world.put(node(name, cpu)));
-        world.now += SLACK + SLACK;
-        world.judge.begin(now);
+        world.begin();
         world
+    }
+
+    fn begin(&mut self) {
+        self.now += SLACK + SLACK;
+        self.judge.begin(self.now);
     }
 
     fn put(&mut self, mut object: Value) {
@@ -288,4 +296,102 @@ fn on_many_nodes_a_worse_node_may_be_the_best_of_those_that_were_scored() {
     whole.put(pod("p", "1"));
     whole.bind(pod("p", "1"), "n200");
     assert_counts(&whole.report(), [0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn nodes_with_an_image_are_counted_as_of_the_last_change_on_each_node() {
+    let with_image = |name: &str, cpu: &str| {
+        let mut node = node(name, cpu);
+        node["status"]["images"] = json!([{"names": ["web:1"], "sizeBytes": 524_288_000}]);
+        node
+    };
+    let mut own = pod("p", "1");
+    own["spec"]["containers"][0]["image"] = "web:1".into();
+    // Three of five nodes have the image in the end. b is copied then; a was copied when it was two of four.
+    for (theirs, expected) in [("b", [1, 0, 0, 0, 0]), ("a", [0, 0, 0, 0, 1])] {
+        let mut world = World::empty();
+        [with_image("a", "8"), with_image("b", "8"), node("c", "1"), node("d", "1")].map(|node| world.put(node));
+        world.begin();
+        world.put(with_image("e", "1"));
+        world.put(with_image("b", "8"));
+        world.now += SLACK + SLACK;
+        world.put(own.clone());
+        world.bind(own.clone(), theirs);
+        assert_counts(&world.report(), expected);
+    }
+}
+
+#[test]
+fn a_pod_whose_turn_came_later_explains_nothing() {
+    let important = |mut pod: Value| {
+        pod["spec"]["priority"] = 10.into();
+        pod
+    };
+    // p goes to a; q goes to b only if p is there.
+    for (first, second, expected) in [
+        (pod("p", "4"), pod("q", "1"), [1, 0, 0, 1, 0]),
+        (pod("q", "1"), pod("p", "4"), [1, 0, 0, 0, 1]),
+        (pod("q", "1"), important(pod("p", "4")), [1, 0, 0, 1, 0]),
+    ] {
+        let mut world = World::new(&[("a", "8"), ("b", "7")]);
+        let p = if first["metadata"]["name"] == "p" { first.clone() } else { second.clone() };
+        world.put(first);
+        world.put(second);
+        world.bind(pod("q", "1"), "b");
+        world.bind(p, "a");
+        assert_counts(&world.report(), expected);
+    }
+}
+
+#[test]
+fn the_watch_of_nodes_may_be_behind_that_of_pods_but_not_for_long() {
+    for (pause, expected) in [(SignedDuration::ZERO, [1, 0, 0, 1, 0]), (SLACK + SLACK, [1, 0, 0, 0, 1])] {
+        let mut world = World::new(&[("a", "8"), ("b", "7")]);
+        world.put(pod("p", "4"));
+        world.put(node("b", "1"));
+        world.now += pause;
+        world.bind(pod("p", "4"), "a");
+        world.put(pod("q", "1"));
+        world.bind(pod("q", "1"), "b");
+        assert_counts(&world.report(), expected);
+    }
+}
+
+#[test]
+fn a_preemptor_on_its_way_to_another_node_is_on_that_node() {
+    let mut world = World::new(&[("a", "8"), ("b", "6")]);
+    let mut first = pod("preemptor", "6");
+    world.put(first.clone());
+    first["status"] = json!({"nominatedNodeName": "b", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2"}]});
+    world.put(first.clone());
+    first["status"]["nominatedNodeName"] = "a".into();
+    world.put(first);
+    let mut other = pod("p", "1");
+    other["spec"]["priority"] = 10.into();
+    world.put(other.clone());
+    world.bind(other, "b");
+    assert_counts(&world.report(), [1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_nominated_pod_with_a_claim_may_be_on_its_node() {
+    // Its victims are gone, and it waits there for its volume; nothing shows it. It is less important than p.
+    for (claims, expected) in [(true, [0, 0, 0, 1, 0]), (false, [0, 0, 0, 0, 1])] {
+        let mut world = World::new(&[("a", "8"), ("b", "6")]);
+        let mut first = pod("preemptor", "6");
+        if claims {
+            first["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+        }
+        world.put(first.clone());
+        first["status"] = json!({"nominatedNodeName": "a", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2"}]});
+        world.put(first);
+        world.now += SLACK + SLACK;
+        let mut other = pod("p", "1");
+        other["spec"]["priority"] = 10.into();
+        world.put(other.clone());
+        world.bind(other, "b");
+        assert_counts(&world.report(), expected);
+    }
 }

@@ -16,9 +16,11 @@ use bayplan_model::pod::Pod;
 use bayplan_scheduler::inspect::Nominator;
 use bayplan_scheduler::{Cluster, Nomination, Object, PodInfo};
 use jiff::Timestamp;
+use rustc_hash::FxHashMap;
 
 use super::images::ImageSpread;
 use super::track::{Change, Number, Track, Turn, Version};
+use super::waits_in_pre_bind;
 
 /// A state, and the changes that led to it.
 #[derive(Default)]
@@ -29,6 +31,8 @@ pub(super) struct Timeline {
     nodes: Track,
     rest: BTreeMap<&'static str, Track>,
     images: ImageSpread,
+    /// Nominated pods with claims, by UID.
+    nominated: FxHashMap<String, Arc<Pod>>,
     /// Pods that are in the state as a later change has them, and as they were.
     early: Vec<(Arc<Pod>, Option<Object>, Turn)>,
 }
@@ -86,6 +90,12 @@ impl Timeline {
     /// The pods that are in the state as a later change has them.
     pub(super) fn early(&self) -> impl Iterator<Item = (&Arc<Pod>, Turn)> {
         self.early.iter().map(|(pod, _, turn)| (pod, *turn))
+    }
+
+    /// Pods that may be on the node that they are nominated to: a scheduler that decides a nominated pod for that node
+    /// does not show it, and PreBind may wait long for its claims.
+    pub(super) fn may_be_placed(&self) -> impl Iterator<Item = Arc<Pod>> {
+        self.nominated.values().map(|pod| PodInfo::new(pod.clone()).pod_on(&pod.status.nominated_node_name))
     }
 
     /// Takes an object of the state to begin with.
@@ -200,6 +210,7 @@ impl Timeline {
         if let Some(old) = old {
             if let Object::Pod(pod) = old {
                 self.nominator.remove(&pod.metadata.uid);
+                self.nominated.remove(&pod.metadata.uid);
                 self.cluster.remove_pod(&pod.metadata.uid);
             }
             if new.is_none() || matches!(old, Object::Pod(_)) {
@@ -212,6 +223,9 @@ impl Timeline {
             && pod.is_nominated()
         {
             self.nominator.add(&Arc::new(PodInfo::new(pod.clone())), &Nomination::Keep);
+            if waits_in_pre_bind(pod) {
+                self.nominated.insert(pod.metadata.uid.clone(), pod.clone());
+            }
         }
         self.cluster.store(new.clone());
     }
