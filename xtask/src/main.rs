@@ -81,6 +81,16 @@ const COMMANDS: &[Alias] = &[
         ]],
     },
     Alias {
+        name: "manifests",
+        about: "writes deploy/manifests from the chart, with a helm that it builds on first use",
+        lines: &[&[
+            "bash",
+            "-c",
+            "HELM=$(.ci/helm) BAYPLAN_WRITE_MANIFESTS=1 \
+             cargo test --locked -p bayplan --test deploy -- --ignored the_manifests_are_what_the_chart_renders",
+        ]],
+    },
+    Alias {
         name: "deny",
         about: "licences, duplicates and advisories with cargo-deny, which must be installed",
         lines: &[&["cargo", "deny", "check"]],

@@ -89,7 +89,7 @@ async fn played(plane: &ControlPlane, who: &str, transcripts: &[&str]) -> Vec<(S
 }
 
 /// What is in a namespace, in words that do not depend on the run.
-async fn remains(plane: &ControlPlane, namespace: &str) -> Value {
+pub(crate) async fn remains(plane: &ControlPlane, namespace: &str) -> Value {
     let names = Names::from([(namespace.to_owned(), "NAMESPACE".to_owned())]);
     let mut remains = json!({});
     for kind in ["Deployment", "ReplicaSet", "Pod"] {

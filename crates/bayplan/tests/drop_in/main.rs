@@ -12,6 +12,10 @@ mod control_plane;
 mod controllers;
 mod deployments;
 mod differential;
+mod drill;
+#[path = "../deploy/installed/mod.rs"]
+mod installed;
+mod installing;
 #[path = "../live/kubeconfig.rs"]
 mod kubeconfig;
 mod metrics;

@@ -7,7 +7,7 @@ use crate::control_plane::{ControlPlane, eventually};
 use crate::normal::{Names, differences, event, normal};
 
 /// Upstream's defaults, five times as fast.
-fn election() -> Value {
+pub(crate) fn election() -> Value {
     json!({"leaderElection": {
         "leaderElect": true, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms",
     }})

@@ -292,7 +292,7 @@ impl Stage<'_> {
 }
 
 /// An instance is called after its scheduler and its host; the host is not compared.
-fn instance(event: &mut Value) {
+pub(crate) fn instance(event: &mut Value) {
     let controller = event["reportingController"].as_str().unwrap_or_default();
     let instance = event["reportingInstance"].as_str().unwrap_or_default();
     let host = instance.strip_prefix(controller).and_then(|rest| rest.strip_prefix('-'));

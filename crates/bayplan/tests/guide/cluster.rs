@@ -4,12 +4,10 @@
 //! tests do the same beside upstream's binaries.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::kubelet::{Kubelets, Part};
 use crate::pattern::EVENTUALLY;
 
 /// What a kubelet would have registered.
@@ -23,38 +21,17 @@ items:
 - {apiVersion: v1, kind: Node, metadata: {name: worker-2, labels: {kubernetes.io/hostname: worker-2}}, status: *status}
 "#;
 
-/// A process that ends with the test.
-struct Part(Child);
-
-impl Part {
-    fn start(arguments: &[&str]) -> Part {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bayplan"));
-        Part(command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-
-    /// Ends it as a kubelet does, so that it gives its lease back.
-    fn stop(mut self) {
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+/// The static pod as kubeadm writes it.
+const MANIFEST: &str = include_str!("../deploy/kubeadm/kube-scheduler.yaml");
 
 pub(crate) struct Cluster {
-    kubelet: Option<JoinHandle<()>>,
-    ending: Arc<AtomicBool>,
+    _kubelets: Kubelets,
     _parts: [Part; 2],
 }
 
 impl Cluster {
     /// Starts it with the administrator's kubeconfig in `~/.kube/config`, and kubeadm's files in `~/etc/kubernetes`.
-    pub(crate) fn start(home: &Path, port: u16) -> Cluster {
+    pub(crate) fn start(home: &Path, port: u16, scheduler_port: u16) -> Cluster {
         let kubeconfig = home.join(".kube/config");
         let (kubernetes, manifests) = (home.join("etc/kubernetes"), home.join("etc/kubernetes/manifests"));
         for folder in [kubeconfig.parent().unwrap(), &manifests] {
@@ -78,37 +55,9 @@ impl Cluster {
         let text = std::fs::read_to_string(&kubeconfig).unwrap();
         let conf = kubernetes.join("scheduler.conf");
         std::fs::write(&conf, text.replace("\n  user:\n", "\n  user:\n    as: system:kube-scheduler\n")).unwrap();
-        std::fs::write(manifests.join("kube-scheduler.yaml"), "kind: Pod\n").unwrap();
-        let ending = Arc::new(AtomicBool::new(false));
-        let kubelet = std::thread::spawn({
-            let ending = ending.clone();
-            move || run_static_pod(&manifests.join("kube-scheduler.yaml"), &conf, &ending)
-        });
-        Cluster { kubelet: Some(kubelet), ending, _parts: [server, controllers] }
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.ending.store(true, Ordering::Relaxed);
-        if let Some(kubelet) = self.kubelet.take() {
-            let _ = kubelet.join();
-        }
-    }
-}
-
-/// Runs kube-scheduler while its manifest is there, as a kubelet does.
-fn run_static_pod(manifest: &Path, conf: &Path, ending: &AtomicBool) {
-    let mut running: Option<Part> = None;
-    while !ending.load(Ordering::Relaxed) {
-        match (manifest.exists(), running.take()) {
-            (true, None) => {
-                running = Some(Part::start(&["scheduler", "--kubeconfig", conf.to_str().unwrap(), "--secure-port=0"]));
-            }
-            (false, Some(part)) => part.stop(),
-            (_, part) => running = part,
-        }
-        std::thread::sleep(Duration::from_millis(100));
+        std::fs::write(manifests.join("kube-scheduler.yaml"), MANIFEST).unwrap();
+        let kubelets = Kubelets::start(&kubernetes, &kubeconfig, scheduler_port);
+        Cluster { _kubelets: kubelets, _parts: [server, controllers] }
     }
 }
 

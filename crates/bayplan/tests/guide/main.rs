@@ -15,6 +15,9 @@
 
 mod cluster;
 mod document;
+#[path = "../deploy/installed/mod.rs"]
+mod installed;
+mod kubelet;
 #[path = "../transcript/pattern.rs"]
 mod pattern;
 mod session;

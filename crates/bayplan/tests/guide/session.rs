@@ -76,6 +76,8 @@ impl Session {
             std::fs::write(&path, format!("#!/usr/bin/env bash\n{script}")).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
+        // What a reader who has cloned the repository has.
+        std::os::unix::fs::symlink(crate::root().join("deploy"), session.path("home/deploy")).unwrap();
         std::fs::write(session.path("state/folder"), session.path("home").to_str().unwrap()).unwrap();
         session
     }
@@ -114,7 +116,7 @@ impl Session {
     }
 
     pub(crate) fn start_cluster(&mut self) {
-        self.cluster = Some(Cluster::start(&self.path("home"), self.ports[0]));
+        self.cluster = Some(Cluster::start(&self.path("home"), self.ports[0], self.ports[1]));
     }
 
     pub(crate) fn run(&mut self, page: &str, command: &Command) {
