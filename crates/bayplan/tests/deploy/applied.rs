@@ -1,5 +1,5 @@
-//! The manifests applied by kubectl to `bayplan up`: everything is taken, the pods run, and the replicas are in different
-//! zones.
+//! The manifests applied by kubectl to `bayplan up`: everything is taken, the pods run, and the replicas are in
+//! different zones.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

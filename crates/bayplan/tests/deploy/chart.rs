@@ -88,7 +88,9 @@ fn options_render_what_they_say() {
     let all = objects(
         &render(&[
             "--set",
-            "serviceMonitor.enabled=true,networkPolicy.enabled=true,replicas=3,image.repository=r.example/b,image.tag=t",
+            "serviceMonitor.enabled=true,networkPolicy.enabled=true",
+            "--set",
+            "replicas=3,image.repository=r.example/b,image.tag=t",
             "--set",
             "scheduler.config.percentageOfNodesToScore=100,scheduler.config.leaderElection.resourceName=mine",
             "--set",

@@ -1,7 +1,7 @@
 //! The drill: upstream leads, Bayplan stands by on the same Lease, takes over and gives back, while work keeps coming.
 //!
-//! `docs/guide/cluster.md` walks through the same on a cluster of kubeadm's. Leaders end in order, as a kubelet ends them,
-//! and also without a word. What both leave behind must be the same.
+//! `docs/guide/cluster.md` walks through the same on a cluster of kubeadm's. Leaders end in order, as a kubelet ends
+//! them, and also without a word. What both leave behind must be the same.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ use crate::written::instance;
 const LEASE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(500);
 /// A leader that says nothing is believed for a lease from when its last renewal was seen, which is at most a retry
-/// later than it was; and a lease that has run out is seen at the next retry. client-go lets a retry take 1.2 times as long.
+/// later than it was; and a lease that has run out is seen at the next retry. client-go lets a retry take 1.2 times
+/// as long.
 const SILENT_GAP: Duration = LEASE.saturating_add(RETRY.saturating_mul(2)).saturating_add(Duration::from_millis(200));
 /// What a busy machine may add to anything.
 const SLACK: Duration = Duration::from_secs(1);
@@ -52,10 +53,11 @@ impl Work {
         let labels = json!({"app": name});
         match self {
             Work::Pods => json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}),
-            Work::Deployments => json!({
-                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
-                "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
-            }),
+            Work::Deployments => {
+                let template = json!({"metadata": {"labels": labels}, "spec": spec});
+                let spec = json!({"selector": {"matchLabels": labels}, "template": template});
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
+            }
         }
     }
 
@@ -132,7 +134,8 @@ struct Drill {
     upstream: &'static str,
     verb: &'static str,
     arguments: Vec<String>,
-    /// Whether a leader that ends in order gives the lease back: schedulers do, controller managers do not, as upstream's.
+    /// Whether a leader that ends in order gives the lease back: schedulers do, controller managers do not, as
+    /// upstream's.
     gives_back: bool,
     starts: usize,
 }

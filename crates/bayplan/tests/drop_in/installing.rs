@@ -65,8 +65,8 @@ async fn the_rights_in_place_of_kube_scheduler_are_enough() {
     try_rights(&target, "in-place-of-kube-scheduler", "default-scheduler", plane.folder()).await;
 }
 
-/// Where the folder has kubeadm too: the manifest is still the one that kubeadm writes, and kubeadm patches it as kubectl
-/// does in the guide.
+/// Where the folder has kubeadm too: the manifest is still the one that kubeadm writes, and kubeadm patches it as
+/// kubectl does in the guide.
 #[test]
 fn kubeadm_applies_the_patch_as_the_guide_does() {
     let Some(assets) = Assets::find() else { return };

@@ -1,7 +1,7 @@
 //! The kubelets of the guide's cluster: they run the static pod of the control plane, and Bayplan's own pods.
 //!
-//! Containers are processes of this machine. A pod of Bayplan is run with the arguments, the configuration and the service
-//! account that its manifest gives it, so that a page which installs Bayplan is only right if these are.
+//! Containers are processes of this machine. A pod of Bayplan is run with the arguments, the configuration and the
+//! service account that its manifest gives it, so that a page which installs Bayplan is only right if these are.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,8 +50,8 @@ pub(crate) struct Kubelets {
 }
 
 impl Kubelets {
-    /// Starts the kubelet of the control plane, whose files are below `kubernetes` and whose scheduler serves at `port`,
-    /// and that of the workers.
+    /// Starts the kubelet of the control plane, whose files are below `kubernetes` and whose scheduler serves at
+    /// `port`, and that of the workers.
     pub(crate) fn start(kubernetes: &Path, admin: &Path, port: u16) -> Kubelets {
         let ending = Arc::new(AtomicBool::new(false));
         let (kubernetes, admin) = (kubernetes.to_owned(), admin.to_owned());
@@ -101,9 +101,11 @@ fn command(manifest: &str) -> Vec<String> {
 /// Bayplan stands in for kube-scheduler, so that the guide runs where nothing of upstream is installed.
 fn start(command: &[String], kubernetes: &Path, port: u16) -> Part {
     let (program, flags) = command.split_first().expect("the command is not empty");
-    let mut arguments: Vec<String> = if program == "kube-scheduler" { vec!["scheduler".into()] } else { Vec::new() };
+    let is_stand_in = program == "kube-scheduler";
+    let mut arguments: Vec<String> = if is_stand_in { vec!["scheduler".into()] } else { Vec::new() };
     arguments.extend(flags.iter().map(|flag| flag.replace("/etc/kubernetes", kubernetes.to_str().unwrap())));
-    arguments.push(format!("--secure-port={port}"));
+    // A page that looks at the port looks at Bayplan.
+    arguments.push(format!("--secure-port={}", if is_stand_in { 0 } else { port }));
     Part::start(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 

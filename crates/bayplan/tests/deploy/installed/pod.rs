@@ -18,8 +18,8 @@ pub(crate) struct PodProcess {
 }
 
 impl PodProcess {
-    /// Starts the pod of the Deployment among these objects, which the server has. It asks the API server that `cluster`
-    /// describes as a kubeconfig does, and keeps its files in `folder`.
+    /// Starts the pod of the Deployment among these objects, which the server has. It asks the API server that
+    /// `cluster` describes as a kubeconfig does, and keeps its files in `folder`.
     pub(crate) async fn start(target: &Target, objects: &[Value], cluster: &Value, folder: &Path) -> PodProcess {
         let deployment = of_kind(objects, "Deployment");
         let spec = &deployment["spec"]["template"]["spec"];

@@ -18,7 +18,7 @@ type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// A request, and the code of its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Recorded {
     pub(crate) method: Method,
     /// With its query.
     pub(crate) path: String,
@@ -34,7 +34,7 @@ pub(crate) struct Fault {
 
 #[derive(Default)]
 struct Shared {
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<Recorded>>,
     faults: Mutex<Vec<Fault>>,
 }
 
@@ -76,7 +76,7 @@ impl Recorder {
     }
 
     /// Everything that was asked so far.
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Recorded> {
         self.shared.asked.lock().unwrap().clone()
     }
 
@@ -105,7 +105,7 @@ async fn answer(
         None => pass_on(&client, parts.method.clone(), &path, parts.headers, body).await,
     };
     let code = response.status().as_u16();
-    shared.asked.lock().unwrap().push(Asked { method: parts.method, path, code });
+    shared.asked.lock().unwrap().push(Recorded { method: parts.method, path, code });
     Ok(response)
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::Method;
 
-use super::recorder::Asked;
+use super::recorder::Recorded;
 
 /// What RBAC looks at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ impl fmt::Display for Attributes {
 
 impl Attributes {
     /// Reads a request; none for paths that are no resource's.
-    pub(crate) fn of(asked: &Asked) -> Option<Attributes> {
+    pub(crate) fn of(asked: &Recorded) -> Option<Attributes> {
         let (path, query) = asked.path.split_once('?').unwrap_or((&asked.path, ""));
         let mut parts = path.trim_start_matches('/').split('/');
         let group = match parts.next()? {
@@ -74,9 +74,9 @@ fn a_request_reads_as_rights_name_it() {
         (Method::DELETE, "/api/v1/namespaces/a/pods", "deletecollection pods. a/"),
         (Method::GET, "/api/v1/namespaces/a/configmaps/c", "get configmaps. a/c"),
     ] {
-        let asked = Asked { method, path: path.into(), code: 200 };
+        let asked = Recorded { method, path: path.into(), code: 200 };
         assert_eq!(Attributes::of(&asked).unwrap().to_string(), expected, "{path}");
     }
-    let version = Asked { method: Method::GET, path: "/version".into(), code: 200 };
+    let version = Recorded { method: Method::GET, path: "/version".into(), code: 200 };
     assert_eq!(Attributes::of(&version), None);
 }

@@ -6,14 +6,14 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::pod::PodProcess;
-use super::recorder::{Asked, Recorder};
+use super::recorder::{Recorded, Recorder};
 use super::requests::Attributes;
 use super::{Target, manifest, work};
 
 /// Rights that no request names, because an API server asks for them besides the one that the request needs.
 const UNREQUESTED: [(&str, &str); 1] = [(
     "patch resourceclaims/binding.resource.k8s.io",
-    "kube-apiserver v1.36 checks it for a patch of resourceclaims/status that allocates; the drop-in tests try it there",
+    "kube-apiserver v1.36 checks it for a patch of resourceclaims/status that allocates: the drop-in tests try it",
 )];
 
 /// One verb on one resource, as a role gives it.
@@ -90,8 +90,8 @@ pub(crate) fn of_roles(objects: &[Value]) -> Vec<Right> {
     rights
 }
 
-/// Holds the rights to what was requested: none is missing, and none is unused but those named here, with their reasons.
-pub(crate) fn compare(rights: &[Right], asked: &[Asked], unused: &[(&str, &str)]) {
+/// Holds the rights to what was requested: none is missing, and none is unused but those named here, with reasons.
+pub(crate) fn compare(rights: &[Right], asked: &[Recorded], unused: &[(&str, &str)]) {
     let requests: Vec<Attributes> = asked.iter().filter_map(Attributes::of).collect();
     let missing: Vec<String> = requests
         .iter()
@@ -99,7 +99,7 @@ pub(crate) fn compare(rights: &[Right], asked: &[Asked], unused: &[(&str, &str)]
         .map(ToString::to_string)
         .collect();
     assert!(missing.is_empty(), "requested without a rule:\n{}", missing.join("\n"));
-    let refused: Vec<&Asked> = asked.iter().filter(|asked| matches!(asked.code, 401 | 403)).collect();
+    let refused: Vec<&Recorded> = asked.iter().filter(|asked| matches!(asked.code, 401 | 403)).collect();
     assert!(refused.is_empty(), "refused: {refused:?}");
     let idle = rights.iter().filter(|right| !requests.iter().any(|request| right.allows(request)));
     let idle: Vec<String> = idle.map(ToString::to_string).collect();

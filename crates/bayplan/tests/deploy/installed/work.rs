@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::recorder::{Fault, Recorder};
 use super::{Target, eventually};
 
-/// Requests that fail once, so that what follows a failure is requested too: a claim is read again after a conflict, and
-/// one that was made for a pod is deleted when the pod is not bound.
+/// Requests that fail once, so that what follows a failure is requested too: a claim is read again after a conflict,
+/// and one that was made for a pod is deleted when the pod is not bound.
 pub(crate) fn faults() -> Vec<Fault> {
     vec![
         Fault { method: Method::PATCH, part: "/resourceclaims/claimed/status", code: 409 },
@@ -34,7 +34,7 @@ pub(crate) async fn prepare(target: &Target) {
     }
 }
 
-/// Gives a scheduler of this name, which serves its metrics at `port`, all its kinds of work and waits until it did each.
+/// Gives a scheduler of this name, which serves its metrics at `port`, all its kinds of work, and waits for each.
 pub(crate) async fn give(target: &Target, recorder: &Recorder, scheduler: &str, port: u16) {
     let pods = Pods { target, scheduler };
     pods.create("plain", json!({})).await;
