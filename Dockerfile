@@ -7,7 +7,7 @@
 # The build runs on the machine's own platform and compiles for the image's with cargo's target. Both stages are of the
 # same release of Debian, so that the C library that the binary is linked with is the one it meets.
 
-FROM --platform=$BUILDPLATFORM rust:1.95-bookworm AS build
+FROM --platform=$BUILDPLATFORM rust:1.95-trixie AS build
 ARG TARGETARCH
 # What `bayplan version` says it was built from: `--build-arg BAYPLAN_GIT_COMMIT=$(git rev-parse HEAD)`.
 ARG BAYPLAN_GIT_COMMIT=""
@@ -39,7 +39,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cp "target/$target/release/bayplan" /bayplan
 
 # glibc, libgcc and the certificate authorities of the web; nothing to log in to.
-FROM gcr.io/distroless/cc-debian12:nonroot
+FROM gcr.io/distroless/cc-debian13:nonroot
 LABEL org.opencontainers.image.title="Bayplan" \
       org.opencontainers.image.description="Kubernetes' placement brain: scheduler, control loops and API server" \
       org.opencontainers.image.licenses="Apache-2.0"

@@ -23,9 +23,9 @@ fn the_image_is_built_by_the_toolchain_of_the_repository_and_runs_as_nobody() {
     assert!(dockerfile.contains(&format!("RUSTUP_TOOLCHAIN={channel} ")), "the toolchain is {channel}");
     let minor = channel.rsplit_once('.').unwrap().0;
     let bases = after(&dockerfile, "FROM ");
-    assert_eq!(bases[0], format!("--platform=$BUILDPLATFORM rust:{minor}-bookworm AS build"));
-    // Debian 12 is bookworm: the C library of the build is that of the image.
-    assert_eq!(bases[1], "gcr.io/distroless/cc-debian12:nonroot");
+    assert_eq!(bases[0], format!("--platform=$BUILDPLATFORM rust:{minor}-trixie AS build"));
+    // Debian 13 is trixie: the C library of the build is that of the image.
+    assert_eq!(bases[1], "gcr.io/distroless/cc-debian13:nonroot");
     assert_eq!(after(&dockerfile, "USER "), ["65532:65532"]);
     assert!(dockerfile.contains(&format!("bayplan:{} .", env!("CARGO_PKG_VERSION"))));
 }
