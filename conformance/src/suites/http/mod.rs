@@ -106,6 +106,7 @@ impl Replay {
         let plugins = AdmissionPlugins {
             service_account: name.starts_with("serviceaccount-admission"),
             taint_nodes_by_condition: true,
+            node_restriction: false,
             storage_object_in_use_protection: true,
         };
         let server = server(&store, plugins).await?;

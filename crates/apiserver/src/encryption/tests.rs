@@ -2,7 +2,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-
 use super::*;
 
 const SECRET: &str = "/registry/secrets/ns/s";

@@ -104,7 +104,7 @@ impl Registry {
             }
             None
         } else {
-            match self.store_new(call.resource, &key, encoded.bytes().clone()).await {
+            match self.write_new(call.resource, &key, encoded.bytes().clone()).await {
                 Ok(revision) => Some(revision),
                 Err(WriteError::Conflict { found: Some(found) }) => {
                     return Err(self.exists(call.resource, name, &found));

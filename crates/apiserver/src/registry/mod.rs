@@ -175,7 +175,7 @@ impl Registry {
     }
 
     /// Stores the bytes of a new object; events for a time.
-    async fn store_new(&self, kind: &Kind, key: &str, value: Bytes) -> Result<Revision, WriteError> {
+    async fn write_new(&self, kind: &Kind, key: &str, value: Bytes) -> Result<Revision, WriteError> {
         match self.lifetime(kind) {
             Some(lifetime) => self.store.create_expiring(key, value, lifetime).await,
             None => self.store.create(key, value).await,
@@ -183,7 +183,7 @@ impl Registry {
     }
 
     /// Stores new bytes of an object that must be at a revision; the time of an event begins again.
-    async fn store_changed(
+    async fn write_changed(
         &self,
         kind: &Kind,
         key: &str,

@@ -234,7 +234,7 @@ impl Registry {
         if call.dry_run || encoded.bytes() == &entry.value {
             return swapped(entry.mod_revision, false);
         }
-        match self.store_changed(call.resource, key, encoded.bytes().clone(), entry.mod_revision).await {
+        match self.write_changed(call.resource, key, encoded.bytes().clone(), entry.mod_revision).await {
             Ok(revision) => swapped(revision, true),
             Err(WriteError::Conflict { .. }) => Ok(None),
             Err(error) => Err(status_errors::write(error)),
