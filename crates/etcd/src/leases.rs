@@ -15,6 +15,9 @@ const KEYS_PER_LEASE_MAX: usize = 1000;
 const EXTRA_DIVISOR: u32 = 20;
 const EXTRA_MAX: Duration = Duration::from_secs(60);
 
+/// How long a write waits for another that is being granted a lease.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
 /// A lease that later keys may share.
 struct Lease {
     id: i64,
@@ -41,8 +44,11 @@ impl Lease {
 impl Leases {
     /// The lease for a key that is to live at least so long.
     pub(crate) async fn lease(&self, client: &Client, time_to_live: Duration) -> Result<i64, CallError> {
-        // Held while one is granted, so that writes at the same time share it.
-        let mut last = self.0.lock().await;
+        // Held while one is granted, so that writes at the same time share it. While etcd does not answer they must not
+        // wait for each other's deadlines.
+        let waited = tokio::time::timeout(WAIT_MAX, self.0.lock()).await;
+        let mut last =
+            waited.map_err(|_| CallError::NotSent(format!("grant a lease: others wait for one since {WAIT_MAX:?}")))?;
         let now = Instant::now();
         if let Some(lease) = last.as_mut().filter(|lease| lease.fits(now, time_to_live)) {
             lease.keys += 1;

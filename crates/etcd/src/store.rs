@@ -143,6 +143,14 @@ fn parse_version(version: &str) -> Option<(u64, u64, u64)> {
 }
 
 impl Inner {
+    /// Whether what is in memory is still true.
+    fn check_failure(&self) -> Result<(), ReadError> {
+        match self.mirror.failure() {
+            Some(failure) => Err(ReadError::Unavailable(failure.to_owned())),
+            None => Ok(()),
+        }
+    }
+
     /// Waits until the mirror has everything that etcd has acknowledged by now; false when it does not come that far.
     pub(crate) async fn fresh(&self) -> Result<bool, ReadError> {
         let revision = self.freshness.revision().await?;
@@ -168,6 +176,7 @@ impl Inner {
     }
 
     async fn range(&self, start: &str, end: &str, at: Option<Revision>, limit: usize) -> Result<Range, ReadError> {
+        self.check_failure()?;
         let known = at.is_some_and(|at| at <= self.mirror.revision());
         if !known && !self.fresh().await? {
             return self.range_from_etcd(start, end, at, limit).await;
@@ -192,6 +201,7 @@ impl Inner {
 
 impl Inner {
     async fn watch(self: &Arc<Self>, start: &str, end: &str, after: Revision) -> Result<Box<dyn Watch>, ReadError> {
+        self.check_failure()?;
         if after > self.mirror.revision() {
             self.fresh().await?;
         }
@@ -257,7 +267,10 @@ impl Store for EtcdStore {
     }
 
     fn get_recent<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Entry>, ReadError>> {
-        Box::pin(async move { Ok(self.inner.mirror.shared.index().lookup(key)?) })
+        Box::pin(async move {
+            self.inner.check_failure()?;
+            Ok(self.inner.mirror.shared.index().lookup(key)?)
+        })
     }
 
     fn range_recent<'a>(
@@ -266,7 +279,10 @@ impl Store for EtcdStore {
         end: &'a str,
         limit: usize,
     ) -> BoxFuture<'a, Result<Range, ReadError>> {
-        Box::pin(self.inner.mirror.shared.range(start, end, None, limit))
+        Box::pin(async move {
+            self.inner.check_failure()?;
+            self.inner.mirror.shared.range(start, end, None, limit).await
+        })
     }
 
     fn create_expiring<'a>(
@@ -304,5 +320,25 @@ impl Store for EtcdStore {
 
     fn warning(&self) -> Option<String> {
         self.inner.warning()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_and_an_old_one_is_told_from_a_new_one() {
+        for (version, expected) in [
+            ("3.6.16", Some((3, 6, 16))),
+            ("3.5.0-rc.1", Some((3, 5, 0))),
+            ("3.10.0+dirty", Some((3, 10, 0))),
+            ("3.4.37", Some((3, 4, 37))),
+            ("3.6", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_version(version), expected, "{version}");
+        }
+        assert!(parse_version("3.4.37").unwrap() < VERSION_MIN && parse_version("3.10.0").unwrap() > PROGRESS_IN_ORDER);
     }
 }

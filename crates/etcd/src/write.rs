@@ -97,8 +97,10 @@ impl Inner {
 
     /// A value that cannot be read must not be replaced, whoever told the caller its revision.
     async fn refuse_unreadable(&self, key: &str, expected: Revision) -> Result<(), WriteError> {
-        // A revision that this process has not seen comes from elsewhere: look at it first.
-        self.mirror.reach(expected.min(self.mirror.revision() + 1), MIRROR_WAIT_MAX).await;
+        if expected > self.mirror.revision() {
+            // A revision that this process has not seen comes from elsewhere: look at it first.
+            self.fresh().await.map_err(nothing_written)?;
+        }
         match self.mirror.shared.index().lookup(key) {
             Err(unreadable) if unreadable.mod_revision == expected => Err(unreadable.into()),
             _ => Ok(()),

@@ -146,7 +146,8 @@ pub enum WriteError {
     InDoubt(String),
 }
 
-/// The changes of a key range in revision order, without gaps or repetitions.
+/// The changes of a key range in revision order, without gaps or repetitions. A store that others write to may have
+/// several changes of one revision; they come in one answer.
 pub trait Watch: Send {
     /// Waits for the next changes, at least one; `Compacted` when the watcher fell behind what history keeps.
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<Change>, ReadError>>;

@@ -255,6 +255,7 @@ mod tests {
             advertise_address: address.into(),
             advertise_port: 6443,
             client_authority: "CA".into(),
+            front_proxy: None,
             aggregate_roles: true,
             shared_store,
         }
