@@ -36,7 +36,7 @@ pub(super) const SLACK: SignedDuration = SignedDuration::from_secs(1);
 /// Nodes that are looked at for one pod, in all states together: some seconds of work.
 const NODES_MAX: usize = 4_000_000;
 /// States that are looked at for one pod, however few nodes there are; and at least, however many.
-const STATES_MAX: usize = 4_000;
+const STATES_MAX: usize = 20_000;
 const STATES_MIN: usize = 50;
 
 /// Pods of unknown order whose decisions are tried before and after, in all combinations: 16.
