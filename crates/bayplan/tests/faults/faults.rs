@@ -309,12 +309,13 @@ async fn cut_etcd_leader(cluster: &mut Cluster, how: Traffic, lasts: Duration) -
     format!("{count} connections cut, {elected}")
 }
 
-/// The links between a member and some of its peers, in both directions.
+/// The links between a member and some of its peers, in both directions; with those of callers that do not say who they
+/// are, because a connection that began with a probe carries messages later.
 fn peer_links(cluster: &Cluster, member: usize, peers: &[usize]) -> Vec<Arc<Link>> {
     let id = |member: usize| format!("{:x}", cluster.members[member].id);
-    let both =
-        |peer: &usize| [cluster.members[member].peers.from(&id(*peer)), cluster.members[*peer].peers.from(&id(member))];
-    peers.iter().flat_map(both).collect()
+    let door = |member: usize| &cluster.members[member].peers;
+    let both = |peer: &usize| [door(member).from(&id(*peer)), door(*peer).from(&id(member)), door(*peer).from("")];
+    peers.iter().flat_map(both).chain([door(member).from("")]).collect()
 }
 
 /// The links of the simpler cuts.
