@@ -77,8 +77,8 @@ impl Leases {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn keys_share_a_lease_that_lasts_neither_too_short_nor_much_too_long() {
+    #[test]
+    fn keys_share_a_lease_that_lasts_neither_too_short_nor_much_too_long() {
         let now = Instant::now();
         let hour = Duration::from_secs(3600);
         let lease = |keys| Lease { id: 1, expires: now + hour + extra(hour), keys };

@@ -93,20 +93,20 @@ fn explain(status: &Status) -> String {
         return status.message().trim_start_matches("etcdserver: ").to_owned();
     };
     let says = |text: &str| causes.iter().any(|cause| cause.contains(text));
-    if says("UnknownIssuer") {
+    if says("UnknownIssuer") || says("BadSignature") {
         return "its certificate is signed by another CA than the one given for etcd".to_owned();
     }
     if says("NotValidForName") {
         return format!("its certificate is for another name ({deepest})");
     }
-    if says("CertificateRequired") || says("CertificateUnknown") || says("BadCertificate") {
-        return "it does not accept the client certificate, or wants one".to_owned();
+    if says("fatal alert") {
+        return format!("it does not accept the client certificate, or wants one ({deepest})");
     }
-    if says("InvalidContentType") || says("CorruptMessage") {
-        return "it does not speak TLS: the address should begin with http://".to_owned();
+    if says("InvalidContentType") || says("CorruptMessage") || says("tls handshake eof") {
+        return format!("{deepest}: if it does not speak TLS, its address begins with http://");
     }
-    if says("frame with invalid size") || says("UnexpectedEof") || says("connection closed before") {
-        return format!("{deepest}; an address of a port with TLS begins with https://");
+    if says("frame with invalid size") || says("unexpected end of file") || says("connection closed before") {
+        return format!("{deepest}: if it speaks TLS, its address begins with https://");
     }
     deepest.clone()
 }
