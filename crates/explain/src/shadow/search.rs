@@ -257,6 +257,11 @@ impl<'a> StateSearch<'a> {
                 possible.push(before.iter().chain(&early).chain(some).cloned().collect());
             }
         }
+        if !self.filled.is_empty() {
+            // The list is from before the first of them was placed.
+            let own = template(&self.bound.pod);
+            possible.push(before.into_iter().filter(|(pod, _)| template(pod) != own).collect());
+        }
         possible
     }
 
