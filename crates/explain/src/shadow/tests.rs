@@ -307,9 +307,8 @@ fn nodes_with_an_image_are_counted_as_of_the_last_change_on_each_node() {
     // Three of five nodes have the image in the end. b is copied then; a was copied when it was two of four.
     for (theirs, expected) in [("b", [1, 0, 0, 0, 0]), ("a", [0, 0, 0, 0, 1])] {
         let mut world = World::empty();
-        for node in [with_image("a", "8"), with_image("b", "8"), node("c", "1"), node("d", "1")] {
-            world.put(node);
-        }
+        let nodes = [with_image("a", "8"), with_image("b", "8"), node("c", "1"), node("d", "1")];
+        nodes.into_iter().for_each(|node| world.put(node));
         world.begin();
         world.put(with_image("e", "1"));
         world.put(with_image("b", "8"));
