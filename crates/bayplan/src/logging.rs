@@ -12,13 +12,14 @@ use crate::args::{Cli, Command};
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The parts of Bayplan that log, as filters name them.
-const PARTS: [&str; 19] = [
+const PARTS: [&str; 20] = [
     "bayplan",
     "bayplan_apiserver",
     "bayplan_bench",
     "bayplan_cel",
     "bayplan_client",
     "bayplan_controllers",
+    "bayplan_etcd",
     "bayplan_explain",
     "bayplan_flowcontrol",
     "bayplan_kinds",

@@ -1,8 +1,8 @@
 //! The roles and bindings that every cluster starts with.
 //!
 //! Each system component has a role; `admin`, `edit` and `view` are for people. All controllers of
-//! `bayplan controller-manager` act as `system:kube-controller-manager`, so their roles are bound to that user, and
-//! also to the service accounts that upstream's controllers use.
+//! `bayplan controller-manager` act as `system:kube-controller-manager`, so their roles are bound to that user by bindings
+//! named `bayplan:controller:…`, beside upstream's to the service accounts of its controllers.
 
 use bayplan_model::status::Status;
 use serde_json::{Value, json};
@@ -463,20 +463,21 @@ fn cluster_role_bindings() -> Result<Vec<BootstrapObject>, Status> {
     ]
     .map(|(name, subjects)| (name.to_owned(), subjects))
     .into();
-    bindings.extend(
-        CONTROLLERS.iter().map(|role| {
-            (format!("system:controller:{}", role.name), vec![account(role.name), user(CONTROLLER_MANAGER)])
-        }),
-    );
-    let make = |(name, subjects): (String, Vec<Value>)| {
+    let controller = |role: &ClusterRole| format!("system:controller:{}", role.name);
+    bindings.extend(CONTROLLERS.iter().map(|role| (controller(role), vec![account(role.name)])));
+    let make = |name: &str, role: &str, subjects: Vec<Value>| {
         let object = json!({
-            "metadata": metadata(&name, json!({})),
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            "metadata": metadata(name, json!({})),
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
             "subjects": subjects,
         });
         bootstrap_object(GROUP, "clusterrolebindings", "", Reconcile::Subjects, object)
     };
-    bindings.into_iter().map(make).collect()
+    // Bindings of our own: those of upstream stay as they are, on an etcd that kube-apiserver shares too.
+    let own = CONTROLLERS.iter().map(|role| {
+        make(&format!("bayplan:controller:{}", role.name), &controller(role), vec![user(CONTROLLER_MANAGER)])
+    });
+    bindings.iter().map(|(name, subjects)| make(name, name, subjects.clone())).chain(own).collect()
 }
 
 /// The roles and bindings in `kube-system`: leader election and the published authority.

@@ -92,6 +92,7 @@ fn manual_pages_come_one_at_a_time_or_all_at_once() {
         "controller-manager",
         "man",
         "mcp",
+        "nodes",
         "page",
         "plugin-install",
         "plugin",
