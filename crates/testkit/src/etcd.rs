@@ -72,6 +72,7 @@ impl Etcd {
     }
 
     /// Waits until it answers.
+    #[expect(clippy::disallowed_methods, reason = "a process of the outside world takes real time to start")]
     fn wait(&self) {
         let deadline = Instant::now() + PATIENCE;
         while !self.healthy() {

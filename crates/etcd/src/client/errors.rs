@@ -64,7 +64,7 @@ pub(super) fn classify(step: &str, endpoint: &str, status: &Status) -> CallError
         Code::NotFound if message.contains("lease not found") => return CallError::LeaseNotFound,
         _ => {}
     }
-    let reason = explain(status);
+    let reason = explain(status, endpoint.starts_with("https://"));
     let described = format!("{step}: etcd at {endpoint}: {reason}");
     if chain(status).any(|error| error.is::<tonic::ConnectError>()) {
         return CallError::NotSent(described);
@@ -87,7 +87,7 @@ fn chain(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
 }
 
 /// The cause in a few words, for the person who can act on it.
-fn explain(status: &Status) -> String {
+fn explain(status: &Status, secure: bool) -> String {
     let causes: Vec<String> = chain(status).map(ToString::to_string).collect();
     let Some(deepest) = causes.last() else {
         return status.message().trim_start_matches("etcdserver: ").to_owned();
@@ -101,6 +101,10 @@ fn explain(status: &Status) -> String {
     }
     if says("fatal alert") {
         return format!("it does not accept the client certificate, or wants one ({deepest})");
+    }
+    if secure && (says("broken pipe") || says("reset by peer")) {
+        // With TLS 1.3 a client learns that its certificate is refused only after it has begun to speak.
+        return format!("{deepest}: it may not accept the client certificate, or want one");
     }
     if says("InvalidContentType") || says("CorruptMessage") || says("tls handshake eof") {
         return format!("{deepest}: if it does not speak TLS, its address begins with http://");
