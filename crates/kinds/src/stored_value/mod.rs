@@ -37,11 +37,11 @@ pub const ENCRYPTED: &[u8] = b"k8s:enc:";
 /// The form in which values are written; both are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoredForm {
-    /// Protobuf in upstream's envelope: smaller, and what kube-apiserver writes by default.
+    /// JSON as the registry has it: nothing to do for a write.
     #[default]
-    Protobuf,
-    /// JSON as the registry has it.
     Json,
+    /// Protobuf in upstream's envelope: a third smaller, and what kube-apiserver writes by default.
+    Protobuf,
 }
 
 /// Reads stored values, and writes them in one form.

@@ -5,7 +5,7 @@ use super::*;
 const POD: &str = "/registry/pods/ns/p";
 
 fn values() -> StoredValues {
-    StoredValues::default()
+    StoredValues::new(StoredForm::Protobuf)
 }
 
 fn read(key: &str, stored: Vec<u8>) -> Value {
