@@ -5,7 +5,7 @@ mod support;
 
 use bayplan_kinds::{Kind, Verb, served};
 use serde_json::{Value, json};
-use support::objects::{collection, object};
+use support::objects::{collection, name, object};
 use support::{Client, Cluster, Watch, cluster};
 
 fn words(verbs: &'static [Verb]) -> Vec<&'static str> {
@@ -41,7 +41,8 @@ impl Trial<'_> {
 
         let created = self.ask("create", "POST", &at, object(resource, "one"), 201).await;
         assert_eq!(created["kind"], resource.kind);
-        let one = format!("{at}/one");
+        let first = name(resource, "one");
+        let one = format!("{at}/{first}");
         let mut read = self.ask("get", "GET", &one, Value::Null, 200).await;
         assert_eq!(read, created);
         read["metadata"]["annotations"]["n"] = json!("updated");
@@ -51,7 +52,7 @@ impl Trial<'_> {
         let patched = self.ask("patch", "PATCH", &one, patch, 200).await;
         assert_eq!(patched["metadata"]["annotations"]["n"], "patched", "{at}");
         for expected in ["ADDED", "MODIFIED", "MODIFIED"] {
-            assert_eq!(watch.event().await, (expected.into(), "one".into()), "{at}");
+            assert_eq!(watch.event().await, (expected.into(), first.clone()), "{at}");
         }
         self.tried.push("watch");
         self.subresources(&one).await;
@@ -67,7 +68,7 @@ impl Trial<'_> {
 
     /// Does what controllers do for objects that wait for them.
     async fn finish(&self, name: &str) {
-        let path = format!("{}/{name}", self.at);
+        let path = format!("{}/{}", self.at, self::name(self.resource, name));
         let (code, found) = self.admin.get(&path).await;
         if code == 200 {
             assert!(found["metadata"]["deletionTimestamp"].is_string(), "{path} stays: {found}");
@@ -88,7 +89,7 @@ impl Trial<'_> {
         self.finish("one").await;
         loop {
             match watch.event().await {
-                (kind, name) if name == "one" && kind == "DELETED" => return,
+                (kind, gone) if gone == name(self.resource, "one") && kind == "DELETED" => return,
                 (kind, _) => assert_eq!(kind, "MODIFIED", "{path}"),
             }
         }

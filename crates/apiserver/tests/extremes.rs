@@ -72,7 +72,7 @@ async fn live(admin: &Client, place: &Place, value: &Value) {
     let collection = objects::collection(place.kind);
     let what = format!("{} = {value}", place.name());
     let name = "extreme";
-    let one = format!("{collection}/{name}");
+    let one = format!("{collection}/{}", objects::name(place.kind, name));
     let (created, _) =
         ask(admin, "POST", &collection, "application/json", &place.object(name, value.clone()), &what).await;
     if created != 201 {

@@ -247,7 +247,7 @@ fn sized(ty: &Type, form: Form, bytes: usize) -> Value {
 fn case(title: &str, place: &Place, form: Form, request: Request) -> Case {
     let title = format!("{title} {} {form:?}", place.name());
     let (collection, place) = (objects::collection(place.kind), place.clone());
-    let one = format!("{collection}/stored?dryRun=All");
+    let one = format!("{collection}/{}?dryRun=All", objects::name(place.kind, "stored"));
     let (method, path, content_type) = match request {
         Request::Create(content_type) => ("POST", format!("{collection}?dryRun=All"), content_type),
         Request::Update => ("PUT", one, "application/json"),
@@ -393,7 +393,7 @@ fn stored_changes(bench: &Bench, place: &Place, name: &str, bytes: usize) -> Opt
     let object = place.object(name, sized(place.ty, Form::Distinct, bytes));
     let collection = objects::collection(place.kind);
     let (code, object) = bench.runtime.block_on(bench.admin.json("POST", &collection, object));
-    (code == 201).then(|| changes(&format!("{collection}/{name}"), &object))
+    (code == 201).then(|| changes(&format!("{collection}/{}", objects::name(place.kind, name)), &object))
 }
 
 #[test]

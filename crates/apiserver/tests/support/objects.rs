@@ -59,6 +59,8 @@ pub fn minimal(kind: &str, group: &str) -> Value {
         ("PriorityClass", _) => json!({"value": 1}),
         ("RuntimeClass", _) => json!({"handler": "h"}),
         ("EndpointSlice", _) => json!({"addressType": "IPv4", "endpoints": []}),
+        ("IPAddress", _) => json!({"spec": {"parentRef": {"resource": "services", "name": "s"}}}),
+        ("ServiceCIDR", _) => json!({"spec": {"cidrs": ["10.200.0.0/16"]}}),
         ("ResourceClaim", _) => json!({"spec": {}}),
         ("ResourceClaimTemplate", _) => json!({"spec": {"spec": {}}}),
         ("ResourceSlice", _) => json!({"spec": {
@@ -69,11 +71,21 @@ pub fn minimal(kind: &str, group: &str) -> Value {
     }
 }
 
-pub fn object(resource: &Kind, name: &str) -> Value {
+/// The name of an object that a test calls `called`: an IPAddress is named by its address.
+pub fn name(resource: &Kind, called: &str) -> String {
+    if resource.kind != "IPAddress" {
+        return called.to_owned();
+    }
+    let sum = called.bytes().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    let [high, low] = sum.to_be_bytes();
+    format!("10.200.{high}.{low}")
+}
+
+pub fn object(resource: &Kind, called: &str) -> Value {
     let mut object = minimal(resource.kind, resource.group);
     object["apiVersion"] = resource.api_version().into();
     object["kind"] = resource.kind.into();
-    object["metadata"] = json!({"name": name, "labels": {"made": "here"}});
+    object["metadata"] = json!({"name": name(resource, called), "labels": {"made": "here"}});
     object
 }
 
