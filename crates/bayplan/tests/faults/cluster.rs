@@ -139,7 +139,6 @@ impl Cluster {
     }
 
     async fn become_ready(&mut self, nodes: Config, stopping: watch::Receiver<bool>) {
-        self.learn_members().await;
         self.servers_are_ready().await;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         self.until("the namespace", PATIENCE, async |cluster| {
@@ -197,14 +196,6 @@ impl Cluster {
             if let Some(status) = process.ended() {
                 panic!("{} ended by itself: {status}\n  {}", process.name, process.log_end());
             }
-        }
-    }
-
-    async fn learn_members(&mut self) {
-        for i in 0..self.members.len() {
-            let status =
-                self.until("etcd answers", PATIENCE, async |cluster| cluster.members[i].etcd.status().await).await;
-            self.members[i].id = status.member;
         }
     }
 
@@ -270,7 +261,19 @@ async fn start_members(binaries: &Binaries, folder: &Path) -> (Vec<Member>, Vec<
         let process = Process::start(&format!("etcd-{i}"), folder, recipe);
         Member { process, etcd: Etcd::on(clients[i]), id: 0, peers: door }
     };
-    (doors.into_iter().enumerate().map(start).collect(), clients.to_vec())
+    let mut members: Vec<Member> = doors.into_iter().enumerate().map(start).collect();
+    // An API server that finds no etcd at its start ends: whoever starts it waits, or starts it again.
+    for member in &mut members {
+        let deadline = Instant::now() + PATIENCE;
+        member.id = loop {
+            match member.etcd.status().await {
+                Some(status) if status.leader != 0 => break status.member,
+                _ => assert!(Instant::now() < deadline, "{} has no leader", member.process.name),
+            }
+            tokio::time::sleep(GLANCE).await;
+        };
+    }
+    (members, clients.to_vec())
 }
 
 async fn start_servers(binaries: &Binaries, folder: &Path, members: &[u16]) -> (Vec<Server>, Vec<u16>) {
