@@ -11,6 +11,7 @@
 //! etcd, or `KUBEBUILDER_ASSETS` a folder with one; `BAYPLAN_FAULTS` is how many, `BAYPLAN_SEED` repeats a run.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+#![allow(clippy::print_stdout, reason = "a run of hundreds of faults says how far it is")]
 
 mod cluster;
 mod etcd;
