@@ -7,8 +7,8 @@
 //!   load, workloads, watchers (requests) ──▶ history ◀── etcd: every change it made
 //! ```
 //!
-//! What the clients were told is held against what etcd did (`history`). A dozen faults run where `BAYPLAN_ETCD` names an
-//! etcd, or `KUBEBUILDER_ASSETS` a folder with one; `BAYPLAN_FAULTS` is how many, `BAYPLAN_SEED` repeats a run.
+//! What the clients were told is held against what etcd did (`history`). A dozen faults run where `BAYPLAN_ETCD` names
+//! an etcd, or `KUBEBUILDER_ASSETS` a folder with one; `BAYPLAN_FAULTS` is how many, `BAYPLAN_SEED` repeats a run.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 #![allow(clippy::print_stdout, reason = "a run of hundreds of faults says how far it is")]

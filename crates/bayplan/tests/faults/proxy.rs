@@ -80,6 +80,7 @@ impl Link {
         }
         let mut traffic = self.traffic.subscribe();
         let is_decided = |traffic: &Traffic| *traffic != Traffic::Dropped;
+        let is_reset = |traffic: &Traffic| *traffic == Traffic::Reset;
         if traffic.wait_for(is_decided).await.is_ok_and(|traffic| *traffic == Traffic::Reset) {
             return client.set_zero_linger();
         }
@@ -89,12 +90,11 @@ impl Link {
         self.live.fetch_add(1, Ordering::SeqCst);
         let ended = {
             let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
-            let (there, back) = (self.traffic.subscribe(), self.traffic.subscribe());
+            let there = pump(from_client, to_server, self.traffic.subscribe());
+            let back = pump(from_server, to_client, self.traffic.subscribe());
             tokio::select! {
-                ended = async { tokio::try_join!(pump(from_client, to_server, there), pump(from_server, to_client, back)) } => {
-                    ended.map(drop)
-                }
-                _ = traffic.wait_for(|traffic| *traffic == Traffic::Reset) => Err(io::ErrorKind::ConnectionReset.into()),
+                ended = futures::future::try_join(there, back) => ended.map(drop),
+                _ = traffic.wait_for(is_reset) => Err(io::ErrorKind::ConnectionReset.into()),
             }
         };
         self.live.fetch_sub(1, Ordering::SeqCst);

@@ -57,7 +57,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Starts a cluster with Deployments, and watchers: one at each API server, and one that goes from one to the other.
+    /// Starts a cluster with Deployments, and watchers: one at each API server, and one that goes to and fro.
     pub(crate) async fn start(binaries: &Binaries, seed: u64) -> Rounds {
         let begun = Instant::now();
         let mut cluster = Cluster::start(binaries).await;
@@ -199,7 +199,8 @@ impl Rounds {
             count(&tally.unanswered),
         );
         println!(
-            "{} operations on registers, {} objects ({} in doubt), {} lists, {} watch events ({} resumed, {} listed again)",
+            "{} operations on registers, {} objects ({} in doubt), {} lists, \
+             {} watch events ({} resumed, {} listed again)",
             totals.operations,
             totals.promises,
             totals.in_doubt,
