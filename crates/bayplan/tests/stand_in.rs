@@ -410,12 +410,6 @@ fn each_wrong_file_ends_the_start_with_one_line_that_names_it() {
             vec!["--audit-log-path=/var/log/audit.log".to_owned()],
             "--audit-log-path is not supported: no audit log is written".to_owned(),
         ),
-        (
-            vec!["--etcd-servers=https://127.0.0.1:2379".to_owned()],
-            "--etcd-servers https://127.0.0.1:2379: this build has the embedded store only; without the flag, \
-             --data-dir keeps the objects"
-                .to_owned(),
-        ),
     ] {
         let mut command = Command::new(binary(env!("CARGO_BIN_EXE_bayplan")));
         let output = command.args(["apiserver", "--port=0", "--data-dir", &data]).args(&flags).output().unwrap();
