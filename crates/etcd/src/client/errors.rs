@@ -102,14 +102,16 @@ fn explain(status: &Status, secure: bool) -> String {
     if says("fatal alert") {
         return format!("it does not accept the client certificate, or wants one ({deepest})");
     }
-    if secure && (says("broken pipe") || says("reset by peer")) {
+    let closed = ["broken pipe", "reset by peer", "frame with invalid size", "unexpected end of file"];
+    let closed = closed.into_iter().any(says) || says("connection closed before");
+    if secure && closed {
         // With TLS 1.3 a client learns that its certificate is refused only after it has begun to speak.
         return format!("{deepest}: it may not accept the client certificate, or want one");
     }
     if says("InvalidContentType") || says("CorruptMessage") || says("tls handshake eof") {
         return format!("{deepest}: if it does not speak TLS, its address begins with http://");
     }
-    if says("frame with invalid size") || says("unexpected end of file") || says("connection closed before") {
+    if closed {
         return format!("{deepest}: if it speaks TLS, its address begins with https://");
     }
     deepest.clone()

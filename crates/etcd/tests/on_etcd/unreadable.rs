@@ -44,7 +44,7 @@ fn a_value_that_cannot_be_read_is_named_and_not_overwritten() {
             let at = [None, Some(bad)][round];
             let range = store.range("/registry/p/", "/registry/p0", at, 0).await.unwrap();
             assert_eq!((&*range.entries[0].value, range.entries.len()), (&b"good"[..], 1));
-            assert_eq!(range.unreadable, [why.clone()]);
+            assert_eq!(range.unreadable, std::slice::from_ref(&why));
             let refused = store.create("/registry/p/b", "x".into()).await;
             assert_eq!(refused, Err(WriteError::Unreadable(why.clone())));
             let refused = store.update("/registry/p/b", "x".into(), bad).await;
