@@ -88,7 +88,8 @@ fn is_kept_by_servers(path: &str, name: &str) -> bool {
 async fn list(client: &Client, path: &str) -> Option<BTreeMap<String, Value>> {
     let answer = client.get(path, "application/json").await.ok()?;
     let mut list: Value = serde_json::from_slice(&answer).unwrap();
-    let (version, kind) = (list["apiVersion"].clone(), list["kind"].as_str().unwrap().trim_end_matches("List").to_owned());
+    let (version, kind) =
+        (list["apiVersion"].clone(), list["kind"].as_str().unwrap().trim_end_matches("List").to_owned());
     let items = list["items"].as_array_mut().unwrap().iter_mut().map(|item| {
         item["apiVersion"] = version.clone();
         item["kind"] = kind.as_str().into();
