@@ -207,17 +207,16 @@ impl ServerAddress {
     }
 }
 
-/// The one place where a key gets a time to live. The embedded store has none; `STALE_AFTER` stands in for it.
+/// Writes a key that is gone after a lease's time. The embedded store keeps it; `STALE_AFTER` stands in for that.
 async fn put_expiring(
     store: &dyn Store,
     key: &str,
     value: Bytes,
     over: Option<&Entry>,
 ) -> Result<Revision, WriteError> {
-    let _time_to_live = LEASE_TIME;
     match over {
-        Some(entry) => store.update(key, value, entry.mod_revision).await,
-        None => store.create(key, value).await,
+        Some(entry) => store.update_expiring(key, value, entry.mod_revision, LEASE_TIME).await,
+        None => store.create_expiring(key, value, LEASE_TIME).await,
     }
 }
 

@@ -11,11 +11,13 @@ const PLAIN: &str = "{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{\"
 const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// A Secret and a ConfigMap `default/vector` with `a: b`, as kube-apiserver v1.36 stored them with that key.
-const RECORDED_AESGCM: &str = "azhzOmVuYzphZXNnY206djE6azE66tMXoPcSAToKOL4N+wIOYmxB4u/WG2RqfLR5tVlZvlBAMXSCGxM80hi8E+oI6f3SWzhC3tIjdC4/KNWs4k\
+const RECORDED_AESGCM: &str = "\
+    azhzOmVuYzphZXNnY206djE6azE66tMXoPcSAToKOL4N+wIOYmxB4u/WG2RqfLR5tVlZvlBAMXSCGxM80hi8E+oI6f3SWzhC3tIjdC4/KNWs4k\
     NLFc4hsZ+GPzHIY3Snl53nCqUDoPjYTvcKpfBrxkZk9+2+z7iy77y84arpVFXmhwXuwPb+gUYsH95ai1lku9mwotwPEqG6p1zhXDvDpMjbHOsS\
     8TpSWkpDGG6pCVb1UCIy7WuvuQ7x44AVsEWNIfhHhuBfj1/v+DcsC2XL1RLQdeuF4zbc7sazGLBFGZe/BYfCRi5wRRphMzrbrvpmCxOCTCzSmc\
     THomNIadnmCo4kcYDEaMQ=";
-const RECORDED_AESCBC: &str = "azhzOmVuYzphZXNjYmM6djE6azE6AwkbhuDC8JTzrtpeMoTrm4hWF2PKLQr+HT5XIRO7kcZwW5S+CS1e2NeWbHb9H6zU5yjK4nDx5OLC7ekHgi\
+const RECORDED_AESCBC: &str = "\
+    azhzOmVuYzphZXNjYmM6djE6azE6AwkbhuDC8JTzrtpeMoTrm4hWF2PKLQr+HT5XIRO7kcZwW5S+CS1e2NeWbHb9H6zU5yjK4nDx5OLC7ekHgi\
     IISQXZL3fhP/HR6drQNpMuMxrDcxFdiLJ/OOek7E+qqFqj18/OtpwgAMlPLK8ACIWIFdMNFK7peGHuoWRE/As0UL82Q51lSEyAjEK/wLUbhNMH\
     4jTOb5WqWRQPIyvakhXu93poIEViCvPXQ4vmiAZbGtIkRpWUdsrwuJE9llzwS7m5BEMSdD2hbpR10jr6E2uK1ROtN65VpEJDn92SevKmYhE=";
 

@@ -24,7 +24,7 @@ mod service_addresses;
 mod update;
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bayplan_kinds::{Kind, served};
@@ -80,6 +80,8 @@ pub(crate) struct Registry {
     waiters: Arc<RevisionWaiters>,
     /// Where requests with large bodies are carried out.
     pub(crate) big_work: BigWork,
+    /// When the range of cluster IPs was last looked through and found full.
+    range_full: Mutex<Option<Timestamp>>,
 }
 
 /// One call of a verb on an object or a collection.
@@ -123,6 +125,7 @@ impl Registry {
             authorizer,
             waiters: Arc::default(),
             big_work: BigWork::default(),
+            range_full: Mutex::default(),
         }
     }
 

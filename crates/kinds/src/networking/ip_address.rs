@@ -109,7 +109,8 @@ mod tests {
 
     fn address(name: &str, parent: Value) -> Value {
         json!({
-            "kind": "IPAddress", "apiVersion": "networking.k8s.io/v1", "metadata": {"name": name, "resourceVersion": "1"},
+            "kind": "IPAddress", "apiVersion": "networking.k8s.io/v1",
+            "metadata": {"name": name, "resourceVersion": "1"},
             "spec": {"parentRef": parent},
         })
     }

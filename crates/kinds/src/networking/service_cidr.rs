@@ -119,7 +119,8 @@ mod tests {
 
     fn object(ranges: &[&str]) -> Value {
         json!({
-            "kind": "ServiceCIDR", "apiVersion": "networking.k8s.io/v1", "metadata": {"name": "a", "resourceVersion": "1"},
+            "kind": "ServiceCIDR", "apiVersion": "networking.k8s.io/v1",
+            "metadata": {"name": "a", "resourceVersion": "1"},
             "spec": {"cidrs": ranges},
         })
     }

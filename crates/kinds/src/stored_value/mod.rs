@@ -5,9 +5,9 @@
 //!   JSON of any writer ─┴─ read ─▶ {"kind":…,"apiVersion":…,"metadata":{…},…} ─ write ─┴─▶ JSON
 //! ```
 //!
-//! The key says which kind a value is of. What is read has the storage version of that kind, canonical and defaulted, as
-//! upstream decodes it: older servers stored less. An older version with the same fields is read as the storage version;
-//! any other is an error that names it.
+//! The key says which kind a value is of. What is read has the storage version of that kind, canonical and defaulted,
+//! as upstream decodes it: older servers stored less. An older version with the same fields is read as the storage
+//! version; any other is an error that names it.
 //!
 //! Fields that the schema does not know are dropped when a value is read, as by every kube-apiserver of the schema's
 //! version: its generated code keeps no unknown protobuf fields, and its JSON decoder no unknown members. The stored

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use bayplan_kinds::Kind;
 use bayplan_model::status::{Status, reason};
 use bayplan_store::WriteError;
+use jiff::{SignedDuration, Timestamp};
 use rand::RngExt;
 use serde_json::{Value, json};
 
@@ -16,6 +17,9 @@ use crate::status_errors::{self, FieldError};
 
 /// Random attempts before a systematic search.
 const TRIES: usize = 16;
+/// How soon all addresses are looked through again after the range was found full: a freed address may be told taken
+/// for so long, and a client that asks again and again does not make the server look each time.
+const RELIST_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
 /// Who owns an IPAddress; upstream's allocator, for both kinds of server.
 pub(super) const MANAGER: &str = "ipallocator.k8s.io";
 pub(super) const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
@@ -86,6 +90,11 @@ impl Registry {
                 return Ok(Ok(address));
             }
         }
+        let full = || Ok(Err(FieldError::new(FULL, "spec.clusterIPs", "Internal error: range is full")));
+        let now = self.now();
+        if self.found_full().is_some_and(|at| now.duration_since(at).abs() < RELIST_INTERVAL) {
+            return full();
+        }
         let (start, end) = Self::bounds(kind(), "");
         let range = self.store().range(&start, &end, None, 0).await.map_err(status_errors::read)?;
         let taken: HashSet<Ipv4Addr> = range.entries.iter().filter_map(|e| e.key[start.len()..].parse().ok()).collect();
@@ -95,7 +104,12 @@ impl Registry {
                 return Ok(Ok(address));
             }
         }
-        Ok(Err(FieldError::new(FULL, "spec.clusterIPs", "Internal error: range is full")))
+        *self.found_full() = Some(now);
+        full()
+    }
+
+    fn found_full(&self) -> MutexGuard<'_, Option<Timestamp>> {
+        self.range_full.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
