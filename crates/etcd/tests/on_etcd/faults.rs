@@ -83,7 +83,7 @@ async fn check_outage(store: &EtcdStore) {
         futures::join!(store.get("/registry/a"), store.create("/registry/lost", "".into()), store.writable());
     assert!(started.elapsed() < BOUND, "{:?}", started.elapsed());
     assert!(matches!(&read, Err(ReadError::Unavailable(why)) if why.contains("ask for the revision")), "{read:?}");
-    assert!(matches!(&write, Err(WriteError::Unavailable(why)) if why.starts_with("write: ")), "{write:?}");
+    assert!(matches!(&write, Err(WriteError::InDoubt(why)) if why.starts_with("write: ")), "{write:?}");
     assert!(matches!(&health, Err(WriteError::Unavailable(_))), "{health:?}");
     assert_eq!(store.get_recent("/registry/a").await.unwrap().unwrap().value, "1");
 }
@@ -173,7 +173,7 @@ fn another_member_is_asked_when_one_does_not_answer() {
                 match store.update("/registry/a", round.to_string().into(), newest).await {
                     Ok(revision) => break newest = revision,
                     Err(WriteError::Conflict { found }) => newest = found.unwrap().mod_revision,
-                    Err(WriteError::Unavailable(_)) => {}
+                    Err(WriteError::Unavailable(_) | WriteError::InDoubt(_)) => {}
                     Err(error) => panic!("{error}"),
                 }
             }
