@@ -64,9 +64,18 @@ pub(super) fn classify(step: &str, endpoint: &str, status: &Status) -> CallError
         Code::NotFound if message.contains("lease not found") => return CallError::LeaseNotFound,
         _ => {}
     }
-    let reason = explain(status, endpoint.starts_with("https://"));
+    let connected = !chain(status).any(|error| error.is::<tonic::ConnectError>());
+    let mut reason = explain(status);
+    // The first call on a new connection that ends without an answer: with TLS 1.3 a client learns that its certificate
+    // is refused only after it has begun to speak.
+    if connected && step == super::STATUS.step && chain(status).next().is_some() {
+        reason.push_str(match endpoint.starts_with("https://") {
+            true => ": it may not accept the client certificate, or want one",
+            false => ": if it speaks TLS, its address begins with https://",
+        });
+    }
     let described = format!("{step}: etcd at {endpoint}: {reason}");
-    if chain(status).any(|error| error.is::<tonic::ConnectError>()) {
+    if !connected {
         return CallError::NotSent(described);
     }
     match status.code() {
@@ -87,7 +96,7 @@ fn chain(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
 }
 
 /// The cause in a few words, for the person who can act on it.
-fn explain(status: &Status, secure: bool) -> String {
+fn explain(status: &Status) -> String {
     let causes: Vec<String> = chain(status).map(ToString::to_string).collect();
     let Some(deepest) = causes.last() else {
         return status.message().trim_start_matches("etcdserver: ").to_owned();
@@ -102,17 +111,8 @@ fn explain(status: &Status, secure: bool) -> String {
     if says("fatal alert") {
         return format!("it does not accept the client certificate, or wants one ({deepest})");
     }
-    let closed = ["broken pipe", "reset by peer", "frame with invalid size", "unexpected end of file"];
-    let closed = closed.into_iter().any(says) || says("connection closed before");
-    if secure && closed {
-        // With TLS 1.3 a client learns that its certificate is refused only after it has begun to speak.
-        return format!("{deepest}: it may not accept the client certificate, or want one");
-    }
     if says("InvalidContentType") || says("CorruptMessage") || says("tls handshake eof") {
         return format!("{deepest}: if it does not speak TLS, its address begins with http://");
-    }
-    if closed {
-        return format!("{deepest}: if it speaks TLS, its address begins with https://");
     }
     deepest.clone()
 }
