@@ -1,8 +1,8 @@
 //! The roles and bindings that every cluster starts with.
 //!
 //! Each system component has a role; `admin`, `edit` and `view` are for people. All controllers of
-//! `bayplan controller-manager` act as `system:kube-controller-manager`, so their roles are bound to that user by bindings
-//! named `bayplan:controller:…`, beside upstream's to the service accounts of its controllers.
+//! `bayplan controller-manager` act as `system:kube-controller-manager`, so their roles are bound to that user, by
+//! bindings named `bayplan:controller:…` beside upstream's to the service accounts of its controllers.
 
 use bayplan_model::status::Status;
 use serde_json::{Value, json};

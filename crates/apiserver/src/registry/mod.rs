@@ -59,7 +59,7 @@ const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 const ALL_KEYS: &str = "/";
 
 /// How long an event is kept after its last write, unless somebody says otherwise; upstream's `--event-ttl`.
-pub(crate) const EVENT_LIFETIME: Duration = Duration::from_secs(60 * 60);
+pub(crate) const EVENT_LIFETIME: Duration = Duration::from_hours(1);
 
 /// The source of the current time; tests provide their own.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

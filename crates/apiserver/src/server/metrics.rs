@@ -45,38 +45,31 @@ const CERTIFICATE_LIVES: [f64; 14] = [
 /// The metrics of the server.
 pub(crate) struct ServerMetrics {
     registry: Registry,
-    requests: Family<Counter>,
-    durations: Family<Histogram>,
-    sli_durations: Family<Histogram>,
-    sizes: Family<Histogram>,
-    long_running: Family<Gauge>,
-    in_flight: Family<Gauge>,
-    terminations: Family<Counter>,
-    watch_events: Family<Counter>,
-    watch_event_sizes: Family<Histogram>,
+    requests: Requests,
+    watches: Watches,
+    flow: Flow,
     objects: Family<Gauge>,
-    dispatched: Family<Counter>,
-    rejected: Family<Counter>,
-    waited: Family<Histogram>,
     certificate_lives: Arc<Histogram>,
     authentications: Family<Counter>,
 }
 
-impl ServerMetrics {
-    /// Registers the metrics.
-    pub(crate) fn new(registry: &Registry) -> ServerMetrics {
+/// Requests from their head to the last byte of their answer.
+struct Requests {
+    total: Family<Counter>,
+    durations: Family<Histogram>,
+    sli_durations: Family<Histogram>,
+    sizes: Family<Histogram>,
+    terminations: Family<Counter>,
+    long_running: Family<Gauge>,
+    in_flight: Family<Gauge>,
+}
+
+impl Requests {
+    fn new(registry: &Registry) -> Requests {
         let durations = || Buckets::new(DURATIONS.to_vec(), SECONDS);
-        let thousands = || Buckets::exponential(1000.0, 10.0, 7, ONES);
-        let kind = &["group", "version", "resource"];
-        let flow = &["flow_schema", "priority_level"];
-        let metrics = ServerMetrics {
-            registry: registry.clone(),
-            requests: registry.family(
-                "apiserver_request_total",
-                "[STABLE] Requests that were answered.",
-                WITH_CODE,
-                (),
-            ),
+        let total = registry.family("apiserver_request_total", "[STABLE] Requests that were answered.", WITH_CODE, ());
+        let requests = Requests {
+            total,
             durations: registry.family(
                 "apiserver_request_duration_seconds",
                 "[STABLE] Time from the head of a request to the last byte of its answer.",
@@ -93,19 +86,7 @@ impl ServerMetrics {
                 "apiserver_response_sizes",
                 "[STABLE] Bytes of the answers to reads.",
                 SUBJECT,
-                thousands(),
-            ),
-            long_running: registry.family(
-                "apiserver_longrunning_requests",
-                "[STABLE] Watches that are open.",
-                SUBJECT,
-                (),
-            ),
-            in_flight: registry.family(
-                "apiserver_current_inflight_requests",
-                "[STABLE] Requests that are being answered, watches left out.",
-                &["request_kind"],
-                (),
+                Buckets::exponential(1000.0, 10.0, 7, ONES),
             ),
             terminations: registry.family(
                 "apiserver_request_terminations_total",
@@ -113,36 +94,88 @@ impl ServerMetrics {
                 WITH_CODE_ONLY,
                 (),
             ),
-            watch_events: registry.family("apiserver_watch_events_total", "[ALPHA] Events sent to watches.", kind, ()),
-            watch_event_sizes: registry.family(
+            long_running: registry.family("apiserver_longrunning_requests", "[STABLE] Open watches.", SUBJECT, ()),
+            in_flight: registry.family(
+                "apiserver_current_inflight_requests",
+                "[STABLE] Requests that are being answered, watches left out.",
+                &["request_kind"],
+                (),
+            ),
+        };
+        // Dashboards divide by these from the first scrape on.
+        for kind in ["mutating", "readOnly"] {
+            requests.in_flight.get(&[kind]).set(0.0);
+        }
+        requests
+    }
+}
+
+/// What is sent to watches.
+struct Watches {
+    events: Family<Counter>,
+    event_sizes: Family<Histogram>,
+}
+
+impl Watches {
+    fn new(registry: &Registry) -> Watches {
+        let kind = &["group", "version", "resource"];
+        Watches {
+            events: registry.family("apiserver_watch_events_total", "[ALPHA] Events sent to watches.", kind, ()),
+            event_sizes: registry.family(
                 "apiserver_watch_events_sizes",
                 "[ALPHA] Bytes of the events sent to watches.",
                 kind,
                 Buckets::exponential(1024.0, 2.0, 8, ONES),
             ),
-            objects: registry.family(
-                "apiserver_resource_objects",
-                "[ALPHA] Stored objects.",
-                &["group", "resource"],
-                (),
-            ),
-            dispatched: registry.family(
-                "apiserver_flowcontrol_dispatched_requests_total",
-                "[BETA] Requests that got a seat.",
-                flow,
-                (),
-            ),
-            rejected: registry.family(
-                "apiserver_flowcontrol_rejected_requests_total",
-                "[BETA] Requests that got no seat.",
-                flow,
-                (),
-            ),
+        }
+    }
+}
+
+/// Priority and fairness.
+struct Flow {
+    dispatched: Family<Counter>,
+    rejected: Family<Counter>,
+    waited: Family<Histogram>,
+}
+
+impl Flow {
+    fn new(registry: &Registry) -> Flow {
+        let total = |name, help| registry.family(name, help, &["flow_schema", "priority_level"], ());
+        Flow {
+            dispatched: total("apiserver_flowcontrol_dispatched_requests_total", "[BETA] Requests that got a seat."),
+            rejected: total("apiserver_flowcontrol_rejected_requests_total", "[BETA] Requests that got no seat."),
             waited: registry.family(
                 "apiserver_flowcontrol_request_wait_duration_seconds",
                 "[BETA] Time that requests waited for a seat.",
                 &["flow_schema", "priority_level", "execute"],
                 Buckets::new(WAITS.to_vec(), SECONDS),
+            ),
+        }
+    }
+}
+
+impl ServerMetrics {
+    /// Registers the metrics.
+    pub(crate) fn new(registry: &Registry) -> ServerMetrics {
+        let unavailable = registry.family::<Gauge>(
+            "aggregator_unavailable_apiservice",
+            "[ALPHA] Groups and versions that are not served although they are known; all of ours are in this process.",
+            &["name"],
+            (),
+        );
+        for kind in bayplan_kinds::served() {
+            unavailable.get(&[&format!("{}.{}", kind.version, kind.group)]).set(0.0);
+        }
+        ServerMetrics {
+            registry: registry.clone(),
+            requests: Requests::new(registry),
+            watches: Watches::new(registry),
+            flow: Flow::new(registry),
+            objects: registry.family(
+                "apiserver_resource_objects",
+                "[ALPHA] Stored objects.",
+                &["group", "resource"],
+                (),
             ),
             certificate_lives: registry.one(
                 "apiserver_client_certificate_expiration_seconds",
@@ -155,30 +188,16 @@ impl ServerMetrics {
                 &["result"],
                 (),
             ),
-        };
-        let unavailable = registry.family::<Gauge>(
-            "aggregator_unavailable_apiservice",
-            "[ALPHA] Groups and versions that are not served although they are known; all of ours are in this process.",
-            &["name"],
-            (),
-        );
-        for kind in bayplan_kinds::served() {
-            unavailable.get(&[&format!("{}.{}", kind.version, kind.group)]).set(0.0);
         }
-        // Dashboards divide by these from the first scrape on.
-        for kind in ["mutating", "readOnly"] {
-            metrics.in_flight.get(&[kind]).set(0.0);
-        }
-        metrics
     }
 
     /// A request that begins.
     pub(super) fn begin(self: &Arc<Self>, info: &RequestInfo, query: &Query) -> Begun {
         let subject = Subject::of(info, query);
         let gauge = if info.long_running() {
-            self.long_running.get(&subject.values())
+            self.requests.long_running.get(&subject.values())
         } else {
-            self.in_flight.get(&[if info.verb.is_read() { "readOnly" } else { "mutating" }])
+            self.requests.in_flight.get(&[if info.verb.is_read() { "readOnly" } else { "mutating" }])
         };
         gauge.add(1.0);
         let is_long_running = info.long_running();
@@ -194,16 +213,16 @@ impl ServerMetrics {
 
     /// A request that got a seat of a priority level after waiting, or none.
     pub(super) fn seated(&self, schema: &str, level: &str, waited: Duration, got_seat: bool) {
-        let total = if got_seat { &self.dispatched } else { &self.rejected };
+        let total = if got_seat { &self.flow.dispatched } else { &self.flow.rejected };
         total.get(&[schema, level]).inc();
         let execute = if got_seat { "true" } else { "false" };
-        self.waited.get(&[schema, level, execute]).observe(nanos(waited));
+        self.flow.waited.get(&[schema, level, execute]).observe(nanos(waited));
     }
 
     /// An event that a watch sends.
     pub(crate) fn watch_series(&self, kind: &bayplan_kinds::Kind) -> WatchSeries {
         let labels = [kind.group, kind.version, kind.plural];
-        WatchSeries { events: self.watch_events.get(&labels), sizes: self.watch_event_sizes.get(&labels) }
+        WatchSeries { events: self.watches.events.get(&labels), sizes: self.watches.event_sizes.get(&labels) }
     }
 
     /// A request whose sender was looked up.
@@ -342,10 +361,10 @@ impl Begun {
         let [verb, group, version, resource, subresource, scope, component] = self.subject.values();
         let dry_run = self.subject.dry_run;
         let labels = [verb, group, version, resource, subresource, scope, component, dry_run, &code];
-        self.metrics.requests.get(&labels).inc();
+        self.metrics.requests.total.get(&labels).inc();
         if matches!(code.as_str(), "429" | "504") {
             let labels = [verb, group, version, resource, subresource, scope, component, &code];
-            self.metrics.terminations.get(&labels).inc();
+            self.metrics.requests.terminations.get(&labels).inc();
         }
         counted(body, move |bytes| self.sent(bytes))
     }
@@ -354,12 +373,12 @@ impl Begun {
         let [verb, group, version, resource, subresource, scope, component] = self.subject.values();
         let labels = [verb, group, version, resource, subresource, scope, component, self.subject.dry_run];
         let taken = self.started.elapsed();
-        self.metrics.durations.get(&labels).observe(nanos(taken));
+        self.metrics.requests.durations.get(&labels).observe(nanos(taken));
         if !self.is_long_running {
-            self.metrics.sli_durations.get(&labels[..7]).observe(nanos(taken.saturating_sub(self.waited)));
+            self.metrics.requests.sli_durations.get(&labels[..7]).observe(nanos(taken.saturating_sub(self.waited)));
         }
         if matches!(verb, "GET" | "LIST") {
-            self.metrics.sizes.get(&labels[..7]).observe(bytes);
+            self.metrics.requests.sizes.get(&labels[..7]).observe(bytes);
         }
     }
 }
@@ -405,7 +424,7 @@ mod tests {
             drop(begin(&metrics, method, path).answered(code, body("twelve bytes")));
         }
         let text = registry.render();
-        let requests = |labels: [&str; 9]| metrics.requests.get(&labels).get();
+        let requests = |labels: [&str; 9]| metrics.requests.total.get(&labels).get();
         let pods = ["", "v1", "pods", ""];
         let of_pods = |verb, scope, dry_run, code| {
             requests([verb, pods[0], pods[1], pods[2], pods[3], scope, "apiserver", dry_run, code])
@@ -415,8 +434,8 @@ mod tests {
         assert_eq!(requests(["PATCH", "apps", "v1", "deployments", "scale", "resource", "apiserver", "", "200"]), 1);
         assert_eq!(requests(["GET", "", "", "", "/readyz", "", "", "", "200"]), 1);
         let given_up = ["LIST", "", "v1", "pods", "", "cluster", "apiserver", "504"];
-        assert_eq!(metrics.terminations.get(&given_up).get(), 1);
-        assert_eq!(metrics.in_flight.get(&["readOnly"]).get(), 0.0);
+        assert_eq!(metrics.requests.terminations.get(&given_up).get(), 1);
+        assert_eq!(metrics.requests.in_flight.get(&["readOnly"]).get(), 0.0);
         assert!(!text.contains("chosen.example") && !text.contains("by-a-client"), "{text}");
     }
 
@@ -424,18 +443,18 @@ mod tests {
     async fn a_request_is_in_flight_until_its_last_byte_is_sent() {
         let registry = Registry::default();
         let metrics = Arc::new(ServerMetrics::new(&registry));
-        let in_flight = metrics.in_flight.get(&["readOnly"]);
+        let in_flight = metrics.requests.in_flight.get(&["readOnly"]);
         let answer = begin(&metrics, Method::GET, "/api/v1/pods").answered(200, body("twelve bytes"));
         assert_eq!(in_flight.get(), 1.0);
         assert_eq!(answer.collect().await.unwrap().to_bytes().len(), 12);
         assert_eq!(in_flight.get(), 0.0);
-        let sizes = metrics.sizes.get(&["LIST", "", "v1", "pods", "", "cluster", "apiserver"]);
+        let sizes = metrics.requests.sizes.get(&["LIST", "", "v1", "pods", "", "cluster", "apiserver"]);
         assert_eq!((sizes.count(), registry.render().contains("verb=\"LIST\",version=\"v1\"} 12\n")), (1, true));
         let watch = begin(&metrics, Method::GET, "/api/v1/pods?watch=1").answered(200, body(""));
-        assert_eq!(metrics.long_running.get(&WATCHED_PODS).get(), 1.0);
+        assert_eq!(metrics.requests.long_running.get(&WATCHED_PODS).get(), 1.0);
         drop(watch);
-        assert_eq!(metrics.long_running.get(&WATCHED_PODS).get(), 0.0);
+        assert_eq!(metrics.requests.long_running.get(&WATCHED_PODS).get(), 0.0);
         // A watch lasts as long as its client wants: it is no promise that the server made.
-        assert_eq!(metrics.sli_durations.get(&WATCHED_PODS).count(), 0);
+        assert_eq!(metrics.requests.sli_durations.get(&WATCHED_PODS).count(), 0);
     }
 }

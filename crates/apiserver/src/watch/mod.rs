@@ -106,16 +106,7 @@ pub(crate) async fn open(
     let changed = cache.subscribe();
     let subscription = selection.required_value().map(|(field, value)| cache.subscribe_to_value(field, value));
     let (initial, cursor) = if with_initial_state {
-        if let Some(version) = version {
-            registry.wait_for(version).await?;
-        }
-        let store = registry.store();
-        let range = match options.resource_version.as_str() {
-            "0" => store.range_recent(&prefix, &end, 0).await,
-            _ => store.range(&prefix, &end, None, 0).await,
-        };
-        let range = range.map_err(status_errors::read)?;
-        (range.entries, range.revision)
+        initial_state(&registry, (&prefix, &end), version, options.resource_version == "0").await?
     } else {
         let cursor = match version {
             Some(version) => version,
@@ -157,6 +148,22 @@ pub(crate) async fn open(
         let line = watcher.next().await?;
         Some((line, watcher))
     }))
+}
+
+/// What is there, at least at a version, and the revision that was read. `recent` is content with what is known here.
+async fn initial_state(
+    registry: &Registry,
+    (start, end): (&str, &str),
+    version: Option<Revision>,
+    recent: bool,
+) -> Result<(Vec<Entry>, Revision), Status> {
+    if let Some(version) = version {
+        registry.wait_for(version).await?;
+    }
+    let store = registry.store();
+    let range = if recent { store.range_recent(start, end, 0).await } else { store.range(start, end, None, 0).await };
+    let range = range.map_err(status_errors::read)?;
+    Ok((range.entries, range.revision))
 }
 
 impl Watcher {

@@ -1,7 +1,7 @@
 //! The operations server (HTTPS): health, metrics and configuration of a running component.
 //!
 //! ```text
-//!   TCP ─▶ TLS (client certificate) ─▶ access (authentication, authorization) ─▶ health │ metrics │ configz │ statusz, flagz
+//!   TCP ─▶ TLS (client certificate) ─▶ access (authentication, authorization) ─▶ health │ metrics │ configz │ pages
 //! ```
 
 pub mod access;
