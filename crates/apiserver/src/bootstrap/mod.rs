@@ -193,7 +193,7 @@ fn namespaces() -> Result<Vec<BootstrapObject>, Status> {
 }
 
 fn rest(service_address: Ipv4Addr, options: &BootstrapOptions) -> Result<Vec<BootstrapObject>, Status> {
-    let mut objects = roles::objects(options.aggregate_roles)?;
+    let mut objects = roles::objects(options.aggregate_roles, options.shared_store)?;
     for (name, value, description) in PRIORITY_CLASSES {
         let object = json!({
             "metadata": {"name": name, "generation": 1},

@@ -1,8 +1,8 @@
 //! The roles and bindings that every cluster starts with.
 //!
 //! Each system component has a role; `admin`, `edit` and `view` are for people. All controllers of
-//! `bayplan controller-manager` act as `system:kube-controller-manager`, so their roles are bound to that user, by
-//! bindings named `bayplan:controller:…` beside upstream's to the service accounts of its controllers.
+//! `bayplan controller-manager` act as `system:kube-controller-manager`, so their roles are bound to that user, and
+//! also to the service accounts that upstream's controllers use.
 
 use bayplan_model::status::Status;
 use serde_json::{Value, json};
@@ -330,7 +330,10 @@ const ISSUER_PATHS: &[&str] =
     &["/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"];
 
 /// Every role and binding.
-pub(super) fn objects(aggregate: bool) -> Result<Vec<BootstrapObject>, Status> {
+///
+/// In a store that other servers share, roles and bindings that exist stay as they are, and what our controller manager
+/// needs beyond upstream's is in roles of our own.
+pub(super) fn objects(aggregate: bool, shared_store: bool) -> Result<Vec<BootstrapObject>, Status> {
     let mut objects = Vec::new();
     for role in cluster_roles() {
         objects.push(cluster_role(&role.0, role.1, json!({}))?);
@@ -346,8 +349,12 @@ pub(super) fn objects(aggregate: bool) -> Result<Vec<BootstrapObject>, Status> {
         role.object["aggregationRule"] = json!({"clusterRoleSelectors": [selector]});
         objects.push(role);
     }
-    objects.extend(cluster_role_bindings()?);
+    objects.extend(cluster_role_bindings(!shared_store)?);
     objects.extend(namespaced()?);
+    if shared_store {
+        objects.iter_mut().for_each(|object| object.reconcile = Reconcile::Never);
+        objects.extend(own_roles()?);
+    }
     Ok(objects)
 }
 
@@ -447,7 +454,28 @@ fn account(name: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"})
 }
 
-fn cluster_role_bindings() -> Result<Vec<BootstrapObject>, Status> {
+/// The roles of our controllers for the user that they act as, each with its binding: `bayplan:controller:<controller>`.
+fn own_roles() -> Result<Vec<BootstrapObject>, Status> {
+    let mut objects = Vec::new();
+    for role in CONTROLLERS {
+        let name = format!("bayplan:controller:{}", role.name);
+        objects.push(cluster_role(&name, rules(role.rows), json!({}))?);
+        objects.push(cluster_role_binding(&name, vec![user(CONTROLLER_MANAGER)])?);
+    }
+    Ok(objects)
+}
+
+fn cluster_role_binding(name: &str, subjects: Vec<Value>) -> Result<BootstrapObject, Status> {
+    let object = json!({
+        "metadata": metadata(name, json!({})),
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+        "subjects": subjects,
+    });
+    bootstrap_object(GROUP, "clusterrolebindings", "", Reconcile::Subjects, object)
+}
+
+/// The bindings of the roles; `to_user` binds those of controllers to the user of the controller manager too.
+fn cluster_role_bindings(to_user: bool) -> Result<Vec<BootstrapObject>, Status> {
     let authenticated = || group("system:authenticated");
     let mut bindings: Vec<(String, Vec<Value>)> = [
         ("cluster-admin", vec![group("system:masters")]),
@@ -463,21 +491,11 @@ fn cluster_role_bindings() -> Result<Vec<BootstrapObject>, Status> {
     ]
     .map(|(name, subjects)| (name.to_owned(), subjects))
     .into();
-    let controller = |role: &ClusterRole| format!("system:controller:{}", role.name);
-    bindings.extend(CONTROLLERS.iter().map(|role| (controller(role), vec![account(role.name)])));
-    let make = |name: &str, role: &str, subjects: Vec<Value>| {
-        let object = json!({
-            "metadata": metadata(name, json!({})),
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-            "subjects": subjects,
-        });
-        bootstrap_object(GROUP, "clusterrolebindings", "", Reconcile::Subjects, object)
-    };
-    // Bindings of our own: those of upstream stay as they are, on an etcd that kube-apiserver shares too.
-    let own = CONTROLLERS.iter().map(|role| {
-        make(&format!("bayplan:controller:{}", role.name), &controller(role), vec![user(CONTROLLER_MANAGER)])
-    });
-    bindings.iter().map(|(name, subjects)| make(name, name, subjects.clone())).chain(own).collect()
+    bindings.extend(CONTROLLERS.iter().map(|role| {
+        let user = to_user.then(|| user(CONTROLLER_MANAGER));
+        (format!("system:controller:{}", role.name), [account(role.name)].into_iter().chain(user).collect())
+    }));
+    bindings.into_iter().map(|(name, subjects)| cluster_role_binding(&name, subjects)).collect()
 }
 
 /// The roles and bindings in `kube-system`: leader election and the published authority.

@@ -69,6 +69,16 @@ impl ControlPlane {
         eventually("kube-apiserver is ready again", async || self.client.get("/readyz", "*/*").await.ok()).await;
     }
 
+    /// Where its etcd answers.
+    pub(crate) fn etcd(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports[1])
+    }
+
+    /// The administrator at kube-apiserver.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Where its files are.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()

@@ -25,6 +25,7 @@ mod outages;
 mod questions;
 mod rights;
 mod shadow;
+mod side_by_side;
 mod takeover;
 #[path = "../transcript/mod.rs"]
 mod transcript;
