@@ -454,7 +454,7 @@ fn account(name: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"})
 }
 
-/// The roles of our controllers for the user that they act as, each with its binding: `bayplan:controller:<controller>`.
+/// The roles of our controllers for the user that they act as, each with its binding: `bayplan:controller:<name>`.
 fn own_roles() -> Result<Vec<BootstrapObject>, Status> {
     let mut objects = Vec::new();
     for role in CONTROLLERS {
