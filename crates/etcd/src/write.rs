@@ -163,7 +163,7 @@ fn transaction(key: &Bytes, value: Option<Bytes>, expected: Option<Revision>, le
 fn write_error(error: CallError, bytes: usize) -> WriteError {
     match error {
         CallError::TooLarge => WriteError::TooLarge { bytes, limit: ETCD_REQUEST_BYTES.min(bytes.saturating_sub(1)) },
-        CallError::Unknown(reason) => WriteError::InDoubt(reason),
+        CallError::Unknown(_) | CallError::NoSpace => WriteError::InDoubt(error.to_string()),
         error => nothing_written(error),
     }
 }

@@ -12,7 +12,8 @@ pub(crate) enum CallError {
     Compacted,
     /// The revision has not happened.
     Future,
-    /// The database has reached its quota: nothing was written.
+    /// The database has reached its quota. The write that reaches it is carried out and answered with this all the
+    /// same, so that whether it happened is unknown.
     NoSpace,
     /// etcd takes no request of this size: nothing was written.
     TooLarge,

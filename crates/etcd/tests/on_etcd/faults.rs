@@ -157,7 +157,10 @@ fn a_full_database_is_named() {
         }
         assert!(named(&store.writable().await.unwrap_err()));
         assert!(store.warning().unwrap().contains("NOSPACE"));
-        assert_eq!(store.range("/", "0", None, 0).await.unwrap().entries.len(), n, "reads go on");
+        // Reads go on. etcd may carry out the very write that it answers with the alarm, so that one may be there.
+        let there = store.range("/", "0", None, 0).await.unwrap().entries.len();
+        assert!(there == n || there == n + 1, "{there} keys after {n} acknowledged writes");
+        assert!(refused.to_string().contains("unknown"), "{refused}");
         let large = store.create("/registry/large", vec![b'x'; 3 << 20].into()).await;
         assert!(matches!(large, Err(WriteError::TooLarge { .. })), "{large:?}");
     });
