@@ -111,6 +111,20 @@ impl Etcd {
     /// Stops it without ending it: it keeps its connections and answers nothing.
     pub fn pause(&self) {
         self.signal("STOP");
+        // The signal is sent before all threads have stopped; one of them may still answer.
+        while !self.stopped() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether all its threads are stopped, where the system tells.
+    fn stopped(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.child.id())) else { return true };
+        threads.flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The state follows the name, which is in parentheses.
+            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
+        })
     }
 
     /// Lets it go on.
