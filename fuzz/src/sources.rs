@@ -1,5 +1,6 @@
 //! Sources of clusters: any file, databases of etcd's, and the lines of snapshots.
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
 
 use bayplan_sources::{ClusterObjects, Given, Redaction, SourceReader, manifests, write_snapshot};
@@ -61,10 +62,17 @@ pub(crate) fn snapshot(data: &[u8]) {
     };
     let objects = bounded::work(lines.len() + BUFFERS, FACTOR, "a snapshot", || read(&lines));
     check(&lines, &objects);
+    let mut names = BTreeSet::new();
+    let are_unique = objects.objects.iter().all(|one| names.insert((one.resource.name, &one.namespace, &one.name)));
     for redaction in [Redaction::None, Redaction::Names] {
         let mut again = Vec::new();
         let count = write_snapshot(&objects, redaction, &mut again).expect("memory takes everything");
         let next = read(&again);
+        // What two objects of one name differ in may be what a snapshot does not hold: then they are copies.
+        if !are_unique {
+            assert!(next.objects.len() <= count, "{:?}", next.notes);
+            continue;
+        }
         assert_eq!(next.objects.len(), count, "{:?}", next.notes);
         if redaction == Redaction::None {
             let same = objects.objects.iter().filter(|object| is_value(object.json.get())).map(|object| &object.name);
