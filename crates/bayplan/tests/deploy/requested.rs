@@ -40,6 +40,8 @@ async fn a_shadow_has_the_rights_that_it_requests() {
         (asked.iter().filter(|asked| asked.path.contains("watch=")).count() >= watched).then_some(())
     })
     .await;
-    assert!(pod.stop().success());
+    // 3 if it was stopped before it had read everything: then it has found nothing out.
+    let ended = pod.stop();
+    assert!(matches!(ended.code(), Some(0 | 3)), "{ended}");
     rights::compare(&rights, &recorder.asked(), &[]);
 }
