@@ -244,17 +244,24 @@ pub struct RequiredNodeAffinity {
 impl RequiredNodeAffinity {
     /// Reads the requirements of a pod.
     pub fn of(pod: &crate::pod::Pod) -> Self {
-        let affinity = pod.spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
-        RequiredNodeAffinity {
-            selector: pod.spec.node_selector.clone().unwrap_or_default(),
-            affinity: affinity.and_then(|a| a.required.as_ref()).map(NodeMatcher::new),
-        }
+        Self::new(pod.spec.node_selector.clone().unwrap_or_default(), pod.spec.affinity.as_ref())
+    }
+
+    /// The requirements of a pod with this `spec.nodeSelector` and `spec.affinity`.
+    pub fn new(selector: Map, affinity: Option<&Affinity>) -> Self {
+        let affinity = affinity.and_then(|a| a.node_affinity.as_ref());
+        RequiredNodeAffinity { selector, affinity: affinity.and_then(|a| a.required.as_ref()).map(NodeMatcher::new) }
     }
 
     /// Whether the node satisfies them; a term that cannot be parsed never matches.
     pub fn matches(&self, node: &Node) -> bool {
-        self.selector.iter().all(|(key, value)| node.metadata.labels.get(key) == Some(value))
-            && self.affinity.as_ref().is_none_or(|matcher| matcher.matches(node))
+        self.matches_labels(&node.metadata.labels, &node.metadata.name)
+    }
+
+    /// The same for a node with these labels and this name.
+    pub fn matches_labels(&self, labels: &Map, name: &str) -> bool {
+        self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.affinity.as_ref().is_none_or(|matcher| matcher.matches_labels(labels, name))
     }
 
     /// The same, but terms that cannot be parsed are an error unless another term matches.

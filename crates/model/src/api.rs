@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::status::{Status, reason};
+use crate::trace::SpanContext;
 
 /// A resource as URLs name it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -113,6 +114,8 @@ pub struct Request {
     pub subresource: Option<&'static str>,
     /// Ask for `PartialObjectMetadata` answers, for callers that read metadata only.
     pub metadata_only: bool,
+    /// The span that it is a part of, if it is traced.
+    pub trace: Option<SpanContext>,
 }
 
 impl Request {
@@ -130,6 +133,7 @@ impl Request {
             name: name.into(),
             subresource: None,
             metadata_only: false,
+            trace: None,
         }
     }
 

@@ -272,7 +272,8 @@ pub fn limits(pod: &Pod) -> ResourceList {
         );
     }
     for (name, quantity) in &pod.spec.overhead {
-        if let Some(limit) = total.get_mut(name) {
+        // As upstream: a limit of zero is none, and overhead makes it no other.
+        if let Some(limit) = total.get_mut(name).filter(|limit| !limit.is_zero()) {
             limit.add(quantity);
         }
     }
