@@ -1,12 +1,14 @@
-//! Patches on JSON objects: JSON patch, merge patch and strategic merge patch.
+//! Patches on JSON objects: JSON patch, merge patch, strategic merge patch and server-side apply.
 //!
 //! Each takes an object and a patch and returns the new object or a reason. Nothing here knows HTTP, but every error
 //! has a [`Fault`], which decides the status code.
 
+pub mod apply;
 pub mod body;
 pub mod json_patch;
 pub mod merge_patch;
 pub mod strategic;
+pub mod strict;
 
 /// Whose fault it is that a patch has no result, as upstream judges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
