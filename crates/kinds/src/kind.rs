@@ -1,9 +1,11 @@
 //! A kind as data: what it is called, where it is served, and the functions that fill in, check, prepare and print it.
 
+use std::cmp::Ordering;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::field::FieldError;
+use crate::field::{ErrorList, FieldError};
 use crate::group_version_kind::GroupVersionKind;
 use crate::object::Object;
 use crate::printing::{Column, Printer, Row};
@@ -92,6 +94,10 @@ pub struct Subresource {
     pub verbs: &'static [Verb],
 }
 
+/// The verbs of a session, and of a proxy: the methods that upstream passes on.
+pub(crate) const CONNECT_VERBS: &[Verb] = &[Verb::Create, Verb::Get];
+pub(crate) const PROXY_VERBS: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, Verb::Update];
+
 /// The `scale` of workloads.
 pub(crate) const SCALE: Subresource =
     Subresource { name: "scale", group: "autoscaling", version: "v1", kind: "Scale", verbs: STATUS_VERBS };
@@ -100,6 +106,11 @@ impl Subresource {
     /// The `status` of a kind.
     pub(crate) const fn status(kind: &'static str) -> Subresource {
         Subresource { name: "status", group: "", version: "", kind, verbs: STATUS_VERBS }
+    }
+
+    /// A subresource that upstream passes on to kubelets, and the kind of its options.
+    pub(crate) const fn passed_on(name: &'static str, kind: &'static str, verbs: &'static [Verb]) -> Subresource {
+        Subresource { name, group: "", version: "", kind, verbs }
     }
 }
 
@@ -208,12 +219,22 @@ impl Kind {
 
     /// What is wrong with a new object, which is defaulted and prepared for its create.
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
-        self.validation.create(self.namespaced(), object)
+        self.validation.create(self.namespaced(), ErrorList::default(), object)
+    }
+
+    /// What is wrong with a new object in a cluster that refuses privileged containers.
+    pub fn validate_unprivileged_create(&self, object: &Value) -> Vec<FieldError> {
+        self.validation.create(self.namespaced(), ErrorList::refusing_privileged(), object)
     }
 
     /// What is wrong with a changed object; `subresource` is empty for the object itself.
     pub fn validate_update(&self, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
-        self.validation.update(self.namespaced(), subresource, object, old)
+        self.validation.update(self.namespaced(), ErrorList::default(), subresource, object, old)
+    }
+
+    /// What is wrong with a changed object in a cluster that refuses privileged containers.
+    pub fn validate_unprivileged_update(&self, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
+        self.validation.update(self.namespaced(), ErrorList::refusing_privileged(), subresource, object, old)
     }
 
     /// Resets what a create may not set and fills what the server owns.
@@ -236,6 +257,11 @@ impl Kind {
         (self.strategy.warnings)(object, old)
     }
 
+    /// What to warn the client of who wrote through a subresource.
+    pub fn subresource_warnings(&self, subresource: &str, object: &Value) -> Vec<String> {
+        if subresource == "status" { (self.strategy.status_warnings)(object) } else { Vec::new() }
+    }
+
     /// The fields that field selectors may name, beyond `metadata.name` and `metadata.namespace`.
     pub fn selectable_fields(&self) -> &'static [&'static str] {
         self.strategy.selectable.names
@@ -254,6 +280,11 @@ impl Kind {
     /// The columns that `kubectl get` prints.
     pub fn columns(&self) -> &'static [Column] {
         self.printer.columns
+    }
+
+    /// The order of the rows of a list, when it is not that of the names.
+    pub fn table_order(&self) -> Option<fn(&Value, &Value) -> Ordering> {
+        self.printer.order
     }
 
     /// An object's row of cells.

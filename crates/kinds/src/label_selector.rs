@@ -6,7 +6,7 @@ use bayplan_model::label_selector::{LabelSelector, Selector};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::field::{ErrorList, Path};
+use crate::field::{ErrorList, Path, go_value};
 use crate::object::{list, text};
 use crate::{metadata, names};
 
@@ -54,6 +54,11 @@ pub(crate) fn selects(selector: &Selector, labels: &Value) -> bool {
         .map(|(key, value)| (key.clone(), value.as_str().unwrap_or("").to_owned()))
         .collect();
     selector.matches(&labels)
+}
+
+/// A selector as messages show it, its fields in Go's order.
+pub(crate) fn shown(selector: &Value) -> String {
+    go_value("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", selector)
 }
 
 pub(crate) fn is_empty_selector(selector: &Value) -> bool {

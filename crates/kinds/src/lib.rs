@@ -11,12 +11,15 @@
 //!
 //! Invariant: nothing here does IO, reads a clock or knows HTTP, so files and stores can be read without a server.
 
+mod addresses;
 pub mod admission;
+mod apiregistration;
 mod apps;
 mod authentication;
 mod authorization;
 mod autoscaling;
 mod batch;
+mod certificates;
 pub mod codec;
 mod coordination;
 mod core;
@@ -24,15 +27,19 @@ mod defaulting;
 mod discovery;
 mod events;
 mod field;
+mod flowcontrol;
 mod group_version_kind;
 mod int_or_percent;
+mod ip_rules;
 mod kind;
 mod label_selector;
 mod metadata;
 mod names;
 mod networking;
 mod node;
+mod node_labels;
 mod object;
+mod ownership;
 mod pod_spec;
 mod policy;
 mod printing;
@@ -51,11 +58,12 @@ mod validation;
 mod verb;
 mod workload;
 
+pub use core::service::service_address_errors;
 pub use field::FieldError;
+pub use flowcontrol::bootstrap as flow_control;
 pub use group_version_kind::GroupVersionKind;
 pub use kind::{Kind, Scope, Subresource};
 pub use printing::{Column, Row};
 pub use scheme::{Scheme, find, served};
-pub use strategy::Strategy;
-pub use validation::update_metadata;
+pub use strategy::{Dependents, Strategy};
 pub use verb::Verb;

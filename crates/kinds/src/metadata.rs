@@ -78,7 +78,7 @@ pub(crate) fn update(errors: &mut ErrorList, new: &Value, old: &Value) {
             errors.invalid(path.child(field), text(new, field), "field is immutable");
         }
     }
-    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         errors.immutable(path.child(field), &new[field], &old[field]);
     }
     both(errors, new);
@@ -108,6 +108,18 @@ pub(crate) fn annotations(errors: &mut ErrorList, path: Path<'_>, annotations: &
     }
     if bytes > ANNOTATIONS_MAX_BYTES {
         errors.too_long(path, ANNOTATIONS_MAX_BYTES);
+    }
+}
+
+/// Checks the metadata of what is made of a template: labels and annotations alone. Upstream:
+/// `ValidateTemplateObjectMeta`.
+pub(crate) fn template(errors: &mut ErrorList, path: Path<'_>, metadata: &Value) {
+    labels(errors, path.child("labels"), &metadata["labels"]);
+    annotations(errors, path.child("annotations"), &metadata["annotations"]);
+    for field in metadata.as_object().into_iter().flatten().map(|(field, _)| field.as_str()) {
+        if !matches!(field, "labels" | "annotations") && !metadata[field].is_null() {
+            errors.forbidden(path.child(field), "cannot be set");
+        }
     }
 }
 
@@ -183,7 +195,7 @@ fn finalizers(errors: &mut ErrorList, metadata: &Value) {
 }
 
 /// Finalizers other than the three of Kubernetes itself must be qualified by a domain.
-fn qualified_finalizers(errors: &mut ErrorList, metadata: &Value) {
+pub(crate) fn qualified_finalizers(errors: &mut ErrorList, metadata: &Value) {
     let path = Path::root("metadata");
     let path = path.child("finalizers");
     for (index, finalizer) in list(metadata, "finalizers").iter().filter_map(Value::as_str).enumerate() {

@@ -12,11 +12,13 @@ pub(crate) struct SelectableFields {
     pub(crate) canonical: fn(&str) -> &str,
     /// The value of a field, empty when unset.
     pub(crate) value: fn(&Value, &str) -> String,
+    /// How refusals name the kind, if they do.
+    pub(crate) refused_for: &'static str,
 }
 
 impl SelectableFields {
     pub(crate) const NONE: SelectableFields =
-        SelectableFields { names: &[], by_namespace: true, canonical: |label| label, value: text_at };
+        SelectableFields { names: &[], by_namespace: true, canonical: |label| label, value: text_at, refused_for: "" };
 
     /// Fields that hold text.
     pub(crate) const fn texts(names: &'static [&'static str]) -> SelectableFields {
@@ -39,6 +41,8 @@ impl SelectableFields {
         // Upstream words the refusal differently for kinds without selectable fields of their own.
         if self.names.is_empty() {
             Err(format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""))
+        } else if !self.refused_for.is_empty() {
+            Err(format!("field label not supported for {}: {label}", self.refused_for))
         } else {
             Err(format!("field label not supported: {label}"))
         }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::codec;
 use crate::group_version_kind::GroupVersionKind;
 use crate::object::{Object, put};
+use crate::pod_spec;
 use crate::selectable_fields::SelectableFields;
 
 /// What a change must touch to count as a new generation.
@@ -17,12 +18,26 @@ pub(crate) enum Generation {
     Fixed,
     /// `spec`.
     Spec,
+    /// `template`, of kinds that have it in place of a spec.
+    Template,
     /// `spec` or annotations.
     SpecAndAnnotations,
     /// Everything but metadata, and labels.
     ContentAndLabels,
     /// `spec`; new objects have no generation yet.
     SpecOnUpdate,
+}
+
+/// What happens to the dependents of an object that is deleted, unless its delete says. Upstream:
+/// `GarbageCollectionPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependents {
+    /// The garbage collector deletes them.
+    Deleted,
+    /// They stay, as they did before there was a garbage collector.
+    Orphaned,
+    /// There are none, and a delete cannot ask for anything.
+    Unsupported,
 }
 
 /// What happens to `status`.
@@ -47,6 +62,8 @@ pub struct Strategy {
     pub graceful_deletion: bool,
     /// Deletions answer with the object instead of a `Status`.
     pub returns_object_on_delete: bool,
+    /// What happens to the dependents of a deleted object when its delete does not say.
+    pub dependents: Dependents,
     pub(crate) status: StatusRule,
     pub(crate) generation: Generation,
     pub(crate) selectable: SelectableFields,
@@ -55,6 +72,8 @@ pub struct Strategy {
     /// Runs on a changed object (new, old, subresource), after spec or status was restored.
     pub(crate) on_update: fn(&mut Object, &Value, &str, Timestamp),
     pub(crate) warnings: fn(&Value, Option<&Value>) -> Vec<String>,
+    /// What the status endpoint warns of, which does not ask the others.
+    pub(crate) status_warnings: fn(&Value) -> Vec<String>,
 }
 
 impl Strategy {
@@ -63,12 +82,14 @@ impl Strategy {
         allow_unconditional_update: true,
         graceful_deletion: false,
         returns_object_on_delete: false,
+        dependents: Dependents::Deleted,
         status: StatusRule::None,
         generation: Generation::Uncounted,
         selectable: SelectableFields::NONE,
         on_create: |_, _| {},
         on_update: |_, _, _, _| {},
         warnings: |_, _| Vec::new(),
+        status_warnings: |_| Vec::new(),
     };
 
     /// Whether the kind counts generations; deletions bump them too.
@@ -83,14 +104,26 @@ impl Strategy {
         if !matches!(self.generation, Generation::Uncounted | Generation::SpecOnUpdate) {
             set_generation(object, 1);
         }
+        pod_spec::drop_disabled(object, &Value::Null);
         (self.on_create)(object, now);
     }
 
     pub(crate) fn update(&self, object: &mut Object, old: &Value, subresource: &str, now: Timestamp) {
+        // The server keeps these, whatever the client says.
+        for field in ["generation", "creationTimestamp"] {
+            if let Some(Value::Object(metadata)) = object.get_mut("metadata")
+                && metadata.get(field) != old["metadata"].get(field)
+            {
+                put(metadata, field, old["metadata"].get(field));
+            }
+        }
         match (subresource, self.status) {
             ("status", StatusRule::Owned | StatusRule::KeptOnCreate) => restore(object, old, "spec"),
             (_, StatusRule::Owned | StatusRule::KeptOnCreate) => restore(object, old, "status"),
             (_, StatusRule::None) => {}
+        }
+        if subresource.is_empty() {
+            pod_spec::drop_disabled(object, old);
         }
         (self.on_update)(object, old, subresource, now);
         if subresource != "status" && self.changed(object, old) {
@@ -105,6 +138,7 @@ impl Strategy {
         match self.generation {
             Generation::Uncounted | Generation::Fixed => false,
             Generation::Spec | Generation::SpecOnUpdate => differs("spec"),
+            Generation::Template => differs("template"),
             Generation::SpecAndAnnotations => differs("spec") || metadata_differs("annotations"),
             Generation::ContentAndLabels => {
                 metadata_differs("labels") || object.keys().any(|name| name != "metadata" && differs(name)) || {

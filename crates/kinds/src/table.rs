@@ -2,8 +2,8 @@
 
 use crate::kind::Kind;
 use crate::{
-    apps, authentication, authorization, autoscaling, batch, coordination, core, discovery, events, networking, node,
-    policy, rbac, resource, scheduling, storage,
+    apiregistration, apps, authentication, authorization, autoscaling, batch, certificates, coordination, core,
+    discovery, events, flowcontrol, networking, node, policy, rbac, resource, scheduling, storage,
 };
 
 /// Every kind, in discovery's order of groups; of two with one storage prefix, objects are stored as the first.
@@ -24,6 +24,7 @@ pub(crate) static KINDS: &[&Kind] = &[
     &core::secret::KIND,
     &core::service_account::KIND,
     &core::service::KIND,
+    &apiregistration::api_service::KIND,
     &apps::controller_revision::KIND,
     &apps::daemon_set::KIND,
     &apps::deployment::KIND,
@@ -36,9 +37,15 @@ pub(crate) static KINDS: &[&Kind] = &[
     &authorization::self_subject_access_review::KIND,
     &authorization::self_subject_rules_review::KIND,
     &authorization::subject_access_review::KIND,
+    &autoscaling::horizontal_pod_autoscaler::V2,
+    &autoscaling::horizontal_pod_autoscaler::V1,
     &batch::cron_job::KIND,
     &batch::job::KIND,
+    &certificates::certificate_signing_request::KIND,
+    &networking::ingress::KIND,
+    &networking::ingress_class::KIND,
     &networking::ip_address::KIND,
+    &networking::network_policy::KIND,
     &networking::service_cidr::KIND,
     &policy::pod_disruption_budget::KIND,
     &rbac::cluster_role_binding::KIND,
@@ -59,12 +66,9 @@ pub(crate) static KINDS: &[&Kind] = &[
     &resource::resource_claim::KIND,
     &resource::resource_claim_template::KIND,
     &resource::resource_slice::KIND,
+    &flowcontrol::flow_schema::KIND,
+    &flowcontrol::priority_level_configuration::KIND,
     // Read, but without URLs of their own.
     &authentication::token_request::KIND,
-    &autoscaling::horizontal_pod_autoscaler::V2,
-    &autoscaling::horizontal_pod_autoscaler::V1,
     &autoscaling::scale::KIND,
-    &networking::ingress::KIND,
-    &networking::ingress_class::KIND,
-    &networking::network_policy::KIND,
 ];

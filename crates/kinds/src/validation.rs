@@ -56,8 +56,7 @@ impl Validation {
         subresource_rules: &[],
     };
 
-    pub(crate) fn create(&self, namespaced: bool, object: &Value) -> Vec<FieldError> {
-        let mut errors = ErrorList::default();
+    pub(crate) fn create(&self, namespaced: bool, mut errors: ErrorList, object: &Value) -> Vec<FieldError> {
         let check = if self.any_finalizer { metadata::create_with_any_finalizer } else { metadata::create };
         if let MetadataCheck::First(rule) = self.metadata {
             check(&mut errors, &object["metadata"], namespaced, rule);
@@ -70,10 +69,28 @@ impl Validation {
         errors.into_vec()
     }
 
-    pub(crate) fn update(&self, namespaced: bool, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = ErrorList::default();
+    pub(crate) fn update(
+        &self,
+        namespaced: bool,
+        mut errors: ErrorList,
+        subresource: &str,
+        object: &Value,
+        old: &Value,
+    ) -> Vec<FieldError> {
+        // What holds for any kind, which upstream checks before the kind does.
+        metadata::create_with_any_finalizer(&mut errors, &object["metadata"], namespaced, names::path_segment);
         metadata::update(&mut errors, &object["metadata"], &old["metadata"]);
+        // Kinds say it again, and so does the answer.
+        if !self.any_finalizer {
+            metadata::update(&mut errors, &object["metadata"], &old["metadata"]);
+            metadata::qualified_finalizers(&mut errors, &object["metadata"]);
+        }
         let special = self.subresource_rules.iter().find(|(name, _)| *name == subresource);
+        if let (false, true, MetadataCheck::First(rule)) =
+            (subresource == "status", self.rechecks_metadata, self.metadata)
+        {
+            metadata::create(&mut errors, &object["metadata"], namespaced, rule);
+        }
         match (subresource, special) {
             ("status", _) => (self.status_rules)(&mut errors, object, old),
             (_, Some((_, change_rules))) => {
@@ -81,22 +98,10 @@ impl Validation {
                 change_rules(&mut errors, object, old);
             }
             _ => {
-                if let (true, MetadataCheck::First(rule)) = (self.rechecks_metadata, self.metadata) {
-                    metadata::create(&mut errors, &object["metadata"], namespaced, rule);
-                    errors.drop_repeated();
-                }
                 (self.rules)(&mut errors, object, Some(old));
                 (self.change_rules)(&mut errors, object, old);
             }
         }
         errors.into_vec()
     }
-}
-
-/// What is wrong with the metadata of a changed object of any kind. Upstream checks it before the kind does, which
-/// checks it again.
-pub fn update_metadata(object: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errors = ErrorList::default();
-    metadata::update(&mut errors, &object["metadata"], &old["metadata"]);
-    errors.into_vec()
 }

@@ -4,10 +4,10 @@ use bayplan_model::label_selector::Selector;
 use serde_json::{Map, Value, json};
 
 use crate::defaulting::child_or_new;
-use crate::field::{ErrorList, Path};
+use crate::field::{ErrorList, Json, Path};
 use crate::label_selector::{is_empty_selector, selector_of, selects};
 use crate::object::{Object, given, number, text};
-use crate::{label_selector, pod_spec};
+use crate::{label_selector, names, pod_spec};
 
 /// The default number of old revisions that are kept.
 pub(crate) const REVISION_HISTORY_LIMIT: i64 = 10;
@@ -35,7 +35,8 @@ pub(crate) fn selector_rules(errors: &mut ErrorList, spec_path: Path<'_>, spec: 
     }
     label_selector::rules(errors, path, &spec["selector"]);
     if is_empty_selector(&spec["selector"]) {
-        errors.invalid(path, &spec["selector"], &format!("empty selector is invalid for {kind}"));
+        let shown = Json(|| label_selector::shown(&spec["selector"]));
+        errors.invalid(path, shown, &format!("empty selector is invalid for {kind}"));
     }
 }
 
@@ -45,7 +46,10 @@ pub(crate) fn selector_and_template_rules(errors: &mut ErrorList, path: Path<'_>
     selector_rules(errors, path, spec, "deployment");
     match selector_of(&spec["selector"]) {
         Some(selector) => template_rules(errors, path, spec, &selector, "ReplicaSet"),
-        None => errors.invalid(path.child("selector"), &spec["selector"], "invalid label selector"),
+        None => {
+            let shown = Json(|| label_selector::shown(&spec["selector"]));
+            errors.invalid(path.child("selector"), shown, "invalid label selector");
+        }
     }
 }
 
@@ -127,5 +131,40 @@ pub(crate) fn status_counts(errors: &mut ErrorList, path: Path<'_>, status: &Val
 /// The selector of a workload never changes.
 pub(crate) fn selector_is_immutable(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("spec");
-    errors.immutable(path.child("selector"), &new["spec"]["selector"], &old["spec"]["selector"]);
+    let (new, old) = (&new["spec"]["selector"], &old["spec"]["selector"]);
+    if new != old {
+        errors.invalid(path.child("selector"), Json(|| label_selector::shown(new)), "field is immutable");
+    }
+}
+
+/// What clients are warned of in a template, when the workload is new or its spec changes.
+pub(crate) fn template_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    if !spec_changes(object, old) {
+        return Vec::new();
+    }
+    pod_spec::warnings("spec.template.", &object["spec"]["template"])
+}
+
+/// The same, and of a new workload's name where pods are called after it.
+pub(crate) fn named_template_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = if old.is_none() { name_warnings(object, "Pod names and hostnames") } else { Vec::new() };
+    warnings.extend(template_warnings(object, old));
+    warnings
+}
+
+/// Whether an object is new or of another generation than it was.
+pub(crate) fn spec_changes(object: &Value, old: Option<&Value>) -> bool {
+    old.is_none_or(|old| old["metadata"]["generation"] != object["metadata"]["generation"])
+}
+
+pub(crate) fn name_warnings(object: &Value, used_in: &str) -> Vec<String> {
+    let problems = names::dns_label(text(&object["metadata"], "name"));
+    if problems.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is \
+         recommended: [{}]",
+        problems.join(" ")
+    )]
 }

@@ -4,6 +4,7 @@
 pub mod limit_range;
 mod node_taint;
 pub mod pod_resources;
+pub mod pod_security;
 pub mod priority;
 pub mod resource_quota;
 pub mod runtime_class;

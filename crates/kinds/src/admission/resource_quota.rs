@@ -1,81 +1,139 @@
-//! What objects count for in a ResourceQuota, and whether it fits.
+//! Whether a write fits into a ResourceQuota, and what its usage is afterwards.
+//!
+//! What objects count for is [`bayplan_model::quota`], which the quota controller measures with as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bayplan_model::quantity::Quantity;
+use bayplan_model::quota::{Measured, Scope, Usage, add, is_counted_by, scopes};
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::pod_resources::{Amounts, add, amounts, pod_totals};
+use super::pod_resources::amounts;
 use crate::kind::Kind;
 use crate::object::{given, list, text};
-use crate::pod_spec::{PREFERRED, REQUIRED};
 
-/// Resources of core that may be counted by their bare name.
-const COUNTED: [&str; 7] =
-    ["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"];
 /// What every container must state once it is limited.
 const COMPULSORY: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-fn is_pod(kind: &Kind) -> bool {
-    kind.group.is_empty() && kind.plural == "pods"
+/// The grace of a deletion is not over while a write is admitted: objects count as what they are.
+const NOW: Timestamp = Timestamp::MIN;
+
+fn is(kind: &Kind, plural: &str) -> bool {
+    kind.group.is_empty() && kind.plural == plural
 }
 
-/// Whether updates of the kind can change what an object counts for.
-pub fn measured_on_update(kind: &Kind) -> bool {
-    kind.group.is_empty() && matches!(kind.plural, "services" | "persistentvolumeclaims")
-}
-
-/// The part of a change that a quota limits.
-pub fn limited(quota: &Value, delta: &Amounts) -> Amounts {
-    let counts = |name: &str| quota["status"]["hard"].get(name).is_some();
-    delta
-        .iter()
-        .filter(|(name, amount)| counts(name) && !amount.is_zero())
-        .map(|(n, a)| (n.clone(), a.clone()))
-        .collect()
-}
-
-/// The quota's usage after the change, or why it does not fit.
-pub fn charge(quota: &Value, delta: &Amounts) -> Result<Map<String, Value>, String> {
-    let name = text(&quota["metadata"], "name");
-    let (hard, used) = (amounts(&quota["status"]["hard"]), amounts(&quota["status"]["used"]));
-    let unknown: Vec<&str> = delta.keys().filter(|name| !used.contains_key(*name)).map(String::as_str).collect();
-    if !unknown.is_empty() {
-        return Err(format!("status unknown for quota: {name}, resources: {}", unknown.join(",")));
+/// Whether a change of an object can change what it counts for.
+pub fn measures_update(kind: &Kind, subresource: &str, new: &Value, old: &Value) -> bool {
+    let has_deadline = |pod: &Value| pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0);
+    match subresource {
+        "" if is(kind, "pods") => has_deadline(new) != has_deadline(old),
+        "" if is(kind, "services") || is(kind, "persistentvolumeclaims") => true,
+        "" => kind.group == "resource.k8s.io" && kind.plural == "resourceclaims",
+        "resize" => is(kind, "pods"),
+        _ => false,
     }
-    let mut after = used.clone();
-    add(&mut after, delta);
-    let over = |key: &String| after.get(key) > hard.get(key) && delta[key].sign() > 0;
-    let exceeded: BTreeSet<&String> = delta.keys().filter(|key| over(key)).collect();
-    if !exceeded.is_empty() {
-        let show = |amounts: &Amounts| {
-            let parts = exceeded.iter().filter_map(|key| Some(format!("{key}={}", amounts.get(*key)?)));
-            parts.collect::<Vec<_>>().join(",")
+}
+
+/// Whether objects of the kind are never counted: there are too many of them, and nobody keeps them.
+pub fn is_ignored(kind: &Kind) -> bool {
+    kind.plural == "events" && matches!(kind.group, "" | "events.k8s.io")
+}
+
+/// A write, measured.
+#[derive(Clone, Debug)]
+pub struct Change {
+    new: Measured,
+    old: Option<Measured>,
+    usage: Usage,
+    /// What the new object counts for beyond the old.
+    growth: Usage,
+}
+
+impl Change {
+    /// Measures a write; the error says why it cannot be measured.
+    pub fn measure(kind: &Kind, new: &Value, old: Option<&Value>) -> Result<Self, String> {
+        let read = |object: &Value| {
+            let measured = Measured::read(kind.group, kind.plural, object);
+            measured.map_err(|error| format!("what it uses cannot be read: {error}"))
         };
-        return Err(format!(
-            "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
-            show(delta),
-            show(&used),
-            show(&hard)
-        ));
+        let (new, old) = (read(new)?, old.map(read).transpose()?);
+        let usage = new.usage(NOW);
+        let negative: Vec<&str> = usage.iter().filter(|(_, a)| a.sign() < 0).map(|(name, _)| name.as_str()).collect();
+        if !negative.is_empty() {
+            return Err(format!("quota usage is negative for resource(s): {}", negative.join(",")));
+        }
+        let growth = match &old {
+            Some(old) => growth(&usage, &old.usage(NOW)),
+            None => usage.clone(),
+        };
+        Ok(Change { new, old, usage, growth })
     }
-    Ok(after.into_iter().map(|(key, amount)| (key, amount.to_string().into())).collect())
+
+    /// Whether it adds nothing to any quota in whose scopes the old object is, too.
+    fn added_to(&self, scopes: &[Scope]) -> Usage {
+        let before = self.old.as_ref().is_some_and(|old| scopes.iter().all(|scope| old.is_in(scope)));
+        let added = if before { &self.growth } else { &self.usage };
+        added.iter().filter(|(_, amount)| !amount.is_zero()).map(|(n, a)| (n.clone(), a.clone())).collect()
+    }
+
+    /// The usage of a quota after the write; nothing when the quota does not change, or why the write does not fit.
+    pub fn charge(&self, kind: &Kind, object: &Value, quota: &Value) -> Result<Option<Map<String, Value>>, String> {
+        let scopes = scopes(&quota["spec"]);
+        let hard = amounts(&quota["status"]["hard"]);
+        let concerned: Vec<&str> =
+            hard.keys().map(String::as_str).filter(|name| is_counted_by(kind.group, kind.plural, name)).collect();
+        if concerned.is_empty() || !scopes.iter().all(|scope| self.new.is_in(scope)) {
+            return Ok(None);
+        }
+        let name = text(&quota["metadata"], "name");
+        check_stated(kind, object, &concerned).map_err(|why| format!("failed quota: {name}: {why}"))?;
+        let used = amounts(&quota["status"]["used"]);
+        if concerned.iter().any(|resource| !used.contains_key(*resource)) {
+            return Err(format!("status unknown for quota: {name}, resources: {}", concerned.join(",")));
+        }
+        let added: Usage = self.added_to(&scopes).into_iter().filter(|(name, _)| hard.contains_key(name)).collect();
+        if added.is_empty() {
+            return Ok(None);
+        }
+        let mut after = used.clone();
+        add(&mut after, &added);
+        let exceeded: BTreeSet<&String> = added.keys().filter(|name| after.get(*name) > hard.get(*name)).collect();
+        if !exceeded.is_empty() {
+            let show = |amounts: &Usage| {
+                let parts = exceeded.iter().filter_map(|key| Some(format!("{key}={}", amounts.get(*key)?)));
+                parts.collect::<Vec<_>>().join(",")
+            };
+            let [requested, used, limited] = [show(&added), show(&used), show(&hard)];
+            return Err(format!("exceeded quota: {name}, requested: {requested}, used: {used}, limited: {limited}"));
+        }
+        Ok(Some(after.into_iter().map(|(key, amount)| (key, amount.to_string().into())).collect()))
+    }
 }
 
-/// Under a quota of compute resources, every container of a pod must say what it asks for.
-pub fn check_stated(kind: &Kind, object: &Value, quota: &Value) -> Result<(), String> {
-    if !is_pod(kind) {
+/// What `new` is more than `old`. What became less is not given back here: the quota controller counts again.
+fn growth(new: &Usage, old: &Usage) -> Usage {
+    let more = |(name, amount): (&String, &bayplan_model::quantity::Quantity)| {
+        let mut amount = amount.clone();
+        if let Some(old) = old.get(name) {
+            amount.sub(old);
+        }
+        (amount.sign() > 0).then(|| (name.clone(), amount))
+    };
+    new.iter().filter_map(more).collect()
+}
+
+/// Under a quota of cpu or memory, every container of a pod must say what it asks for, unless the pod does as a whole.
+fn check_stated(kind: &Kind, object: &Value, concerned: &[&str]) -> Result<(), String> {
+    let spec = &object["spec"];
+    let stated_for_all = |part: &str| spec["resources"][part].as_object().is_some_and(|amounts| !amounts.is_empty());
+    if !is(kind, "pods") || stated_for_all("requests") || stated_for_all("limits") {
         return Ok(());
     }
-    let (spec, hard) = (&object["spec"], &quota["status"]["hard"]);
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for container in list(spec, "containers").iter().chain(list(spec, "initContainers")) {
-        for name in COMPULSORY.into_iter().filter(|name| hard.get(name).is_some()) {
-            let (part, resource) = match name.split_once('.') {
-                Some((part, resource)) => (part, resource),
-                None => ("requests", name),
-            };
-            if container["resources"][part].get(resource).is_none() {
+        for name in COMPULSORY.into_iter().filter(|name| concerned.contains(name)) {
+            let (part, resource) = name.split_once('.').unwrap_or(("requests", name));
+            if !given(&container["resources"][part], resource) {
                 missing.entry(name).or_default().insert(text(container, "name"));
             }
         }
@@ -87,132 +145,5 @@ pub fn check_stated(kind: &Kind, object: &Value, quota: &Value) -> Result<(), St
         .iter()
         .map(|(name, containers)| format!("{name} for: {}", containers.iter().copied().collect::<Vec<_>>().join(",")))
         .collect();
-    Err(format!("failed quota: {}: must specify {}", text(&quota["metadata"], "name"), parts.join("; ")))
-}
-
-/// What an object counts for.
-pub fn usage(kind: &Kind, object: &Value) -> Amounts {
-    let mut used = Amounts::new();
-    let count = |used: &mut Amounts, name: String, number: usize| {
-        if let Ok(amount) = Quantity::parse(&number.to_string()) {
-            used.insert(name, amount);
-        }
-    };
-    count(&mut used, format!("count/{}", kind.qualified()), 1);
-    if !kind.group.is_empty() {
-        return used;
-    }
-    if COUNTED.contains(&kind.plural) {
-        count(&mut used, kind.plural.to_owned(), 1);
-    }
-    match kind.plural {
-        "pods" => {
-            for (name, amount) in pod_totals(object, "requests") {
-                if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
-                    used.insert(name.clone(), amount.clone());
-                }
-                used.insert(format!("requests.{name}"), amount);
-            }
-            for (name, amount) in pod_totals(object, "limits") {
-                used.insert(format!("limits.{name}"), amount);
-            }
-        }
-        "services" => {
-            let ports = list(&object["spec"], "ports").len();
-            match text(&object["spec"], "type") {
-                "NodePort" => count(&mut used, "services.nodeports".into(), ports),
-                "LoadBalancer" => {
-                    count(&mut used, "services.loadbalancers".into(), 1);
-                    if object["spec"]["allocateLoadBalancerNodePorts"] != false {
-                        count(&mut used, "services.nodeports".into(), ports);
-                    }
-                }
-                _ => {}
-            }
-        }
-        "persistentvolumeclaims" => {
-            let size = Quantity::parse(text(&object["spec"]["resources"]["requests"], "storage")).ok();
-            let class = text(&object["spec"], "storageClassName");
-            if let Some(size) = &size {
-                used.insert("requests.storage".into(), size.clone());
-            }
-            if !class.is_empty() {
-                let prefix = format!("{class}.storageclass.storage.k8s.io");
-                count(&mut used, format!("{prefix}/persistentvolumeclaims"), 1);
-                used.extend(size.map(|size| (format!("{prefix}/requests.storage"), size)));
-            }
-        }
-        _ => {}
-    }
-    used
-}
-
-/// What `new` counts for beyond `old`.
-pub fn difference(mut new: Amounts, old: &Amounts) -> Amounts {
-    for (name, amount) in old {
-        match new.get_mut(name) {
-            Some(new) => new.sub(amount),
-            None => {
-                let mut less = amount.clone();
-                less.neg();
-                new.insert(name.clone(), less);
-            }
-        }
-    }
-    new
-}
-
-/// Whether a quota's scopes take the object in; scopes speak of pods only.
-pub fn matches_scopes(quota: &Value, kind: &Kind, object: &Value) -> bool {
-    let (pod, spec) = (is_pod(kind), &quota["spec"]);
-    let plain = list(spec, "scopes").iter().all(|scope| pod && in_scope(scope.as_str().unwrap_or_default(), object));
-    let selected =
-        list(&spec["scopeSelector"], "matchExpressions").iter().all(|term| pod && matches_term(term, object));
-    plain && selected
-}
-
-fn in_scope(scope: &str, pod: &Value) -> bool {
-    let terminating = || given(&pod["spec"], "activeDeadlineSeconds");
-    match scope {
-        "Terminating" => terminating(),
-        "NotTerminating" => !terminating(),
-        "BestEffort" => is_best_effort(pod),
-        "NotBestEffort" => !is_best_effort(pod),
-        "PriorityClass" => !text(&pod["spec"], "priorityClassName").is_empty(),
-        "CrossNamespacePodAffinity" => crosses_namespaces(pod),
-        _ => false,
-    }
-}
-
-fn matches_term(term: &Value, pod: &Value) -> bool {
-    let scope = text(term, "scopeName");
-    if scope != "PriorityClass" {
-        return in_scope(scope, pod);
-    }
-    let class = text(&pod["spec"], "priorityClassName");
-    let named = list(term, "values").iter().any(|value| value == class);
-    match text(term, "operator") {
-        "In" => named,
-        "NotIn" => !named,
-        "Exists" => !class.is_empty(),
-        "DoesNotExist" => class.is_empty(),
-        _ => false,
-    }
-}
-
-fn is_best_effort(pod: &Value) -> bool {
-    let compute = |part| {
-        let totals = pod_totals(pod, part);
-        ["cpu", "memory"].into_iter().any(|name| totals.get(name).is_some_and(|amount| !amount.is_zero()))
-    };
-    !compute("requests") && !compute("limits")
-}
-
-fn crosses_namespaces(pod: &Value) -> bool {
-    let elsewhere = |term: &Value| !list(term, "namespaces").is_empty() || given(term, "namespaceSelector");
-    ["podAffinity", "podAntiAffinity"].into_iter().any(|kind| {
-        let affinity = &pod["spec"]["affinity"][kind];
-        list(affinity, REQUIRED).iter().any(elsewhere)
-            || list(affinity, PREFERRED).iter().any(|weighted| elsewhere(&weighted["podAffinityTerm"]))
-    })
+    Err(format!("must specify {}", parts.join("; ")))
 }

@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 
+use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::object::{list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
+use crate::validation::Validation;
 
 pub(crate) static KIND: Kind = Kind {
     group: "apps",
@@ -14,6 +16,7 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     verbs: STANDARD_VERBS,
     storage_prefix: "controllerrevisions",
+    validation: Validation { rules, change_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, string("Controller"), string("Revision"), AGE],
         cells: |object, now| {
@@ -24,6 +27,19 @@ pub(crate) static KIND: Kind = Kind {
     },
     ..Kind::PLAIN
 };
+
+fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
+    errors.non_negative(Path::root("revision"), number(object, "revision"));
+    match &object["data"] {
+        Value::Null => errors.required(Path::root("data"), "data is mandatory"),
+        Value::Object(_) => {}
+        _ => errors.required(Path::root("data"), "data must be a valid JSON object"),
+    }
+}
+
+fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
+    errors.immutable(Path::root("data"), &new["data"], &old["data"]);
+}
 
 /// `kind.group/name` of the owner that controls the object.
 fn controller(metadata: &Value) -> String {

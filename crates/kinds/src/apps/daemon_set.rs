@@ -33,9 +33,10 @@ pub(crate) static KIND: Kind = Kind {
         generation: Generation::Spec,
         on_create,
         on_update,
+        warnings: workload::template_warnings,
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, change_rules: workload::selector_is_immutable, ..Validation::PLAIN },
+    validation: Validation { rules, change_rules: workload::selector_is_immutable, status_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[
             NAME,
@@ -108,7 +109,8 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     label_selector::rules(errors, path.child("selector"), &spec["selector"]);
     workload::selected_template_rules(errors, path, spec);
     if given(spec, "selector") && is_empty_selector(&spec["selector"]) {
-        errors.invalid(path.child("selector"), &spec["selector"], "empty selector is invalid for daemonset");
+        let shown = Json(|| label_selector::shown(&spec["selector"]));
+        errors.invalid(path.child("selector"), shown, "empty selector is invalid for daemonset");
     }
     let template_path = path.child("template");
     pod_spec::template_rules(errors, template_path, &spec["template"]);
@@ -143,6 +145,21 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
             errors.not_supported(strategy_path, value, &["RollingUpdate", "OnDelete"]);
         }
     }
+}
+
+fn status_rules(errors: &mut ErrorList, new: &Value, _old: &Value) {
+    const COUNTS: [&str; 9] = [
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
+    ];
+    workload::non_negative(errors, Path::root("status"), &new["status"], &COUNTS);
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

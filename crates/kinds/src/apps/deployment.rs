@@ -30,6 +30,7 @@ pub(crate) static KIND: Kind = Kind {
         status: StatusRule::Owned,
         generation: Generation::SpecAndAnnotations,
         on_update,
+        warnings: workload::named_template_warnings,
         ..Strategy::PLAIN
     },
     validation: Validation { rules, change_rules: workload::selector_is_immutable, status_rules, ..Validation::PLAIN },

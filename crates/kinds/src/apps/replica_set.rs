@@ -24,7 +24,12 @@ pub(crate) static KIND: Kind = Kind {
     subresources: &[SCALE, Subresource::status("ReplicaSet")],
     storage_prefix: "replicasets",
     defaults,
-    strategy: Strategy { status: StatusRule::Owned, generation: Generation::Spec, ..Strategy::PLAIN },
+    strategy: Strategy {
+        status: StatusRule::Owned,
+        generation: Generation::Spec,
+        warnings: workload::named_template_warnings,
+        ..Strategy::PLAIN
+    },
     validation: Validation { rules, change_rules: workload::selector_is_immutable, status_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[

@@ -10,12 +10,12 @@ use crate::defaulting::{child, child_or_new, children, default};
 use crate::field::{ErrorList, Json, Path};
 use crate::int_or_percent::{at_most_all, int_or_percent};
 use crate::kind::{Kind, SCALE, STANDARD_VERBS, Scope, Subresource};
-use crate::label_selector::{selector_of, selects};
+use crate::label_selector::{self, selector_of, selects};
 use crate::object::{Object, given, list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, containers, name_of, string, wide};
 use crate::strategy::{Generation, StatusRule, Strategy};
 use crate::validation::{MetadataCheck, Validation};
-use crate::{names, pod_spec, workload};
+use crate::{metadata, names, pod_spec, workload};
 
 pub(crate) static KIND: Kind = Kind {
     group: "apps",
@@ -29,7 +29,14 @@ pub(crate) static KIND: Kind = Kind {
     subresources: &[SCALE, Subresource::status("StatefulSet")],
     storage_prefix: "statefulsets",
     defaults,
-    strategy: Strategy { status: StatusRule::Owned, generation: Generation::Spec, ..Strategy::PLAIN },
+    strategy: Strategy {
+        status: StatusRule::Owned,
+        generation: Generation::Spec,
+        on_create: |object, _| drop_max_unavailable(object, &Value::Null),
+        on_update: |object, old, _, _| drop_max_unavailable(object, old),
+        warnings,
+        ..Strategy::PLAIN
+    },
     validation: Validation {
         metadata: MetadataCheck::First(names::dns_label),
         rules,
@@ -48,6 +55,17 @@ pub(crate) static KIND: Kind = Kind {
     },
     ..Kind::PLAIN
 };
+
+fn warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = workload::template_warnings(object, old);
+    if workload::spec_changes(object, old) && number(&object["spec"], "revisionHistoryLimit") < 0 {
+        warnings.push(
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+                .to_owned(),
+        );
+    }
+    warnings
+}
 
 fn defaults(object: &mut Object) {
     let Some(spec) = child(object, "spec") else { return };
@@ -74,6 +92,17 @@ fn defaults(object: &mut Object) {
         claim.insert("apiVersion".into(), "v1".into());
         claim.insert("kind".into(), "PersistentVolumeClaim".into());
         persistent_volume_claim::defaults(claim);
+    }
+}
+
+/// The feature gate MaxUnavailableStatefulSet is off: its field is dropped unless the stored object has it.
+fn drop_max_unavailable(object: &mut Object, old: &Value) {
+    if given(&old["spec"]["updateStrategy"]["rollingUpdate"], "maxUnavailable") {
+        return;
+    }
+    let strategy = child(object, "spec").and_then(|spec| child(spec, "updateStrategy"));
+    if let Some(rolling) = strategy.and_then(|strategy| child(strategy, "rollingUpdate")) {
+        rolling.remove("maxUnavailable");
     }
 }
 
@@ -112,7 +141,10 @@ fn rules(errors: &mut ErrorList, object: &Value, old: Option<&Value>) {
             claim_volumes(&mut with_claims);
             template_rules(errors, path, &with_claims, &selector);
         }
-        None => errors.invalid(path.child("selector"), &spec["selector"], ""),
+        None => {
+            let shown = Json(|| label_selector::shown(&spec["selector"]));
+            errors.invalid(path.child("selector"), shown, "");
+        }
     }
     workload::always_restarts(errors, path.child("template"), &spec["template"], "StatefulSet");
 }
@@ -124,17 +156,21 @@ fn template_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value, selector
         let metadata = template_path.child("metadata");
         errors.invalid(metadata.child("labels"), labels, "`selector` does not match template `labels`");
     }
+    // Upstream checks the metadata twice, and says so.
+    let metadata = &spec["template"]["metadata"];
+    metadata::labels(errors, template_path.child("labels"), &metadata["labels"]);
+    metadata::annotations(errors, template_path.child("annotations"), &metadata["annotations"]);
     pod_spec::template_rules(errors, template_path, &spec["template"]);
 }
 
 /// Adds a volume for each claim template, and drops hostname and subdomain, which the controller sets.
 fn claim_volumes(spec: &mut Value) {
+    let mut seen = BTreeSet::new();
     let claims: Vec<Value> = list(spec, "volumeClaimTemplates")
         .iter()
-        .map(|claim| {
-            let name = text(&claim["metadata"], "name");
-            json!({ "name": name, "persistentVolumeClaim": { "claimName": name } })
-        })
+        .map(|claim| text(&claim["metadata"], "name"))
+        .filter(|name| seen.insert(*name))
+        .map(|name| json!({ "name": name, "persistentVolumeClaim": { "claimName": name } }))
         .collect();
     let Some(Value::Object(pod)) = spec.get_mut("template").and_then(|template| template.get_mut("spec")) else {
         return;

@@ -438,7 +438,13 @@ fn read_struct<'de, A: MapAccess<'de>>(
         findings.path.push(Step::Field(field.name));
         let value = access.next_value_seed(Seed { findings, of: &field.ty });
         findings.path.pop();
-        put(&mut object, field, value?);
+        let value = value?;
+        // An empty list of managed fields asks to forget who owns what; it is gone before the object is stored.
+        if field.name == "managedFields" && findings.path.len() == 1 && value.as_ref().is_some_and(Value::is_array) {
+            object.extend(value.map(|value| (key.into_owned(), value)));
+            continue;
+        }
+        put(&mut object, field, value);
     }
     findings.within.pop();
     complete(definition, &mut object);

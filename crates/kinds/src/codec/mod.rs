@@ -9,14 +9,17 @@
 //! Canonical means: exactly the fields upstream's answer would show before defaulting. Unknown fields are gone, empty
 //! omittable fields are gone, fields that are always written are there, quantities and times have their one spelling.
 
+mod applied;
 mod json;
 mod protobuf;
+mod protobuf_answers;
 mod protobuf_writer;
 mod quantity;
 mod syntax;
 #[cfg(test)]
 mod tests;
 mod time;
+mod yaml;
 mod zero;
 
 use std::cell::Cell;
@@ -27,10 +30,28 @@ use serde_json::{Map, Value};
 
 use json::Findings;
 
+pub use protobuf_answers::{ProtobufList, write_metadata, write_object, write_value, write_watch_event};
+
 use crate::group_version_kind::GroupVersionKind;
 
 /// How upstream names its scheme in messages; clients show it, nobody parses it.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+
+/// The kinds that every group version has besides its own.
+const META_KINDS: [&str; 12] = [
+    "Status",
+    "APIVersions",
+    "APIGroup",
+    "APIGroupList",
+    "APIResourceList",
+    "ListOptions",
+    "GetOptions",
+    "CreateOptions",
+    "UpdateOptions",
+    "PatchOptions",
+    "WatchEvent",
+    "List",
+];
 
 /// The type of `metadata`.
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -156,7 +177,12 @@ pub fn decode_delete_options(encoding: Encoding, body: &[u8]) -> Result<Option<V
     let (mut object, findings) = read.map_err(|message| unrecognized(expected, &message, body))?;
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or(expected.kind);
     if kind != expected.kind {
-        return Err(bad_request("decoded object cannot be converted to DeleteOptions"));
+        let message = if META_KINDS.contains(&kind) {
+            format!("converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion")
+        } else {
+            "decoded object cannot be converted to DeleteOptions".to_owned()
+        };
+        return Err(bad_request(message));
     }
     if let Some(error) = findings.error {
         return Err(cannot_be_handled(expected, expected, &error));
@@ -187,8 +213,8 @@ fn read_json(body: &[u8], definition: &'static Definition, strict: bool) -> Read
 
 fn read_yaml(body: &[u8], definition: &'static Definition, strict: bool) -> Read {
     let not_yaml = |message: String| format!("couldn't get version/kind; json parse error: {message}");
-    let text = std::str::from_utf8(body).map_err(|error| not_yaml(format!("yaml: {error}")))?;
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| not_yaml(format!("yaml: {error}")))?;
+    let text = std::str::from_utf8(body).map_err(|error| format!("yaml: {error}"))?;
+    let value: Value = yaml::parse(text)?;
     if !value.is_object() {
         return Err(not_yaml(format!(
             "json: cannot unmarshal {} into Go value of type {}",
@@ -197,6 +223,9 @@ fn read_yaml(body: &[u8], definition: &'static Definition, strict: bool) -> Read
         )));
     }
     let mut findings = Findings::new(strict);
+    if strict {
+        findings.strict.extend(yaml::repeated_keys(text));
+    }
     let object = json::canonical(definition, value, &mut findings);
     Ok((object, findings))
 }
@@ -250,7 +279,9 @@ pub(crate) fn read_stored(storage: GroupVersionKind<'_>, body: &[u8]) -> Result<
 /// Writes an object as upstream stores it: protobuf in the envelope.
 pub(crate) fn write_stored(kind: GroupVersionKind<'_>, object: &Map<String, Value>) -> Result<Vec<u8>, String> {
     let definition = definition_of(kind).map_err(|status| status.message)?;
-    protobuf_writer::envelope(&kind.api_version(), kind.kind, definition, object)
+    let mut out = Vec::with_capacity(1024);
+    protobuf_writer::envelope(&mut out, &kind.api_version(), kind.kind, definition, object)?;
+    Ok(out)
 }
 
 /// The fields of the range object, which is stored but never served: range and bitmap.
@@ -293,7 +324,8 @@ fn conclude(
     }
     object.insert("apiVersion".into(), expected.api_version().into());
     object.insert("kind".into(), expected.kind.into());
-    Ok(Decoded { object: Value::Object(object), warnings: findings.strict })
+    let warnings = findings.strict.iter().flat_map(|error| yaml::warnings_of(error)).collect();
+    Ok(Decoded { object: Value::Object(object), warnings })
 }
 
 /// Kinds whose older version has the same fields and is still accepted: clients before 1.22 evict with policy/v1beta1.
@@ -378,6 +410,18 @@ pub(crate) fn empty_status(kind: GroupVersionKind<'_>) -> Value {
     let definition = Schema::get().decoded(kind.group, kind.version, kind.kind);
     let status = definition.and_then(|definition| definition.field("status"));
     status.map_or(Value::Null, |status| zero::zero(&status.ty))
+}
+
+/// Adds the fields that are written even when nothing was given for them.
+pub(crate) fn complete(definition: &Definition, object: &mut Map<String, Value>) {
+    zero::complete(definition, object);
+}
+
+/// Reads a body that is applied: YAML, or JSON, which is YAML too. The error is the parser's.
+///
+/// The second value tells what a strict parser says of it: Go's takes the last of repeated keys, and complains.
+pub fn applied_object(body: &[u8]) -> Result<(Value, Option<String>), String> {
+    applied::read(body)
 }
 
 /// A time as objects carry it: RFC 3339, UTC, to the second.

@@ -18,14 +18,13 @@ const LENGTH: u32 = 2;
 
 /// An object's message in its envelope.
 pub(crate) fn envelope(
+    out: &mut Vec<u8>,
     api_version: &str,
     kind: &str,
     definition: &'static Definition,
     object: &Map<String, Value>,
-) -> Result<Vec<u8>, String> {
-    let mut out = Vec::with_capacity(1024);
-    in_envelope(&mut out, api_version, kind, |out| message(out, definition, object))?;
-    Ok(out)
+) -> Result<(), String> {
+    in_envelope(out, api_version, kind, |out| message(out, definition, object))
 }
 
 /// Writes an envelope around the message that `write` appends.
@@ -35,17 +34,40 @@ pub(crate) fn in_envelope(
     kind: &str,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
 ) -> Result<(), String> {
+    begin_envelope(out, api_version, kind)?;
+    nested(out, ENVELOPED, write)?;
+    end_envelope(out);
+    Ok(())
+}
+
+/// The field of an envelope that holds the message.
+const ENVELOPED: u32 = 2;
+
+fn begin_envelope(out: &mut Vec<u8>, api_version: &str, kind: &str) -> Result<(), String> {
     out.extend_from_slice(MAGIC);
     nested(out, 1, |out| {
         bytes(out, 1, api_version.as_bytes());
         bytes(out, 2, kind.as_bytes());
         Ok(())
-    })?;
-    nested(out, 2, write)?;
+    })
+}
+
+fn end_envelope(out: &mut Vec<u8>) {
     // Neither a content encoding nor a content type.
     bytes(out, 3, b"");
     bytes(out, 4, b"");
-    Ok(())
+}
+
+/// What comes before and after the rest of a message in its envelope: `start` is the start of the message, `rest` the
+/// length of what follows it.
+pub(crate) fn around(api_version: &str, kind: &str, start: &[u8], rest: usize) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let (mut head, mut tail) = (Vec::with_capacity(start.len() + 64), Vec::new());
+    begin_envelope(&mut head, api_version, kind)?;
+    varint(&mut head, u64::from(ENVELOPED << 3 | LENGTH));
+    varint(&mut head, (start.len() + rest) as u64);
+    head.extend_from_slice(start);
+    end_envelope(&mut tail);
+    Ok((head, tail))
 }
 
 /// Appends the fields of a message.

@@ -5,11 +5,12 @@ use serde_json::Value;
 
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
+use crate::names;
 use crate::object::{given, number, text};
 use crate::printing::{Printer, age, name_of, named, or, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
-use crate::strategy::Strategy;
-use crate::validation::Validation;
+use crate::strategy::{Dependents, Strategy};
+use crate::validation::{MetadataCheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     kind: "Event",
@@ -21,12 +22,14 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "events",
     strategy: Strategy {
         allow_create_on_update: true,
+        dependents: Dependents::Unsupported,
         selectable: SelectableFields { names: SELECTABLE, value, ..SelectableFields::NONE },
         ..Strategy::PLAIN
     },
     validation: Validation {
+        metadata: MetadataCheck::Last,
         any_finalizer: true,
-        create_rules: |errors, event| namespace_rule(errors, event, "involvedObject"),
+        rules: |errors, event, _| rules(errors, event, &CORE),
         ..Validation::PLAIN
     },
     printer: PRINTER,
@@ -67,14 +70,61 @@ pub(crate) fn value(object: &Value, field: &str) -> String {
     }
 }
 
-/// An event must be in the namespace of the object it is about, or for cluster-scoped objects in `default` or
-/// `kube-system`.
-pub(crate) fn namespace_rule(errors: &mut ErrorList, event: &Value, about: &str) {
-    let (own, other) = (text(&event["metadata"], "namespace"), text(&event[about], "namespace"));
-    let fits = if other.is_empty() { matches!(own, "default" | "kube-system") } else { own == other };
+/// The fields of an event of a group that its rules look at.
+pub(crate) struct Names {
+    /// The object that the event is about.
+    pub(crate) about: &'static str,
+    pub(crate) message: &'static str,
+    pub(crate) controller: &'static str,
+}
+
+const CORE: Names = Names { about: "involvedObject", message: "message", controller: "reportingComponent" };
+
+/// The longest action, reason and reporting instance, in bytes.
+const WORD_MAX: usize = 128;
+
+/// The longest message, in bytes.
+const MESSAGE_MAX: usize = 1024;
+
+/// What holds for events of either group. Those with an `eventTime` say who reports what. Upstream:
+/// `legacyValidateEvent`.
+pub(crate) fn rules(errors: &mut ErrorList, event: &Value, names: &Names) {
+    let (own, other) = (text(&event["metadata"], "namespace"), text(&event[names.about], "namespace"));
+    let is_new = !event["eventTime"].is_null();
+    let fits = match (is_new, other) {
+        (false, "") => matches!(own, "" | "default"),
+        (false, other) => own == other,
+        (true, "") => matches!(own, "default" | "kube-system"),
+        (true, _) => true,
+    };
     if !fits {
         let path = Path::root("involvedObject");
         errors.invalid(path.child("namespace"), other, "does not match event.namespace");
+    }
+    if is_new {
+        report_rules(errors, event, names);
+    }
+    errors.all_invalid(Path::root("namespace"), own, names::dns_subdomain(own));
+}
+
+fn report_rules(errors: &mut ErrorList, event: &Value, names: &Names) {
+    let controller = text(event, names.controller);
+    let path = Path::root(names.controller);
+    if controller.is_empty() {
+        errors.required(path, "");
+    }
+    errors.all_invalid(path, controller, names::qualified_name(controller));
+    for field in ["reportingInstance", "action", "reason"] {
+        let value = text(event, field);
+        if value.is_empty() {
+            errors.required(Path::root(field), "");
+        }
+        if value.len() > WORD_MAX {
+            errors.invalid(Path::root(field), "", &format!("can have at most {WORD_MAX} characters"));
+        }
+    }
+    if text(event, names.message).len() > MESSAGE_MAX {
+        errors.invalid(Path::root("message"), "", &format!("can have at most {MESSAGE_MAX} characters"));
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
 pub(crate) mod pod_template;
 pub(crate) mod replication_controller;
+mod resource_names;
 pub(crate) mod resource_quota;
 pub(crate) mod secret;
 pub(crate) mod service;

@@ -36,6 +36,7 @@ pub(crate) static KIND: Kind = Kind {
     },
     validation: Validation {
         metadata: MetadataCheck::First(names::dns_label),
+        rechecks_metadata: true,
         rules,
         status_rules,
         ..Validation::PLAIN
@@ -65,6 +66,8 @@ fn defaults(object: &mut Object) {
 }
 
 fn on_create(object: &mut Object, _now: Timestamp) {
+    // A generated name is known only now.
+    defaults(object);
     object.insert("status".into(), json!({ "phase": "Active" }));
     let spec = object.entry("spec").or_insert_with(|| Value::Object(Map::new()));
     let Value::Object(spec) = spec else { return };
@@ -94,14 +97,14 @@ fn on_update(object: &mut Object, old: &Value, subresource: &str, _now: Timestam
     }
 }
 
-fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
+/// Only `finalize` changes the finalizers of a namespace, and then upstream tells which one is wrong.
+fn rules(errors: &mut ErrorList, object: &Value, old: Option<&Value>) {
     let spec = Path::root("spec");
     let path = spec.child("finalizers");
-    for finalizer in list(&object["spec"], "finalizers").iter().filter_map(Value::as_str) {
-        let problems = names::qualified_name(finalizer);
-        let clean = problems.is_empty();
-        errors.all_invalid(path, finalizer, problems);
-        if clean && !finalizer.contains('/') && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion") {
+    for (index, finalizer) in list(&object["spec"], "finalizers").iter().filter_map(Value::as_str).enumerate() {
+        let path = if old.is_some() { path.index(index) } else { path };
+        errors.all_invalid(path, finalizer, names::qualified_name(finalizer));
+        if !finalizer.contains('/') && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion") {
             errors.invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified");
         }
     }

@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::defaulting::{child, round_resource_list};
 use crate::field::{ErrorList, Json, Path};
-use crate::kind::{Kind, STANDARD_VERBS, Subresource};
-use crate::names;
-use crate::object::{Object, list, text};
+use crate::kind::{Kind, PROXY_VERBS, STANDARD_VERBS, Subresource};
+use crate::object::{Object, given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, or, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
 use crate::strategy::{StatusRule, Strategy};
 use crate::validation::Validation;
+use crate::{metadata, names};
 
 pub(crate) static KIND: Kind = Kind {
     kind: "Node",
@@ -23,15 +23,24 @@ pub(crate) static KIND: Kind = Kind {
     singular: "node",
     short_names: &["no"],
     verbs: STANDARD_VERBS,
-    subresources: &[Subresource::status("Node")],
+    subresources: &[Subresource::passed_on("proxy", "NodeProxyOptions", PROXY_VERBS), Subresource::status("Node")],
     storage_prefix: "minions",
     defaults,
     strategy: Strategy {
         status: StatusRule::KeptOnCreate,
         selectable: SelectableFields { names: &["spec.unschedulable"], value, ..SelectableFields::NONE },
+        on_create,
+        on_update,
+        warnings,
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        rechecks_metadata: true,
+        rules,
+        change_rules,
+        status_rules: change_rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[
             NAME,
@@ -101,6 +110,10 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     if families[0] > 1 || families[1] > 1 || cidrs.len() > 2 {
         errors.invalid(path, &object["spec"]["podCIDRs"], "may specify no more than one CIDR for each IP family");
     }
+    resources(errors, object);
+}
+
+fn resources(errors: &mut ErrorList, object: &Value) {
     let status = Path::root("status");
     for list_name in ["capacity", "allocatable"] {
         let path = status.child(list_name);
@@ -108,6 +121,36 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
             quantity_of(errors, path.child(name), name, quantity.as_str().unwrap_or(""));
         }
     }
+    feature_rules(errors, list(&object["status"], "declaredFeatures"));
+}
+
+/// The source of a kubelet's configuration is no longer kept, unless it is there already.
+fn on_create(object: &mut Object, _now: Timestamp) {
+    for (part, field) in [("spec", "configSource"), ("status", "config")] {
+        if let Some(part) = child(object, part) {
+            part.remove(field);
+        }
+    }
+}
+
+fn on_update(object: &mut Object, old: &Value, subresource: &str, _now: Timestamp) {
+    let (part, field) = if subresource == "status" { ("status", "config") } else { ("spec", "configSource") };
+    if !given(&old[part], field)
+        && let Some(part) = child(object, part)
+    {
+        part.remove(field);
+    }
+}
+
+fn warnings(object: &Value, _old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if given(&object["spec"], "configSource") {
+        warnings.push("spec.configSource: the feature is removed".to_owned());
+    }
+    if !text(&object["spec"], "externalID").is_empty() {
+        warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+    }
+    warnings
 }
 
 /// The address of a network prefix, if it is one.
@@ -157,7 +200,38 @@ fn taints(errors: &mut ErrorList, path: Path<'_>, taints: &[Value]) {
     }
 }
 
+/// Features are named `Feature` or `Feature/part`, sorted (KEP-5328).
+fn feature_rules(errors: &mut ErrorList, features: &[Value]) {
+    let status = Path::root("status");
+    let path = status.child("declaredFeatures");
+    for (index, feature) in features.iter().filter_map(Value::as_str).enumerate() {
+        let plain = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric());
+        let upper = feature.starts_with(|first: char| first.is_ascii_uppercase());
+        if !upper || !feature.split('/').all(plain) {
+            let detail = format!(
+                "invalid feature name {feature:?}: must start with an UpperCamelCase segment, with subsequent segments \
+                 separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric \
+                 characters and slashes"
+            );
+            errors.invalid(path.index(index), feature, &detail);
+        }
+    }
+}
+
+/// What upstream checks of every update, also of the status, and once more what it checks of every node.
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
+    resources(errors, new);
+    let metadata = Path::root("metadata");
+    taints(errors, metadata.child("taints"), list(&new["spec"], "taints"));
+    let status = Path::root("status");
+    let path = status.child("addresses");
+    let mut seen = BTreeSet::new();
+    for (index, address) in list(&new["status"], "addresses").iter().enumerate() {
+        if !seen.insert((text(address, "type"), text(address, "address"))) {
+            let shown = || metadata::in_order(address, &["type", "address"], &["Type", "Address"]);
+            errors.duplicate(path.index(index), Json(shown));
+        }
+    }
     let path = Path::root("spec");
     let (new, old) = (&new["spec"], &old["spec"]);
     if !list(old, "podCIDRs").is_empty() && new["podCIDRs"] != old["podCIDRs"] {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::defaulting::{child, child_or_new, default, round_requirements, round_resource_list};
-use crate::field::{ErrorList, Path};
+use crate::field::{ErrorList, Json, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, text};
 use crate::printing::{
@@ -30,13 +30,10 @@ pub(crate) static KIND: Kind = Kind {
         status: StatusRule::Owned,
         on_create,
         on_update,
+        warnings,
         ..Strategy::PLAIN
     },
-    validation: Validation {
-        rules: |errors, claim, _| spec_rules(errors, Path::root("spec"), &claim["spec"]),
-        change_rules,
-        ..Validation::PLAIN
-    },
+    validation: Validation { rules, change_rules, status_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[
             NAME,
@@ -88,7 +85,13 @@ fn on_update(object: &mut Object, old: &Value, subresource: &str, _now: Timestam
 
 /// Mirrors `dataSource` and `dataSourceRef` (KEP-1495); drops a `dataSource` of a kind it does not support.
 fn data_sources(spec: &mut Object, old: Option<&Value>) {
-    let in_use = old.is_some_and(|old| old.get("dataSource").is_some() || old.get("dataSourceRef").is_some());
+    let had_reference = old.is_some_and(|old| given(old, "dataSourceRef"));
+    let in_use = had_reference || old.is_some_and(|old| given(old, "dataSource"));
+    // The gate CrossNamespaceVolumeDataSource is off.
+    let elsewhere = spec.get("dataSourceRef").is_some_and(|reference| !text(reference, "namespace").is_empty());
+    if elsewhere && !had_reference {
+        spec.remove("dataSourceRef");
+    }
     if !in_use && !spec.contains_key("dataSourceRef") {
         let known = spec.get("dataSource").is_some_and(|source| {
             let group = source["apiGroup"].as_str().unwrap_or("");
@@ -117,7 +120,18 @@ fn data_sources(spec: &mut Object, old: Option<&Value>) {
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
+fn rules(errors: &mut ErrorList, claim: &Value, old: Option<&Value>) {
+    let has_group = |field: &str| old.is_some_and(|old| given(&old["spec"][field], "apiGroup"));
+    let any_group = has_group("dataSource") || has_group("dataSourceRef");
+    checked_spec(errors, Path::root("spec"), &claim["spec"], any_group);
+}
+
 pub(crate) fn spec_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
+    checked_spec(errors, path, spec, false);
+}
+
+/// Checks a spec; `any_group` says that the groups of its sources are not looked at, as they were stored before.
+fn checked_spec(errors: &mut ErrorList, path: Path<'_>, spec: &Value, any_group: bool) {
     let modes = list(spec, "accessModes");
     if modes.is_empty() {
         errors.required(path.child("accessModes"), "at least 1 access mode is required");
@@ -127,17 +141,19 @@ pub(crate) fn spec_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
         label_selector::rules(errors, path.child("selector"), &spec["selector"]);
     }
     let resources = path.child("resources");
-    match text(&spec["resources"]["requests"], "storage") {
-        "" => errors.required(resources.key("storage"), ""),
-        storage => {
+    match spec["resources"]["requests"]["storage"].as_str() {
+        None => errors.required(resources.key("storage"), ""),
+        Some(storage) => {
             if storage.parse::<Quantity>().is_ok_and(|quantity| quantity.sign() <= 0) {
                 errors.invalid(resources.key("storage"), storage, "must be greater than zero");
             }
         }
     }
-    let class = text(spec, "storageClassName");
-    if !class.is_empty() {
-        errors.all_invalid(path.child("storageClassName"), class, names::dns_subdomain(class));
+    for field in ["storageClassName", "volumeAttributesClassName"] {
+        let class = text(spec, field);
+        if !class.is_empty() {
+            errors.all_invalid(path.child(field), class, names::dns_subdomain(class));
+        }
     }
     let mode = text(spec, "volumeMode");
     if given(spec, "volumeMode") && !matches!(mode, "Block" | "Filesystem") {
@@ -145,73 +161,219 @@ pub(crate) fn spec_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
     }
     for field in ["dataSource", "dataSourceRef"] {
         if given(spec, field) {
-            data_source(errors, path.child(field), &spec[field]);
+            data_source(errors, path.child(field), &spec[field], any_group);
         }
+    }
+    both_data_sources(errors, path, &spec["dataSource"], &spec["dataSourceRef"]);
+}
+
+/// The two fields say the same, unless the reference leads to another namespace. Upstream shows an empty object.
+fn both_data_sources(errors: &mut ErrorList, path: Path<'_>, source: &Value, reference: &Value) {
+    if source.is_null() || reference.is_null() {
+        return;
+    }
+    let shown = Json(|| "{}".to_owned());
+    if !text(reference, "namespace").is_empty() {
+        errors.invalid(path, shown, "may not be specified when dataSourceRef.namespace is specified");
+    } else if ["apiGroup", "kind", "name"].iter().any(|field| source[*field] != reference[*field]) {
+        errors.invalid(path, shown, "must match dataSourceRef");
     }
 }
 
 pub(super) fn access_mode_rules(errors: &mut ErrorList, path: Path<'_>, modes: &[Value]) {
+    let (mut alone, mut with_others) = (false, false);
     for mode in modes.iter().filter_map(Value::as_str) {
-        if !ACCESS_MODES.contains(&mode) {
-            errors.not_supported(path.child("accessModes"), mode, &ACCESS_MODES);
+        match mode {
+            "ReadWriteOncePod" => alone = true,
+            mode if ACCESS_MODES.contains(&mode) => with_others = true,
+            mode => errors.not_supported(path.child("accessModes"), mode, &ACCESS_MODES),
         }
     }
-    let alone = modes.iter().any(|mode| mode == "ReadWriteOncePod");
-    if alone && modes.iter().any(|mode| mode != "ReadWriteOncePod") {
+    if alone && with_others {
         errors.forbidden(path.child("accessModes"), "may not use ReadWriteOncePod with other access modes");
     }
 }
 
-fn data_source(errors: &mut ErrorList, path: Path<'_>, source: &Value) {
+fn data_source(errors: &mut ErrorList, path: Path<'_>, source: &Value, any_group: bool) {
     for field in ["name", "kind"] {
         if text(source, field).is_empty() {
             errors.required(path.child(field), "");
         }
     }
-    if text(source, "apiGroup").is_empty() && text(source, "kind") != "PersistentVolumeClaim" {
+    let group = text(source, "apiGroup");
+    if group.is_empty() && text(source, "kind") != "PersistentVolumeClaim" {
         errors.invalid(
             path,
             text(source, "kind"),
             "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         );
     }
+    if !group.is_empty() && !any_group {
+        errors.all_invalid(path.child("apiGroup"), group, names::dns_subdomain(group));
+    }
+    let namespace = text(source, "namespace");
+    if !namespace.is_empty() {
+        errors.all_invalid(path.child("namespace"), namespace, names::dns_label(namespace));
+    }
 }
 
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// Upstream: `ValidatePersistentVolumeClaimUpdate`.
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("spec");
-    errors.immutable(Path::root("volumeMode"), &new["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
-    let unbound = text(&old["spec"], "volumeName").is_empty();
-    let rest = |spec: &Value| {
+    let (spec, before) = (&new["spec"], &old["spec"]);
+    let annotation = |claim: &Value| claim["metadata"]["annotations"][CLASS_ANNOTATION].as_str().map(str::to_owned);
+    let (class_now, class_before) = (annotation(new), annotation(old));
+    let class = spec["storageClassName"].as_str();
+    let named_only_now = class.is_some() && !given(before, "storageClassName");
+    // The class may move from the annotation to the field, or be named where none was.
+    let moved = named_only_now
+        && class_before.is_some()
+        && class == class_before.as_deref()
+        && class_now.as_ref().is_none_or(|now| Some(now) == class_before.as_ref());
+    let named = named_only_now && class_before.as_deref().is_none_or(|before| Some(before) == class);
+    if !moved && class_now.as_deref().unwrap_or("") != class_before.as_deref().unwrap_or("") {
+        let root = Path::root("metadata");
+        let annotations = root.child("annotations");
+        let shown = class_now.as_deref().unwrap_or("");
+        errors.invalid(annotations.child(CLASS_ANNOTATION), shown, "field is immutable");
+    }
+    let comparable = |spec: &Value| {
         let mut spec = spec.as_object().cloned().unwrap_or_default();
-        if unbound {
+        if text(before, "volumeName").is_empty() {
             spec.remove("volumeName");
         }
-        if old["status"]["phase"] == "Bound" {
-            if let Some(Value::Object(resources)) = spec.get_mut("resources") {
-                resources.remove("requests");
+        if moved || named {
+            spec.remove("storageClassName");
+        }
+        if new["status"]["phase"] == "Bound" {
+            if let Some(requests) = child(&mut spec, "resources").and_then(|resources| child(resources, "requests")) {
+                requests.remove("storage");
             }
             spec.remove("volumeAttributesClassName");
         }
-        spec.remove("volumeMode");
         spec
     };
-    if rest(&new["spec"]) != rest(&old["spec"]) {
+    if comparable(spec) != comparable(before) {
         errors.forbidden(
             path,
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
         );
     }
-    let quantity = |value: &Value| value.as_str().and_then(|text| text.parse::<Quantity>().ok());
-    let (asked, capacity) =
-        (quantity(&new["spec"]["resources"]["requests"]["storage"]), quantity(&old["status"]["capacity"]["storage"]));
-    let before = quantity(&old["spec"]["resources"]["requests"]["storage"]);
-    if let (Some(asked), Some(before)) = (asked, before)
-        && asked < before
-        && capacity.is_some_and(|capacity| asked <= capacity)
-    {
+    let storage = |resources: &Value| resources["storage"].as_str().unwrap_or("0").parse::<Quantity>().ok();
+    let requested = |spec: &Value| storage(&spec["resources"]["requests"]);
+    let shrinks = requested(spec) < requested(before) && requested(spec) <= storage(&old["status"]["capacity"]);
+    if shrinks {
         let resources = path.child("resources");
         let requests = resources.child("requests");
         errors.forbidden(requests.child("storage"), "field can not be less than status.capacity");
+    }
+    errors.immutable(Path::root("volumeMode"), &spec["volumeMode"], &before["volumeMode"]);
+    attributes_class(errors, path.child("volumeAttributesClassName"), spec, old);
+}
+
+/// A claim whose class of attributes took effect keeps one.
+fn attributes_class(errors: &mut ErrorList, path: Path<'_>, spec: &Value, old: &Value) {
+    const FIELD: &str = "volumeAttributesClassName";
+    if spec[FIELD] == old["spec"][FIELD] || !given(&old["status"], "currentVolumeAttributesClassName") {
+        return;
+    }
+    let to = match spec[FIELD].as_str() {
+        None => "nil",
+        Some("") => "empty string",
+        Some(_) => return,
+    };
+    let why = "is forbidden when status.currentVolumeAttributesClassName is not nil";
+    errors.forbidden(path, &format!("update to {to} {why}"));
+}
+
+const RESIZE_STATUSES: [&str; 5] = [
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+/// Upstream: `ValidatePersistentVolumeClaimStatusUpdate`.
+fn status_rules(errors: &mut ErrorList, new: &Value, _old: &Value) {
+    if text(&new["metadata"], "resourceVersion").is_empty() {
+        errors.required(Path::root("resourceVersion"), "");
+    }
+    if list(&new["spec"], "accessModes").is_empty() {
+        // The path is spelled as the field is in Go.
+        let spec = Path::root("Spec");
+        errors.required(spec.child("accessModes"), "");
+    }
+    let status = &new["status"];
+    let path = Path::root("status");
+    let amounts = |field: &str| status[field].as_object().into_iter().flatten();
+    let capacity = path.child("capacity");
+    for (name, quantity) in amounts("capacity") {
+        amount(errors, capacity.key(name), quantity);
+    }
+    let statuses = path.child("allocatedResourceStatuses");
+    for (name, value) in amounts("allocatedResourceStatuses") {
+        resource_key(errors, statuses, name);
+        if !RESIZE_STATUSES.contains(&value.as_str().unwrap_or("")) {
+            // Upstream shows the resource.
+            errors.not_supported(statuses, name.as_str(), &RESIZE_STATUSES);
+        }
+    }
+    let allocated = path.child("allocatedResources");
+    for (name, quantity) in amounts("allocatedResources") {
+        if resource_key(errors, allocated, name) {
+            amount(errors, allocated.key(name), quantity);
+        }
+    }
+}
+
+fn amount(errors: &mut ErrorList, path: Path<'_>, quantity: &Value) {
+    let quantity = quantity.as_str().unwrap_or("0").parse::<Quantity>();
+    if let Some(value) = quantity.ok().map(|quantity| quantity.value()).filter(|value| *value < 0) {
+        errors.invalid(path, value, "must be a valid resource quantity");
+    }
+}
+
+/// Of the resources of Kubernetes itself only storage grows.
+fn resource_key(errors: &mut ErrorList, path: Path<'_>, name: &str) -> bool {
+    let problems = names::qualified_name(name);
+    if !problems.is_empty() {
+        errors.all_invalid(path, name, problems);
+        return false;
+    }
+    let native = !name.contains('/') || name.contains("kubernetes.io/");
+    if native && name != "storage" {
+        errors.not_supported(path, name, &["storage"]);
+        return false;
+    }
+    true
+}
+
+fn warnings(claim: &Value, _old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if given(&claim["metadata"]["annotations"], CLASS_ANNOTATION) {
+        warnings.push(format!(
+            "metadata.annotations[{CLASS_ANNOTATION}]: deprecated since v1.8; use \"storageClassName\" attribute \
+             instead"
+        ));
+    }
+    spec_warnings(&mut warnings, Path::root("spec"), &claim["spec"]);
+    warnings
+}
+
+/// Warns of parts of bytes.
+pub(crate) fn spec_warnings(warnings: &mut Vec<String>, path: Path<'_>, spec: &Value) {
+    let path = path.child("resources");
+    for field in ["requests", "limits"] {
+        let Ok(quantity) = text(&spec["resources"][field], "storage").parse::<Quantity>() else { continue };
+        if quantity.milli_value() % 1000 != 0 {
+            let path = path.child(field);
+            let path = path.key("storage");
+            let quantity = quantity.to_string();
+            warnings.push(format!("{path}: fractional byte value {quantity:?} is invalid, must be an integer"));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::label_selector::selector_of;
 use crate::object::{Object, given, number};
 use crate::printing::{AGE, NAME, Printer, age_of, containers, integer, labels_of, name_of, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
-use crate::strategy::{Generation, StatusRule, Strategy};
+use crate::strategy::{Dependents, Generation, StatusRule, Strategy};
 use crate::validation::Validation;
 use crate::{pod_spec, workload};
 
@@ -26,12 +26,14 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "controllers",
     defaults,
     strategy: Strategy {
+        dependents: Dependents::Orphaned,
         status: StatusRule::Owned,
         generation: Generation::Spec,
         selectable: SelectableFields { names: &["status.replicas"], value, ..SelectableFields::NONE },
+        warnings: workload::named_template_warnings,
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, ..Validation::PLAIN },
+    validation: Validation { rules, status_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[
             NAME,
@@ -83,6 +85,14 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     if let Some(selector) = selector_of(&labels) {
         workload::template_rules(errors, path, spec, &selector, "ReplicationController");
     }
+}
+
+fn status_rules(errors: &mut ErrorList, new: &Value, _old: &Value) {
+    const COUNTS: [&str; 5] =
+        ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
+    let (path, status) = (Path::root("status"), &new["status"]);
+    workload::non_negative(errors, path, status, &COUNTS);
+    workload::status_counts(errors, path, status, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]);
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

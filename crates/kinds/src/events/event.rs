@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 use crate::core::event;
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
-use crate::names;
-use crate::object::{Object, text};
+use crate::object::{Object, given, number, text};
 use crate::selectable_fields::SelectableFields;
-use crate::strategy::Strategy;
+use crate::strategy::{Dependents, Strategy};
 use crate::validation::Validation;
 
 pub(crate) static KIND: Kind = Kind {
@@ -22,6 +21,7 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "events",
     strategy: Strategy {
         allow_create_on_update: true,
+        dependents: Dependents::Unsupported,
         selectable: SelectableFields {
             names: event::SELECTABLE,
             canonical,
@@ -32,7 +32,12 @@ pub(crate) static KIND: Kind = Kind {
     },
     from_storage,
     to_storage,
-    validation: Validation { create_rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        rules: |errors, event, _| event::rules(errors, event, &NAMES),
+        create_rules,
+        change_rules,
+        ..Validation::PLAIN
+    },
     printer: event::PRINTER,
     ..Kind::PLAIN
 };
@@ -103,19 +108,19 @@ fn canonical(label: &str) -> &str {
     }
 }
 
-/// The longest action, reason and reporting instance, in bytes.
-const WORD_MAX: usize = 128;
-
-/// The longest note, in bytes.
-const NOTE_MAX: usize = 1024;
+const NAMES: event::Names = event::Names { about: "regarding", message: "note", controller: "reportingController" };
 
 /// Immutable fields, and their names in errors, which are those of core. Upstream checks `reason` twice, and reports it
 /// twice.
-const IMMUTABLE: [(&str, &str); 9] = [
+const IMMUTABLE: [(&str, &str); 13] = [
     ("regarding", "involvedObject"),
     ("reason", "reason"),
-    ("reason", "reason"),
     ("note", "message"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+    ("reason", "reason"),
     ("type", "type"),
     ("action", "action"),
     ("related", "related"),
@@ -124,36 +129,46 @@ const IMMUTABLE: [(&str, &str); 9] = [
 ];
 
 fn create_rules(errors: &mut ErrorList, object: &Value) {
-    event::namespace_rule(errors, object, "regarding");
+    series_rules(errors, object);
     if object["eventTime"].is_null() {
         errors.required(Path::root("eventTime"), "");
-    }
-    let controller = text(object, "reportingController");
-    if controller.is_empty() {
-        errors.required(Path::root("reportingController"), "");
-    }
-    errors.all_invalid(Path::root("reportingController"), controller, names::qualified_name(controller));
-    for field in ["reportingInstance", "action", "reason"] {
-        let value = text(object, field);
-        if value.is_empty() {
-            errors.required(Path::root(field), "");
-        }
-        if value.len() > WORD_MAX {
-            errors.invalid(Path::root(field), "", &format!("can have at most {WORD_MAX} characters"));
-        }
-    }
-    if text(object, "note").len() > NOTE_MAX {
-        errors.invalid(Path::root("message"), "", &format!("can have at most {NOTE_MAX} characters"));
     }
     let kind = text(object, "type");
     if !matches!(kind, "Normal" | "Warning") {
         errors.invalid(Path::root("type"), "", &format!("has invalid value: {kind}"));
     }
+    let source = &object["deprecatedSource"];
+    let set = [
+        ("firstTimestamp", given(object, "deprecatedFirstTimestamp")),
+        ("lastTimestamp", given(object, "deprecatedLastTimestamp")),
+        ("count", number(object, "deprecatedCount") != 0),
+        ("source", ["component", "host"].iter().any(|field| !text(source, field).is_empty())),
+    ];
+    for (field, _) in set.iter().filter(|(_, is_set)| *is_set) {
+        errors.invalid(Path::root(field), "", "needs to be unset");
+    }
+}
+
+fn series_rules(errors: &mut ErrorList, event: &Value) {
+    let series = &event["series"];
+    if series.is_null() {
+        return;
+    }
+    if number(series, "count") < 2 {
+        errors.invalid(Path::root("series.count"), "", "should be at least 2");
+    }
+    if !given(series, "lastObservedTime") {
+        errors.required(Path::root("series.lastObservedTime"), "");
+    }
 }
 
 /// Only the series of an event changes.
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
+    if new["series"] != old["series"] {
+        series_rules(errors, new);
+    }
     for (field, shown) in IMMUTABLE {
         errors.immutable(Path::root(shown), &new[field], &old[field]);
     }
+    errors.immutable(Path::root("eventTime"), &new["eventTime"], &old["eventTime"]);
 }

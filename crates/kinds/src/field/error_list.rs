@@ -15,6 +15,8 @@ const LISTED_BYTES_MAX: usize = 256 * 1024;
 /// The errors found so far.
 #[derive(Default)]
 pub(crate) struct ErrorList {
+    /// Whether the cluster refuses privileged containers, as it does without upstream's `--allow-privileged`.
+    pub(crate) refuses_privileged: bool,
     listed: Vec<FieldError>,
     listed_bytes: usize,
     /// How many were found when the list was full.
@@ -24,8 +26,18 @@ pub(crate) struct ErrorList {
 }
 
 impl ErrorList {
+    /// For the objects of a cluster that refuses privileged containers.
+    pub(crate) fn refusing_privileged() -> Self {
+        ErrorList { refuses_privileged: true, ..ErrorList::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.listed.is_empty()
+    }
+
+    /// How many were found, listed or not.
+    pub(crate) fn count(&self) -> usize {
+        self.listed.len().saturating_add(self.unlisted)
     }
 
     /// The errors, and as the last one how many are not among them.
@@ -35,17 +47,6 @@ impl ErrorList {
             self.listed.push(FieldError::new("TooManyErrors", self.first_unlisted, message));
         }
         self.listed
-    }
-
-    /// Removes repeated errors.
-    pub(crate) fn drop_repeated(&mut self) {
-        let mut kept: Vec<FieldError> = Vec::with_capacity(self.listed.len());
-        for error in self.listed.drain(..) {
-            if !kept.contains(&error) {
-                kept.push(error);
-            }
-        }
-        self.listed = kept;
     }
 
     /// Adds an error of any reason; its message must begin with the reason's words. Neither its path nor its message is
@@ -110,6 +111,22 @@ impl ErrorList {
 
     pub(crate) fn not_found(&mut self, path: Path<'_>, value: &str) {
         self.with_value("FieldValueNotFound", "Not found", path, value, "");
+    }
+
+    pub(crate) fn not_found_because(&mut self, path: Path<'_>, value: &str, detail: impl FnOnce() -> String) {
+        self.add("FieldValueNotFound", path, || format!("Not found: {value:?}: {}", detail()));
+    }
+
+    /// `Invalid value: …` without the value.
+    pub(crate) fn invalid_without_value(&mut self, path: Path<'_>, detail: &str) {
+        self.add("FieldValueInvalid", path, || format!("Invalid value: {detail}"));
+    }
+
+    pub(crate) fn too_many(&mut self, path: Path<'_>, count: usize, max: usize) {
+        self.add("FieldValueTooMany", path, || {
+            let items = if max == 1 { "item" } else { "items" };
+            format!("Too many: {count}: must have at most {max} {items}")
+        });
     }
 
     pub(crate) fn not_supported(&mut self, path: Path<'_>, value: impl Into<Shown>, supported: &[&str]) {

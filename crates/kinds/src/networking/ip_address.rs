@@ -1,15 +1,13 @@
 //! IPAddresses: one for each cluster IP, created before the service it belongs to. Its name is the lock.
 
-use std::net::IpAddr;
-
 use serde_json::Value;
 
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoField, Json, Path, go_struct};
 use crate::kind::{Kind, STANDARD_VERBS};
-use crate::names;
 use crate::object::{given, text};
 use crate::printing::{NAME, Printer, name_of, string};
 use crate::validation::{MetadataCheck, Validation};
+use crate::{ip_rules, names};
 
 pub(crate) static KIND: Kind = Kind {
     group: "networking.k8s.io",
@@ -20,7 +18,7 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     storage_prefix: "ipaddresses",
     validation: Validation {
-        metadata: MetadataCheck::First(canonical_address),
+        metadata: MetadataCheck::First(ip_rules::address_problems),
         rules,
         change_rules,
         ..Validation::PLAIN
@@ -32,15 +30,6 @@ pub(crate) static KIND: Kind = Kind {
     },
     ..Kind::PLAIN
 };
-
-/// The name is the address, in the one spelling of it.
-fn canonical_address(name: &str) -> Vec<String> {
-    match name.parse::<IpAddr>() {
-        Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
-        Ok(address) if address.to_string() != name => vec![format!("must be in canonical form (\"{address}\")")],
-        Ok(_) => Vec::new(),
-    }
-}
 
 fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     let spec = Path::root("spec");
@@ -65,21 +54,19 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     }
 }
 
+/// How a parent is shown.
+const PARENT: &[GoField] = &[
+    ("group", "Group", "\"\""),
+    ("resource", "Resource", "\"\""),
+    ("namespace", "Namespace", "\"\""),
+    ("name", "Name", "\"\""),
+];
+
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let (new, old) = (&new["spec"]["parentRef"], &old["spec"]["parentRef"]);
     if new != old {
-        let field = |name: &str| Value::from(text(new, name));
-        let shown = || {
-            format!(
-                "{{\"Group\":{},\"Resource\":{},\"Namespace\":{},\"Name\":{}}}",
-                field("group"),
-                field("resource"),
-                field("namespace"),
-                field("name")
-            )
-        };
         let spec = Path::root("spec");
-        errors.invalid(spec.child("parentRef"), Json(shown), "field is immutable");
+        errors.invalid(spec.child("parentRef"), Json(|| go_struct(new, PARENT, |_, _| None)), "field is immutable");
     }
 }
 
@@ -127,7 +114,7 @@ mod tests {
         }
         for (bad, why) in [
             ("fd00:0::1", "must be in canonical form (\"fd00::1\")"),
-            ("10.0.0.01", "must be a valid IP address"),
+            ("10.0.0.01", "must not have leading 0s"),
             ("here", "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
         ] {
             let found = errors(&address(bad, parent.clone()));

@@ -1,10 +1,9 @@
 //! ServiceCIDRs: the ranges that cluster IPs are allocated from.
 
-use std::net::IpAddr;
-
 use serde_json::Value;
 
 use crate::field::{ErrorList, Json, Path};
+use crate::ip_rules;
 use crate::kind::{Kind, STANDARD_VERBS, Subresource};
 use crate::object::list;
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
@@ -43,72 +42,44 @@ fn create_rules(errors: &mut ErrorList, object: &Value) {
     let shown = || format!("{{\"CIDRs\":{}}}", spec["cidrs"]);
     if ranges.is_empty() {
         errors.required(path, "at least one CIDR required");
-    } else if ranges.len() > RANGES_MAX {
+        return;
+    }
+    if ranges.len() > RANGES_MAX {
         errors.invalid(path, Json(shown), "may only hold up to 2 values");
-    } else if ranges.len() == RANGES_MAX && !one_of_each_family(&ranges) {
+        return;
+    }
+    for (index, range) in ranges.iter().enumerate() {
+        if let Some(problem) = ip_rules::range_problem(range) {
+            errors.invalid(path.index(index), *range, &problem);
+        }
+    }
+    if one_family_twice(&ranges) {
         let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
         errors.invalid(path, Json(|| spec["cidrs"].to_string()), detail);
-    } else {
-        for (index, range) in ranges.iter().enumerate() {
-            if let Some(problem) = problem_of(range) {
-                errors.invalid(path.index(index), *range, &problem);
-            }
-        }
     }
 }
 
 /// A range of the other family may be added; nothing else changes.
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
-    let ranges = |object: &Value| list(&object["spec"], "cidrs").to_vec();
-    let (before, after) = (ranges(old), ranges(new));
+    let (before, after) = (list(&old["spec"], "cidrs"), list(&new["spec"], "cidrs"));
     let root = Path::root("spec");
     let path = root.child("cidrs");
-    if after.len() < before.len() {
-        errors.invalid(path, Json(|| new["spec"]["cidrs"].to_string()), "field is immutable");
+    let added = (before.len(), after.len()) == (1, RANGES_MAX);
+    if !added && before.len() != after.len() {
+        errors.invalid(path, Json(|| Value::from(after).to_string()), "field is immutable");
         return;
     }
-    for (index, (_, range)) in before.iter().zip(&after).enumerate().filter(|(_, (was, is))| was != is) {
+    for (index, (_, range)) in before.iter().zip(after).enumerate().filter(|(_, (was, is))| was != is) {
         errors.invalid(path.index(index), range.as_str().unwrap_or_default(), "field is immutable");
     }
-    if after.len() > before.len() && errors.is_empty() {
+    if added {
         create_rules(errors, new);
     }
 }
 
-/// The address and the prefix of a range.
-fn parts(range: &str) -> Option<(IpAddr, u32)> {
-    let (address, prefix) = range.split_once('/')?;
-    let address: IpAddr = address.parse().ok()?;
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
-    let prefix = prefix.parse().ok().filter(|prefix| digits && *prefix <= bits)?;
-    Some((address, prefix))
-}
-
-fn one_of_each_family(ranges: &[&str]) -> bool {
-    let families: Vec<bool> = ranges.iter().filter_map(|range| Some(parts(range)?.0.is_ipv4())).collect();
-    families.len() == RANGES_MAX && families[0] != families[1]
-}
-
-fn problem_of(range: &str) -> Option<String> {
-    let Some((address, prefix)) = parts(range) else {
-        return Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned());
-    };
-    let network = match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
-            IpAddr::from((address.to_bits() & mask).to_be_bytes())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
-            IpAddr::from((address.to_bits() & mask).to_be_bytes())
-        }
-    };
-    let canonical = format!("{network}/{prefix}");
-    if network != address {
-        return Some("must not have bits set beyond the prefix length".to_owned());
-    }
-    (canonical != range).then(|| format!("must be in canonical form ({canonical:?})"))
+fn one_family_twice(ranges: &[&str]) -> bool {
+    let families: Vec<bool> = ranges.iter().filter_map(|range| Some(ip_rules::range(range)?.0.is_ipv4())).collect();
+    families.len() == RANGES_MAX && families[0] == families[1]
 }
 
 #[cfg(test)]

@@ -19,21 +19,14 @@ pub(super) fn affinity(errors: &mut ErrorList, path: Path<'_>, affinity: &Value)
     let node_path = path.child("nodeAffinity");
     let node = &affinity["nodeAffinity"];
     if given(node, REQUIRED) {
-        let required = node_path.child(REQUIRED);
-        let terms_path = required.child("nodeSelectorTerms");
-        let terms = list(&node[REQUIRED], "nodeSelectorTerms");
-        if terms.is_empty() {
-            errors.required(terms_path, "must have at least one node selector term");
-        }
-        for (index, term) in terms.iter().enumerate() {
-            node_term(errors, terms_path.index(index), term);
-        }
+        node_selector(errors, node_path.child(REQUIRED), &node[REQUIRED]);
     }
     let preferred = node_path.child(PREFERRED);
     for (index, entry) in list(node, PREFERRED).iter().enumerate() {
         let path = preferred.index(index);
         weight(errors, path, entry);
-        node_term(errors, path.child("preference"), &entry["preference"]);
+        // A preference may ask for what no label can have.
+        node_term(errors, path.child("preference"), &entry["preference"], false);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
         let kind_path = path.child(kind);
@@ -57,7 +50,19 @@ fn weight(errors: &mut ErrorList, path: Path<'_>, entry: &Value) {
     }
 }
 
-fn node_term(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
+/// Checks a node selector. Upstream: `ValidateNodeSelector`.
+pub(crate) fn node_selector(errors: &mut ErrorList, path: Path<'_>, selector: &Value) {
+    let path = path.child("nodeSelectorTerms");
+    let terms = list(selector, "nodeSelectorTerms");
+    if terms.is_empty() {
+        errors.required(path, "must have at least one node selector term");
+    }
+    for (index, term) in terms.iter().enumerate() {
+        node_term(errors, path.index(index), term, true);
+    }
+}
+
+fn node_term(errors: &mut ErrorList, path: Path<'_>, term: &Value, checks_values: bool) {
     let expressions = path.child("matchExpressions");
     for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
         let path = expressions.index(index);
@@ -76,7 +81,9 @@ fn node_term(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
         }
         let key = text(expression, "key");
         errors.all_invalid(path.child("key"), key, names::qualified_name(key));
-        label_selector::values(errors, path.child("values"), values);
+        if checks_values {
+            label_selector::values(errors, path.child("values"), values);
+        }
     }
     let fields = path.child("matchFields");
     for (index, field) in list(term, "matchFields").iter().enumerate() {
@@ -108,6 +115,7 @@ fn pod_term(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
         errors.all_invalid(path.child("namespace"), namespace, names::dns_label(namespace));
     }
     label_keys(errors, path, term);
+    selected_keys(errors, path, term);
     let key = text(term, "topologyKey");
     if key.is_empty() {
         errors.required(path.child("topologyKey"), "can not be empty");
@@ -132,6 +140,23 @@ fn label_keys(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
             if field == "matchLabelKeys" && mismatch.contains(key) {
                 errors.invalid(keys_path.index(index), key, "exists in both matchLabelKeys and mismatchLabelKeys");
             }
+        }
+    }
+}
+
+/// A key that is matched against the pod's own label is selected by nothing else: the selector has it once by then.
+fn selected_keys(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
+    let places: BTreeMap<&str, usize> =
+        list(term, "matchLabelKeys").iter().filter_map(Value::as_str).zip(0..).collect();
+    if places.is_empty() || !given(term, "labelSelector") {
+        return;
+    }
+    let selector = &term["labelSelector"];
+    let mut selected: BTreeSet<&str> =
+        selector["matchLabels"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    for key in list(selector, "matchExpressions").iter().map(|expression| text(expression, "key")) {
+        if let (Some(index), false) = (places.get(key), selected.insert(key)) {
+            errors.invalid(path.index(*index), key, "exists in both matchLabelKeys and labelSelector");
         }
     }
 }

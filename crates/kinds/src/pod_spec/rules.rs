@@ -4,47 +4,92 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{affinity_rules, container_rules, volume_rules};
-use crate::field::{ErrorList, Json, Path};
+use super::{
+    affinity_rules, annotation_rules, container_rules, resource_rules, security_rules, volume_rules, windows_rules,
+};
+use crate::field::{ErrorList, Json, Path, go_value};
 use crate::object::{given, list, number, text};
 use crate::{metadata, names};
 
-/// The longest time in seconds, and the largest user and group id.
+/// The longest time in seconds.
 pub(crate) const SECONDS_MAX: i64 = i32::MAX as i64;
 
 /// A template inside a workload.
 pub(crate) fn template_rules(errors: &mut ErrorList, path: Path<'_>, template: &Value) {
-    metadata::labels(errors, path.child("labels"), &template["metadata"]["labels"]);
-    metadata::annotations(errors, path.child("annotations"), &template["metadata"]["annotations"]);
+    let (metadata, spec) = (&template["metadata"], &template["spec"]);
+    metadata::labels(errors, path.child("labels"), &metadata["labels"]);
+    metadata::annotations(errors, path.child("annotations"), &metadata["annotations"]);
+    annotation_rules::annotations(errors, path.child("annotations"), &metadata["annotations"], spec);
     let spec_path = path.child("spec");
-    spec_rules(errors, spec_path, &template["spec"]);
-    if !list(&template["spec"], "ephemeralContainers").is_empty() {
+    spec_rules(errors, spec_path, spec, None);
+    annotation_rules::seccomp_agrees(errors, spec_path, &metadata["annotations"], spec);
+    if !list(spec, "ephemeralContainers").is_empty() {
         errors.forbidden(spec_path.child("ephemeralContainers"), "ephemeral containers not allowed in pod template");
     }
 }
 
-pub(crate) fn spec_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
-    volume_rules::volumes(errors, path.child("volumes"), spec);
-    claims(errors, path.child("resourceClaims"), list(spec, "resourceClaims"));
-    container_rules::containers(errors, path, spec);
+/// What holds for every version of a pod.
+pub(crate) fn pod_rules(errors: &mut ErrorList, pod: &Value) {
+    let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+    let (metadata_path, path) = (Path::root("metadata"), Path::root("spec"));
+    annotation_rules::annotations(errors, metadata_path.child("annotations"), &metadata["annotations"], spec);
+    spec_rules(errors, path, spec, Some(text(metadata, "name")));
+    annotation_rules::tokens_need_an_account(errors, path, spec);
+    for kind in ["containers", "initContainers"] {
+        let list_path = path.child(kind);
+        for (index, container) in list(spec, kind).iter().enumerate() {
+            container_rules::untrimmed_image(errors, list_path.index(index), container);
+        }
+    }
+}
+
+/// The spec of a pod of that name, or of a template.
+fn spec_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value, pod: Option<&str>) {
+    if !given(spec, "terminationGracePeriodSeconds") {
+        errors.required(path.child("terminationGracePeriodSeconds"), "");
+    }
+    let volumes = volume_rules::volumes(errors, path.child("volumes"), spec, pod);
+    let claims_given = list(spec, "resourceClaims");
+    claims(errors, path.child("resourceClaims"), claims_given);
+    let claim_names: BTreeSet<&str> =
+        claims_given.iter().map(|claim| text(claim, "name")).filter(|name| !name.is_empty()).collect();
+    container_rules::containers(errors, path, spec, volumes, &claim_names);
+    resource_rules::of_pod(errors, path.child("resources"), spec, &claim_names);
     errors.one_of(path.child("restartPolicy"), text(spec, "restartPolicy"), &["Always", "OnFailure", "Never"]);
     let dns = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     errors.one_of(path.child("dnsPolicy"), text(spec, "dnsPolicy"), &dns);
     metadata::labels(errors, path.child("nodeSelector"), &spec["nodeSelector"]);
-    for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
-        if text(secret, "name").is_empty() && secret.as_object().is_some_and(|secret| !secret.is_empty()) {
-            let secrets = path.child("imagePullSecrets");
-            errors.required(secrets.index(index).child("name"), "");
-        }
-    }
+    security_rules::pod(errors, path.child("securityContext"), spec);
     affinity_rules::affinity(errors, path.child("affinity"), &spec["affinity"]);
-    affinity_rules::spread(errors, path.child("topologySpreadConstraints"), list(spec, "topologySpreadConstraints"));
-    toleration_rules(errors, path.child("tolerations"), list(spec, "tolerations"));
+    dns_config(errors, path.child("dnsConfig"), spec);
     named(errors, path.child("readinessGates"), list(spec, "readinessGates"), "conditionType");
     gates(errors, path.child("schedulingGates"), list(spec, "schedulingGates"));
+    affinity_rules::spread(errors, path.child("topologySpreadConstraints"), list(spec, "topologySpreadConstraints"));
+    windows_rules::host_process(errors, path, spec);
+    host(errors, path, spec, pod.is_some());
+    name_rules(errors, path, spec);
+    if let Some(deadline) = spec["activeDeadlineSeconds"].as_i64()
+        && !(1..=SECONDS_MAX).contains(&deadline)
+    {
+        errors.invalid(path.child("activeDeadlineSeconds"), deadline, "must be between 1 and 2147483647, inclusive");
+    }
+    toleration_rules(errors, path.child("tolerations"), list(spec, "tolerations"));
+    host_aliases(errors, path.child("hostAliases"), list(spec, "hostAliases"));
+    if given(spec, "preemptionPolicy") {
+        let policies = ["PreemptLowerPriority", "Never"];
+        errors.one_of(path.child("preemptionPolicy"), text(spec, "preemptionPolicy"), &policies);
+    }
+    resource_rules::overhead(errors, path.child("overhead"), &spec["overhead"]);
+    if given(spec, "os") {
+        windows_rules::operating_system(errors, path, spec);
+    }
+}
+
+/// The names that a spec gives to other objects and to the host.
+fn name_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
     for field in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
         let value = text(spec, field);
-        if !value.is_empty() {
+        if !value.is_empty() || (field == "runtimeClassName" && given(spec, field)) {
             errors.all_invalid(path.child(field), value, names::dns_subdomain(value));
         }
     }
@@ -54,27 +99,53 @@ pub(crate) fn spec_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
             errors.all_invalid(path.child(field), value, names::dns_label(value));
         }
     }
-    if let Some(deadline) = spec["activeDeadlineSeconds"].as_i64()
-        && !(1..=SECONDS_MAX).contains(&deadline)
-    {
-        errors.invalid(path.child("activeDeadlineSeconds"), deadline, "must be between 1 and 2147483647, inclusive");
-    }
-    errors.non_negative(path.child("terminationGracePeriodSeconds"), number(spec, "terminationGracePeriodSeconds"));
-    host_aliases(errors, path.child("hostAliases"), list(spec, "hostAliases"));
-    dns_config(errors, path.child("dnsConfig"), spec);
-    security(errors, path, spec);
-    if given(spec, "preemptionPolicy") {
-        let policies = ["Never", "PreemptLowerPriority"];
-        errors.one_of(path.child("preemptionPolicy"), text(spec, "preemptionPolicy"), &policies);
-    }
-    if given(spec, "os") {
-        match text(&spec["os"], "name") {
-            "" => errors.required(path.child("os").child("name"), "cannot be empty"),
-            "linux" | "windows" => {}
-            other => errors.not_supported(path.child("os"), other, &["linux", "windows"]),
+    if given(spec, "hostnameOverride") {
+        const NAME_MAX: usize = 64;
+        let (name, path) = (text(spec, "hostnameOverride"), path.child("hostnameOverride"));
+        errors.all_invalid(path, name, names::dns_subdomain(name));
+        if name.len() > NAME_MAX {
+            errors.too_long(path, NAME_MAX);
+        }
+        if spec["setHostnameAsFQDN"] == true {
+            errors.forbidden(path, "may not be specified when setHostnameAsFQDN is true");
+        }
+        if spec["hostNetwork"] == true {
+            errors.forbidden(path, "may not be specified when hostNetwork is true");
         }
     }
-    container_rules::overhead(errors, path.child("overhead"), &spec["overhead"]);
+}
+
+/// What pods share with their node: its network, and its users unless they have their own (KEP-127).
+fn host(errors: &mut ErrorList, path: Path<'_>, spec: &Value, is_pod: bool) {
+    if spec["hostNetwork"] == true {
+        let containers = path.child("containers");
+        for (index, container) in list(spec, "containers").iter().enumerate() {
+            let path = containers.index(index);
+            let ports = path.child("ports");
+            for (index, port) in list(container, "ports").iter().enumerate() {
+                let (of_host, own) = (number(port, "hostPort"), number(port, "containerPort"));
+                if (is_pod || of_host != 0) && of_host != own {
+                    let path = ports.index(index);
+                    let detail = "must match `containerPort` when `hostNetwork` is true";
+                    errors.invalid(path.child("hostPort"), of_host, detail);
+                }
+            }
+        }
+    }
+    if spec["hostUsers"] != false {
+        return;
+    }
+    const DETAIL: &str = "when `hostUsers` is false";
+    for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+        if spec[field] == true {
+            errors.forbidden(path.child(shown), DETAIL);
+        }
+    }
+    windows_rules::each_container(path, spec, |path, container| {
+        if !list(container, "volumeDevices").is_empty() {
+            errors.forbidden(path.child("volumeDevices"), DETAIL);
+        }
+    });
 }
 
 fn claims(errors: &mut ErrorList, path: Path<'_>, claims: &[Value]) {
@@ -89,14 +160,7 @@ fn claims(errors: &mut ErrorList, path: Path<'_>, claims: &[Value]) {
         } else {
             errors.all_invalid(path.child("name"), name, names::dns_label(name));
         }
-        let shown = || {
-            format!(
-                "{{\"Name\":{},\"ResourceClaimName\":{},\"ResourceClaimTemplateName\":{}}}",
-                Value::from(name),
-                claim["resourceClaimName"],
-                claim["resourceClaimTemplateName"]
-            )
-        };
+        let shown = || go_value("io.k8s.api.core.v1.PodResourceClaim", claim);
         match (given(claim, "resourceClaimName"), given(claim, "resourceClaimTemplateName")) {
             (true, true) => errors.invalid(
                 path,
@@ -130,13 +194,9 @@ fn gates(errors: &mut ErrorList, path: Path<'_>, gates: &[Value]) {
     for (index, gate) in gates.iter().enumerate() {
         let path = path.index(index);
         let name = text(gate, "name");
-        let problems = names::qualified_name(name);
-        if problems.is_empty() {
-            if !seen.insert(name) {
-                errors.duplicate(path, name);
-            }
-        } else {
-            errors.all_invalid(path, name, problems);
+        errors.all_invalid(path, name, names::qualified_name(name));
+        if !seen.insert(name) {
+            errors.duplicate(path, name);
         }
     }
 }
@@ -191,13 +251,17 @@ fn host_aliases(errors: &mut ErrorList, path: Path<'_>, aliases: &[Value]) {
         if !is_address(text(alias, "ip")) {
             errors.invalid(path.child("ip"), text(alias, "ip"), NOT_AN_ADDRESS);
         }
-        for host in list(alias, "hostnames").iter().filter_map(Value::as_str) {
-            errors.all_invalid(path.child("hostnames"), host, names::dns_subdomain(host));
+        let hosts = path.child("hostnames");
+        for (index, host) in list(alias, "hostnames").iter().filter_map(Value::as_str).enumerate() {
+            errors.all_invalid(hosts.index(index), host, names::dns_subdomain(host));
         }
     }
 }
 
 fn dns_config(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
+    const SERVERS_MAX: usize = 3;
+    const SEARCHES_MAX: usize = 32;
+    const SEARCH_CHARS_MAX: usize = 2048;
     let config = &spec["dnsConfig"];
     if text(spec, "dnsPolicy") == "None" {
         if config.is_null() {
@@ -212,43 +276,36 @@ fn dns_config(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
             return;
         }
     }
-    let servers = path.child("nameservers");
-    for (index, server) in list(config, "nameservers").iter().filter_map(Value::as_str).enumerate() {
+    let (servers, searches) = (list(config, "nameservers"), list(config, "searches"));
+    let path_of = path.child("nameservers");
+    if servers.len() > SERVERS_MAX {
+        let detail = format!("must not have more than {SERVERS_MAX} nameservers");
+        errors.invalid(path_of, &config["nameservers"], &detail);
+    }
+    for (index, server) in servers.iter().filter_map(Value::as_str).enumerate() {
         if !is_address(server) {
-            errors.invalid(servers.index(index), server, NOT_AN_ADDRESS);
+            errors.invalid(path_of.index(index), server, NOT_AN_ADDRESS);
         }
+    }
+    let path_of = path.child("searches");
+    if searches.len() > SEARCHES_MAX {
+        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
+        errors.invalid(path_of, &config["searches"], &detail);
+    }
+    let characters: usize = searches.iter().filter_map(Value::as_str).map(|search| search.len() + 1).sum();
+    if characters > SEARCH_CHARS_MAX + 1 {
+        let detail =
+            format!("must not have more than {SEARCH_CHARS_MAX} characters (including spaces) in the search list");
+        errors.invalid(path_of, &config["searches"], &detail);
+    }
+    for (index, search) in searches.iter().filter_map(Value::as_str).enumerate().filter(|(_, search)| *search != ".") {
+        let search = search.strip_suffix('.').unwrap_or(search);
+        errors.all_invalid(path_of.index(index), search, names::underscored_subdomain(search));
     }
     let options = path.child("options");
     for (index, option) in list(config, "options").iter().enumerate() {
         if text(option, "name").is_empty() {
             errors.required(options.index(index), "must not be empty");
         }
-    }
-}
-
-fn security(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
-    let context = &spec["securityContext"];
-    let security_path = path.child("securityContext");
-    let id = |errors: &mut ErrorList, field: &str, value: &Value| {
-        if let Some(id) = value.as_i64()
-            && !(0..=SECONDS_MAX).contains(&id)
-        {
-            errors.invalid(security_path.child(field), id, "must be between 0 and 2147483647, inclusive");
-        }
-    };
-    for field in ["fsGroup", "runAsUser", "runAsGroup"] {
-        id(errors, field, &context[field]);
-    }
-    container_rules::seccomp(errors, security_path.child("seccompProfile"), &context["seccompProfile"]);
-    if spec["shareProcessNamespace"] == true && spec["hostPID"] == true {
-        errors.invalid(
-            security_path.child("shareProcessNamespace"),
-            &Value::Bool(true),
-            "ShareProcessNamespace and HostPID cannot both be enabled",
-        );
-    }
-    if given(context, "fsGroupChangePolicy") {
-        let policies = ["OnRootMismatch", "Always"];
-        errors.one_of(security_path.child("fsGroupChangePolicy"), text(context, "fsGroupChangePolicy"), &policies);
     }
 }

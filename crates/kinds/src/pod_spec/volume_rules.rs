@@ -1,13 +1,19 @@
-//! The rules of pod volumes.
+//! The rules of pod volumes: one source each, whatever it is.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::path_rules::{backsteps, descending_path};
+use super::projected_rules::{self, mode};
+use super::{resource_rules, storage_rules};
 use crate::core::persistent_volume_claim;
 use crate::field::{ErrorList, Path};
-use crate::names;
 use crate::object::{given, list, text};
+use crate::{metadata, names};
+
+/// The volumes of a pod by name.
+pub(super) type Volumes<'v> = BTreeMap<&'v str, &'v Value>;
 
 /// Volume sources in the order in which upstream checks them: the field, and its name in messages.
 const SOURCES: [(&str, &str); 30] = [
@@ -43,24 +49,30 @@ const SOURCES: [(&str, &str); 30] = [
     ("image", "image"),
 ];
 
-pub(super) fn volumes(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
-    let mut seen = BTreeSet::new();
+/// Checks the volumes of a pod of that name, which templates have none of; returns those that can be mounted because
+/// nothing is wrong with them.
+pub(super) fn volumes<'v>(errors: &mut ErrorList, path: Path<'_>, spec: &'v Value, pod: Option<&str>) -> Volumes<'v> {
+    let mut valid = Volumes::default();
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let path = path.index(index);
-        let name = text(volume, "name");
-        if name.is_empty() {
-            errors.required(path.child("name"), "");
-        } else {
-            errors.all_invalid(path.child("name"), name, names::dns_label(name));
+        let before = errors.count();
+        source(errors, path, volume, pod);
+        match text(volume, "name") {
+            "" => errors.required(path.child("name"), ""),
+            name => errors.all_invalid(path.child("name"), name, names::dns_label(name)),
         }
-        if !name.is_empty() && !seen.insert(name) {
+        let name = text(volume, "name");
+        if valid.contains_key(name) {
             errors.duplicate(path.child("name"), name);
         }
-        source(errors, path, volume, spec);
+        if errors.count() == before {
+            valid.insert(name, volume);
+        }
     }
+    valid
 }
 
-fn source(errors: &mut ErrorList, path: Path<'_>, volume: &Value, spec: &Value) {
+fn source(errors: &mut ErrorList, path: Path<'_>, volume: &Value, pod: Option<&str>) {
     let mut found = false;
     for (field, shown) in SOURCES {
         let source = &volume[field];
@@ -69,48 +81,16 @@ fn source(errors: &mut ErrorList, path: Path<'_>, volume: &Value, spec: &Value) 
         }
         if found {
             errors.forbidden(path.child(shown), "may not specify more than 1 volume type");
-            continue;
+        } else {
+            found = true;
+            of_kubernetes(errors, path.child(field), field, source, pod);
+            storage_rules::source(errors, path.child(field), field, source);
+            if field == "ephemeral" {
+                claim_name(errors, path, text(volume, "name"), pod);
+            }
         }
-        found = true;
-        let source_path = path.child(field);
-        match field {
-            "secret" => {
-                need(errors, source_path, source, "secretName");
-                mode(errors, source_path.child("defaultMode"), source, "defaultMode");
-                items(errors, source_path.child("items"), list(source, "items"));
-            }
-            "configMap" => {
-                need(errors, source_path, source, "name");
-                mode(errors, source_path.child("defaultMode"), source, "defaultMode");
-                items(errors, source_path.child("items"), list(source, "items"));
-            }
-            "persistentVolumeClaim" => need(errors, source_path, source, "claimName"),
-            "hostPath" => {
-                need(errors, source_path, source, "path");
-                backsteps(errors, source_path.child("path"), text(source, "path"));
-            }
-            "nfs" => {
-                need(errors, source_path, source, "server");
-                need(errors, source_path, source, "path");
-                if !text(source, "path").is_empty() && !text(source, "path").starts_with('/') {
-                    errors.invalid(source_path.child("path"), text(source, "path"), "must be an absolute path");
-                }
-            }
-            "projected" => projected(errors, source_path, source, spec),
-            "ephemeral" => {
-                if given(source, "volumeClaimTemplate") {
-                    let template = source_path.child("volumeClaimTemplate");
-                    persistent_volume_claim::spec_rules(
-                        errors,
-                        template.child("spec"),
-                        &source["volumeClaimTemplate"]["spec"],
-                    );
-                } else {
-                    errors.required(source_path.child("volumeClaimTemplate"), "");
-                }
-            }
-            "csi" => need(errors, source_path, source, "driver"),
-            _ => {}
+        if field == "iscsi" && given(source, "initiatorName") {
+            storage_rules::initiator_target(errors, path, text(volume, "name"), source);
         }
     }
     if !found {
@@ -118,78 +98,111 @@ fn source(errors: &mut ErrorList, path: Path<'_>, volume: &Value, spec: &Value) 
     }
 }
 
-fn need(errors: &mut ErrorList, path: Path<'_>, source: &Value, field: &str) {
+/// Sources that Kubernetes itself fills.
+fn of_kubernetes(errors: &mut ErrorList, path: Path<'_>, field: &str, source: &Value, pod: Option<&str>) {
+    match field {
+        "emptyDir" if resource_rules::quantity(&source["sizeLimit"]).is_some_and(|limit| limit.sign() < 0) => {
+            errors.forbidden(path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
+        }
+        "secret" | "configMap" => {
+            need(errors, path, source, if field == "secret" { "secretName" } else { "name" });
+            mode(errors, path.child("defaultMode"), source, "defaultMode");
+            projected_rules::items(errors, path.child("items"), list(source, "items"));
+        }
+        "persistentVolumeClaim" => need(errors, path, source, "claimName"),
+        "hostPath" => host_path(errors, path, source),
+        "gitRepo" => {
+            need(errors, path, source, "repository");
+            descending_path(errors, path.child("directory"), text(source, "directory"));
+        }
+        "downwardAPI" => {
+            mode(errors, path.child("defaultMode"), source, "defaultMode");
+            for file in list(source, "items") {
+                projected_rules::downward_file(errors, path, file);
+            }
+        }
+        "projected" => projected_rules::projected(errors, path, source),
+        "csi" => csi(errors, path, source),
+        "ephemeral" => ephemeral(errors, path, source),
+        "image" => {
+            if pod.is_some() {
+                need(errors, path, source, "reference");
+            }
+            let policies = ["Always", "IfNotPresent", "Never"];
+            errors.one_of(path.child("pullPolicy"), text(source, "pullPolicy"), &policies);
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn need(errors: &mut ErrorList, path: Path<'_>, source: &Value, field: &str) {
     if text(source, field).is_empty() {
         errors.required(path.child(field), "");
     }
 }
 
-fn mode(errors: &mut ErrorList, path: Path<'_>, source: &Value, field: &str) {
-    if let Some(mode) = source[field].as_i64()
-        && !(0..=0o777).contains(&mode)
-    {
-        errors.invalid(path, mode, "must be a number between 0 and 0777 (octal), both inclusive");
+fn host_path(errors: &mut ErrorList, path: Path<'_>, source: &Value) {
+    const TYPES: [&str; 8] =
+        ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+    if text(source, "path").is_empty() {
+        return errors.required(path.child("path"), "");
+    }
+    backsteps(errors, path.child("path"), text(source, "path"));
+    if !TYPES.contains(&text(source, "type")) {
+        errors.not_supported(path.child("type"), text(source, "type"), &TYPES);
     }
 }
 
-fn items(errors: &mut ErrorList, path: Path<'_>, items: &[Value]) {
-    for (index, item) in items.iter().enumerate() {
-        let path = path.index(index);
-        need(errors, path, item, "key");
-        need(errors, path, item, "path");
-        local_path(errors, path.child("path"), text(item, "path"));
-        mode(errors, path.child("mode"), item, "mode");
+fn csi(errors: &mut ErrorList, path: Path<'_>, source: &Value) {
+    const DRIVER_NAME_MAX: usize = 63;
+    let (driver, driver_path) = (text(source, "driver"), path.child("driver"));
+    if driver.is_empty() {
+        errors.required(driver_path, "");
     }
-}
-
-/// A path that stays inside the volume.
-fn local_path(errors: &mut ErrorList, path: Path<'_>, value: &str) {
-    if value.starts_with('/') {
-        errors.invalid(path, value, "must be a relative path");
+    if driver.len() > DRIVER_NAME_MAX {
+        errors.too_long(driver_path, DRIVER_NAME_MAX);
     }
-    backsteps(errors, path, value);
-    if value.starts_with("..") && !value.starts_with("../") && value != ".." {
-        errors.invalid(path, value, "must not start with '..'");
-    }
-}
-
-fn backsteps(errors: &mut ErrorList, path: Path<'_>, value: &str) {
-    if value.split('/').any(|part| part == "..") {
-        errors.invalid(path, value, "must not contain '..'");
-    }
-}
-
-fn projected(errors: &mut ErrorList, path: Path<'_>, source: &Value, spec: &Value) {
-    mode(errors, path.child("defaultMode"), source, "defaultMode");
-    let sources = path.child("sources");
-    for (index, entry) in list(source, "sources").iter().enumerate() {
-        let path = sources.index(index);
-        let mut count = 0;
-        for kind in
-            ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"]
-        {
-            if !given(entry, kind) {
-                continue;
-            }
-            count += 1;
-            let kind_path = path.child(kind);
-            if count > 1 {
-                errors.forbidden(path, "may not specify more than 1 volume type per source");
-                continue;
-            }
-            match kind {
-                "secret" | "configMap" => {
-                    need(errors, kind_path, &entry[kind], "name");
-                    items(errors, kind_path.child("items"), list(&entry[kind], "items"));
-                }
-                "serviceAccountToken" => {
-                    need(errors, kind_path, &entry[kind], "path");
-                    if text(spec, "serviceAccountName").is_empty() {
-                        errors.forbidden(kind_path, "must not be specified when serviceAccountName is not set");
-                    }
-                }
-                _ => {}
-            }
+    errors.all_invalid(driver_path, driver, names::dns_subdomain(&driver.to_lowercase()));
+    if given(source, "nodePublishSecretRef") {
+        match text(&source["nodePublishSecretRef"], "name") {
+            "" => errors.required(path.child("nodePublishSecretRef").child("name"), ""),
+            name => errors.all_invalid(path.child("name"), name, names::dns_subdomain(name)),
         }
+    }
+}
+
+fn ephemeral(errors: &mut ErrorList, path: Path<'_>, source: &Value) {
+    const NOT_KEPT: &str = "cannot be set";
+    let path = path.child("volumeClaimTemplate");
+    let template = &source["volumeClaimTemplate"];
+    if template.is_null() {
+        return errors.required(path, "");
+    }
+    let meta = path.child("metadata");
+    metadata::annotations(errors, meta.child("annotations"), &template["metadata"]["annotations"]);
+    metadata::labels(errors, meta.child("labels"), &template["metadata"]["labels"]);
+    for (field, value) in template["metadata"].as_object().into_iter().flatten() {
+        let empty = matches!(value, Value::Null) || value.as_str() == Some("") || *value == 0;
+        if !empty && !matches!(field.as_str(), "annotations" | "labels") {
+            errors.forbidden(meta.child(go_field(field)), NOT_KEPT);
+        }
+    }
+    persistent_volume_claim::spec_rules(errors, path.child("spec"), &template["spec"]);
+}
+
+/// A field of the metadata as its Go name with a lower first letter.
+fn go_field(field: &str) -> &str {
+    match field {
+        "uid" => "uID",
+        other => other,
+    }
+}
+
+/// The claim that is made for the volume has the names of both.
+fn claim_name(errors: &mut ErrorList, path: Path<'_>, volume: &str, pod: Option<&str>) {
+    let Some(pod) = pod.filter(|pod| !pod.is_empty() && !volume.is_empty()) else { return };
+    let claim = format!("{pod}-{volume}");
+    for problem in names::dns_subdomain(&claim) {
+        errors.invalid(path.child("name"), volume, &format!("PVC name {claim:?}: {problem}"));
     }
 }

@@ -3,6 +3,8 @@
 pub(crate) mod age;
 mod cells;
 
+use std::cmp::Ordering;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,6 +38,9 @@ pub struct Row {
     pub conditions: Value,
 }
 
+/// Which of two objects comes first in a table.
+pub(crate) type Order = fn(&Value, &Value) -> Ordering;
+
 /// The columns of a kind, and the functions that fill them from an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Printer {
@@ -44,12 +49,14 @@ pub(crate) struct Printer {
     pub(crate) cells: fn(&Value, Timestamp) -> Vec<Value>,
     /// The conditions of the row; null for none.
     pub(crate) conditions: fn(&Value) -> Value,
+    /// The order of the rows of a list, when it is not that of the names.
+    pub(crate) order: Option<Order>,
 }
 
 impl Printer {
     /// Kinds without columns of their own show when they were created, not how long ago.
     pub(crate) const PLAIN: Printer = Printer {
-        columns: &[NAME, string("Created At")],
+        columns: &[NAME, CREATED_AT],
         cells: |object, _now| {
             let metadata = &object["metadata"];
             let created =
@@ -57,6 +64,7 @@ impl Printer {
             vec![name_of(object), created.clone()]
         },
         conditions: |_| Value::Null,
+        order: None,
     };
     /// Name and age.
     pub(crate) const NAME_AND_AGE: Printer = Printer {
@@ -95,6 +103,7 @@ pub(crate) const fn named(mut column: Column) -> Column {
 
 pub(crate) const NAME: Column = named(string("Name"));
 pub(crate) const AGE: Column = string("Age");
+const CREATED_AT: Column = column("Created At", "date", 0);
 
 #[cfg(test)]
 mod tests {

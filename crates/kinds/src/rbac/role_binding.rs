@@ -80,7 +80,8 @@ pub(super) fn reference_rules(errors: &mut ErrorList, kinds: &[&str], object: &V
                 if !group.is_empty() {
                     errors.not_supported(path.child("apiGroup"), group, &[""]);
                 }
-                if text(subject, "namespace").is_empty() {
+                // A binding in a namespace gives it to the accounts that name none.
+                if !kinds.contains(&"Role") && text(subject, "namespace").is_empty() {
                     errors.required(path.child("namespace"), "");
                 }
             }

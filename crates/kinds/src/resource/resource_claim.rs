@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::selectors;
+use super::{claim_rules, claim_status, shown};
 use crate::defaulting::{child, children, default, default_nonzero};
-use crate::field::Path;
+use crate::field::{Json, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
@@ -29,9 +29,15 @@ pub(crate) static KIND: Kind = Kind {
     },
     validation: Validation {
         rechecks_metadata: true,
-        create_rules: |errors, object| selectors::of_claim(errors, Path::root("spec"), &object["spec"]),
+        create_rules: |errors, object| claim_rules::spec(errors, Path::root("spec"), &object["spec"]),
         // What cannot change is not checked again.
-        change_rules: |errors, new, old| errors.immutable(Path::root("spec"), &new["spec"], &old["spec"]),
+        change_rules: |errors, new, old| {
+            if new["spec"] != old["spec"] {
+                let shown = || shown::claim_spec(&new["spec"]);
+                errors.invalid(Path::root("spec"), Json(shown), "field is immutable");
+            }
+        },
+        status_rules: claim_status::rules,
         ..Validation::PLAIN
     },
     printer: Printer {

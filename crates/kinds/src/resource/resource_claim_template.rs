@@ -1,10 +1,13 @@
 //! ResourceClaimTemplates.
 
+use serde_json::Value;
+
 use super::resource_claim::spec_defaults;
-use super::selectors;
+use super::{claim_rules, shown};
 use crate::defaulting::child;
-use crate::field::Path;
+use crate::field::{ErrorList, Json, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
+use crate::metadata;
 use crate::printing::Printer;
 use crate::strategy::Strategy;
 use crate::validation::Validation;
@@ -20,12 +23,22 @@ pub(crate) static KIND: Kind = Kind {
     defaults: |object| spec_defaults(child(object, "spec").and_then(|spec| spec.get_mut("spec"))),
     strategy: Strategy { returns_object_on_delete: true, ..Strategy::PLAIN },
     validation: Validation {
-        create_rules: |errors, object| {
-            selectors::of_claim(errors, Path::root("spec").child("spec"), &object["spec"]["spec"]);
+        rechecks_metadata: true,
+        create_rules,
+        change_rules: |errors, new, old| {
+            if new["spec"] != old["spec"] {
+                let shown = || shown::template_spec(&new["spec"]);
+                errors.invalid(Path::root("spec"), Json(shown), "field is immutable");
+            }
         },
-        change_rules: |errors, new, old| errors.immutable(Path::root("spec"), &new["spec"], &old["spec"]),
         ..Validation::PLAIN
     },
     printer: Printer::NAME_AND_AGE,
     ..Kind::PLAIN
 };
+
+fn create_rules(errors: &mut ErrorList, template: &Value) {
+    let (path, spec) = (Path::root("spec"), &template["spec"]);
+    metadata::template(errors, path.child("metadata"), &spec["metadata"]);
+    claim_rules::spec(errors, path.child("spec"), &spec["spec"]);
+}

@@ -2,12 +2,14 @@
 
 use serde_json::Value;
 
+use super::slice_rules;
 use crate::defaulting::{child, children, default};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{Object, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::selectable_fields::SelectableFields;
 use crate::strategy::{Generation, Strategy};
+use crate::validation::Validation;
 
 pub(crate) static KIND: Kind = Kind {
     group: "resource.k8s.io",
@@ -20,9 +22,13 @@ pub(crate) static KIND: Kind = Kind {
     strategy: Strategy {
         returns_object_on_delete: true,
         generation: Generation::Spec,
-        selectable: SelectableFields::texts(&["spec.nodeName", "spec.driver"]),
+        selectable: SelectableFields {
+            refused_for: "resource.k8s.io/v1, Kind=ResourceSlice",
+            ..SelectableFields::texts(&["spec.nodeName", "spec.driver"])
+        },
         ..Strategy::PLAIN
     },
+    validation: Validation { rules: slice_rules::spec, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, string("Node"), string("Driver"), string("Pool"), AGE],
         cells: |object, now| {

@@ -6,41 +6,14 @@ use bayplan_cel::device::Selector;
 use bayplan_cel::{Error, Regexes, SELECTOR_COST_MAX};
 use serde_json::Value;
 
+use super::lists::at_most;
 use crate::field::{ErrorList, Path};
 use crate::object::{given, list, text};
 
-/// The most requests of a claim.
-const REQUESTS_MAX: usize = 32;
-/// The most alternatives of a request.
-const ALTERNATIVES_MAX: usize = 8;
 /// The most selectors of a request or a class.
 const SELECTORS_MAX: usize = 32;
 /// The longest expression, 10 KiB. A longer one is not looked at.
 const EXPRESSION_MAX: usize = 10 * 1024;
-
-/// Checks the selectors of a claim's spec.
-pub(super) fn of_claim(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
-    let devices = path.child("devices");
-    let path = devices.child("requests");
-    let requests = list(&spec["devices"], "requests");
-    if !at_most(errors, path, requests.len(), REQUESTS_MAX) {
-        return;
-    }
-    for (i, request) in requests.iter().enumerate() {
-        let path = path.index(i);
-        // A request has one or the other; without either it has no selectors.
-        if given(request, "exactly") {
-            of_list(errors, path.child("exactly").child("selectors"), &request["exactly"], false);
-        }
-        let path = path.child("firstAvailable");
-        let alternatives = list(request, "firstAvailable");
-        if at_most(errors, path, alternatives.len(), ALTERNATIVES_MAX) {
-            for (i, alternative) in alternatives.iter().enumerate() {
-                of_list(errors, path.index(i).child("selectors"), alternative, false);
-            }
-        }
-    }
-}
 
 /// Checks the selectors of a request or a class. Stored ones may use what is newer than the version before.
 pub(super) fn of_list(errors: &mut ErrorList, path: Path<'_>, parent: &Value, stored: bool) {
@@ -73,11 +46,4 @@ fn expression(errors: &mut ErrorList, path: Path<'_>, expression: &str, stored: 
         }
         Err(error) => errors.invalid(path, expression, &error.to_string()),
     }
-}
-
-fn at_most(errors: &mut ErrorList, path: Path<'_>, count: usize, max: usize) -> bool {
-    if count > max {
-        errors.add("FieldValueTooMany", path, || format!("Too many: {count}: must have at most {max} items"));
-    }
-    count <= max
 }

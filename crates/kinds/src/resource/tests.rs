@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{device_class, resource_claim, resource_claim_template};
+use crate::field::ErrorList;
 use crate::kind::Kind;
 
 /// Four loops around a pattern that each round makes anew.
@@ -44,13 +45,19 @@ fn class(selectors: Value) -> Value {
 
 fn created(kind: &Kind, object: &Value) -> Vec<String> {
     let namespaced = object["kind"] != "DeviceClass";
-    kind.validation.create(namespaced, object).iter().map(|error| format!("{} {error}", error.reason)).collect()
+    let mut object = object.clone();
+    kind.default(&mut object);
+    kind.validation
+        .create(namespaced, ErrorList::default(), &object)
+        .iter()
+        .map(|error| format!("{} {error}", error.reason))
+        .collect()
 }
 
 fn updated(kind: &Kind, object: &Value, old: &Value) -> Vec<String> {
     let namespaced = object["kind"] != "DeviceClass";
     kind.validation
-        .update(namespaced, "", object, old)
+        .update(namespaced, ErrorList::default(), "", object, old)
         .iter()
         .map(|error| format!("{} {error}", error.reason))
         .collect()

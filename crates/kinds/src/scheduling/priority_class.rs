@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::defaulting::default;
+use crate::defaulting::default_absent;
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{given, number, text};
@@ -18,9 +18,9 @@ pub(crate) static KIND: Kind = Kind {
     short_names: &["pc"],
     verbs: STANDARD_VERBS,
     storage_prefix: "priorityclasses",
-    defaults: |object| default(object, "preemptionPolicy", "PreemptLowerPriority"),
+    defaults: |object| default_absent(object, "preemptionPolicy", "PreemptLowerPriority"),
     strategy: Strategy { generation: Generation::Fixed, ..Strategy::PLAIN },
-    validation: Validation { rechecks_metadata: true, rules, change_rules, ..Validation::PLAIN },
+    validation: Validation { create_rules: rules, change_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, integer("Value"), boolean("Global-Default"), AGE, string("PreemptionPolicy")],
         cells: |object, now| {
@@ -40,7 +40,7 @@ pub(crate) static KIND: Kind = Kind {
 /// Priorities above this belong to the system.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 
-fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
+fn rules(errors: &mut ErrorList, object: &Value) {
     let name = text(&object["metadata"], "name");
     let path = Path::root("metadata");
     let value = number(object, "value");
@@ -65,8 +65,8 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
         );
     }
     let policy = text(object, "preemptionPolicy");
-    if given(object, "preemptionPolicy") && !matches!(policy, "PreemptLowerPriority" | "Never") {
-        errors.not_supported(Path::root("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
+    if given(object, "preemptionPolicy") {
+        errors.one_of(Path::root("preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"]);
     }
 }
 

@@ -1,5 +1,7 @@
 //! CSIDrivers.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -25,7 +27,7 @@ pub(crate) static KIND: Kind = Kind {
         generation: Generation::SpecOnUpdate,
         ..Strategy::PLAIN
     },
-    validation: Validation { change_rules, ..Validation::PLAIN },
+    validation: Validation { rules, change_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[
             NAME,
@@ -54,6 +56,55 @@ fn defaults(object: &mut Object) {
     }
     default(spec, "requiresRepublish", false);
     default(spec, "seLinuxMount", false);
+}
+
+const GROUP_POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
+const UPDATE_PERIOD_MIN: i64 = 10;
+
+fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
+    let (path, spec) = (Path::root("spec"), &object["spec"]);
+    let policy = text(spec, "fsGroupPolicy");
+    if given(spec, "fsGroupPolicy") && !GROUP_POLICIES.contains(&policy) {
+        errors.not_supported(path.child("fsGroupPolicy"), policy, &GROUP_POLICIES);
+    }
+    token_requests(errors, path.child("tokenRequests"), list(spec, "tokenRequests"));
+    for mode in list(spec, "volumeLifecycleModes").iter().filter_map(Value::as_str) {
+        if !matches!(mode, "Persistent" | "Ephemeral") {
+            errors.not_supported(path.child("volumeLifecycleModes"), mode, &["Persistent", "Ephemeral"]);
+        }
+    }
+    if let Some(seconds) = spec["nodeAllocatableUpdatePeriodSeconds"].as_i64().filter(|s| *s < UPDATE_PERIOD_MIN) {
+        let path = path.child("nodeAllocatableUpdatePeriodSeconds");
+        errors.invalid(path, seconds, "must be greater than or equal to 10 seconds");
+    }
+    let in_secrets = &spec["serviceAccountTokenInSecrets"];
+    if !in_secrets.is_null() && list(spec, "tokenRequests").is_empty() {
+        let detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        errors.invalid(path.child("serviceAccountTokenInSecrets"), in_secrets, detail);
+    }
+}
+
+/// Tokens are for different audiences, one of them may be the API server's own.
+fn token_requests(errors: &mut ErrorList, path: Path<'_>, requests: &[Value]) {
+    const SECONDS_MIN: i64 = 600;
+    const SECONDS_MAX: i64 = 1 << 32;
+    let mut audiences = BTreeSet::new();
+    for (index, request) in requests.iter().enumerate() {
+        let path = path.index(index);
+        let audience = text(request, "audience");
+        if !audiences.insert(audience) {
+            errors.duplicate(path.child("audience"), audience);
+            continue;
+        }
+        let Some(seconds) = request["expirationSeconds"].as_i64() else { continue };
+        let path = path.child("expirationSeconds");
+        if seconds < SECONDS_MIN {
+            errors.invalid(path, seconds, "may not specify a duration less than 10 minutes");
+        }
+        if seconds > SECONDS_MAX {
+            errors.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds");
+        }
+    }
 }
 
 /// Attachment and lifecycle modes of a driver are immutable.

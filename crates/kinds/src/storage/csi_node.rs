@@ -1,10 +1,14 @@
 //! CSINodes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
-use crate::field::{ErrorList, Path};
+use crate::core::persistent_volume::driver_name;
+use crate::field::{ErrorList, GoField, Json, Path, go_struct};
 use crate::kind::{Kind, STANDARD_VERBS};
-use crate::object::{list, text};
+use crate::names;
+use crate::object::{list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, integer, name_of};
 use crate::strategy::Strategy;
 use crate::validation::Validation;
@@ -17,7 +21,7 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     storage_prefix: "csinodes",
     strategy: Strategy { allow_unconditional_update: false, returns_object_on_delete: true, ..Strategy::PLAIN },
-    validation: Validation { rules, ..Validation::PLAIN },
+    validation: Validation { rules, change_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, integer("Drivers"), AGE],
         cells: |object, now| vec![name_of(object), list(&object["spec"], "drivers").len().into(), age_of(object, now)],
@@ -26,15 +30,69 @@ pub(crate) static KIND: Kind = Kind {
     ..Kind::PLAIN
 };
 
-/// Every driver needs a name, and the name under which it knows the node.
+const NODE_ID_MAX: usize = 256;
+
+/// Every driver has a name, and a name under which it knows the node.
 fn rules(errors: &mut ErrorList, node: &Value, _old: Option<&Value>) {
     let path = Path::root("spec");
     let path = path.child("drivers");
+    let mut seen = BTreeSet::new();
     for (index, driver) in list(&node["spec"], "drivers").iter().enumerate() {
         let path = path.index(index);
-        for field in ["name", "nodeID"] {
-            if text(driver, field).is_empty() {
-                errors.required(path.child(field), "");
+        let (name, node_id) = (text(driver, "name"), text(driver, "nodeID"));
+        driver_name(errors, path.child("name"), name);
+        if node_id.is_empty() {
+            errors.required(path.child("nodeID"), "");
+        } else if node_id.len() > NODE_ID_MAX {
+            errors.invalid(path.child("nodeID"), node_id, &format!("must be {NODE_ID_MAX} characters or less"));
+        }
+        let allocatable = path.child("allocatable");
+        errors.non_negative(allocatable.child("count"), number(&driver["allocatable"], "count"));
+        if !seen.insert(name) {
+            errors.duplicate(path.child("name"), name);
+        }
+        topology_keys(errors, path, list(driver, "topologyKeys"));
+    }
+}
+
+fn topology_keys(errors: &mut ErrorList, path: Path<'_>, keys: &[Value]) {
+    let mut seen = BTreeSet::new();
+    for key in keys.iter().map(|key| key.as_str().unwrap_or_default()) {
+        if key.is_empty() {
+            errors.required(path, "");
+        }
+        if !seen.insert(key) {
+            errors.duplicate(path, key);
+        }
+        errors.all_invalid(path, key, names::qualified_name(key));
+    }
+}
+
+/// Of a driver that stays only what can be allocated changes.
+fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
+    const DRIVER: &[GoField] = &[
+        ("name", "Name", "\"\""),
+        ("nodeID", "NodeID", "\"\""),
+        ("topologyKeys", "TopologyKeys", "null"),
+        ("allocatable", "Allocatable", "null"),
+    ];
+    let path = Path::root("spec");
+    let path = path.child("drivers");
+    let fixed = |driver: &Value| {
+        let mut driver = driver.clone();
+        driver.as_object_mut().map(|driver| driver.remove("allocatable"));
+        driver
+    };
+    let mut by_name: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for driver in list(&new["spec"], "drivers") {
+        by_name.entry(text(driver, "name")).or_default().push(driver);
+    }
+    // A stored name is there once, so that this is linear.
+    for before in list(&old["spec"], "drivers") {
+        let fixed_before = fixed(before);
+        for now in by_name.get(text(before, "name")).into_iter().flatten().map(|now| fixed(now)) {
+            if now != fixed_before {
+                errors.invalid(path, Json(|| go_struct(&now, DRIVER, |_, _| None)), "field is immutable");
             }
         }
     }

@@ -1,9 +1,15 @@
 //! CSIStorageCapacities.
 
+use bayplan_model::quantity::Quantity;
+use serde_json::Value;
+
+use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
-use crate::object::text;
+use crate::object::{given, text};
 use crate::printing::{NAME, Printer, name_of, or, string};
 use crate::strategy::Strategy;
+use crate::validation::Validation;
+use crate::{label_selector, names, node_labels};
 
 pub(crate) static KIND: Kind = Kind {
     group: "storage.k8s.io",
@@ -13,7 +19,8 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     verbs: STANDARD_VERBS,
     storage_prefix: "csistoragecapacities",
-    strategy: Strategy { allow_unconditional_update: false, ..Strategy::PLAIN },
+    strategy: Strategy { allow_unconditional_update: false, warnings, ..Strategy::PLAIN },
+    validation: Validation { rules, change_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, string("StorageClassName"), string("Capacity")],
         cells: |object, _now| {
@@ -24,3 +31,35 @@ pub(crate) static KIND: Kind = Kind {
     },
     ..Kind::PLAIN
 };
+
+fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
+    if given(object, "nodeTopology") {
+        label_selector::rules(errors, Path::root("nodeTopology"), &object["nodeTopology"]);
+    }
+    let class = text(object, "storageClassName");
+    errors.all_invalid(Path::root("storageClassName"), class, names::dns_subdomain(class));
+    let capacity = text(object, "capacity");
+    if capacity.parse::<Quantity>().is_ok_and(|quantity| quantity.sign() < 0) {
+        errors.invalid(Path::root("capacity"), capacity, "must be greater than or equal to 0");
+    }
+}
+
+/// What was asked of the driver does not change, only its answer.
+fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
+    for field in ["nodeTopology", "storageClassName"] {
+        errors.immutable(Path::root(field), &new[field], &old[field]);
+    }
+}
+
+fn warnings(object: &Value, _old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let path = Path::root("nodeTopology");
+    node_labels::expression_warnings(&mut warnings, path, &object["nodeTopology"]);
+    let labels = path.child("matchLabels");
+    for (key, _) in object["nodeTopology"]["matchLabels"].as_object().into_iter().flatten() {
+        if let Some(message) = node_labels::deprecation(key) {
+            warnings.push(format!("{}: {message}", labels.child(key)));
+        }
+    }
+    warnings
+}

@@ -1,6 +1,6 @@
 //! What holds for all kinds, and for one that is new.
 
-mod flow_schema;
+mod admission_policy;
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -11,18 +11,18 @@ use crate::{Kind, Scheme};
 
 /// The built-in kinds and one line more.
 fn scheme() -> Scheme {
-    Scheme::new(KINDS.iter().copied().chain([&flow_schema::KIND]))
+    Scheme::new(KINDS.iter().copied().chain([&admission_policy::KIND]))
 }
 
 #[test]
 fn a_new_kind_is_one_file_and_one_line() {
     let scheme = scheme();
-    let found = scheme.by_resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas");
+    let found = scheme.by_resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies");
     let kind: &'static Kind = found.expect("its line is in the table");
-    assert_eq!(scheme.by_kind(kind.group, kind.version, "FlowSchema"), Some(kind));
+    assert_eq!(scheme.by_kind(kind.group, kind.version, "ValidatingAdmissionPolicy"), Some(kind));
     assert!(scheme.served().any(|served| served == kind), "discovery shows it");
 
-    let body = b"metadata: { name: health }\nspec: { priorityLevelConfiguration: { name: exempt } }\n";
+    let body = b"metadata: { name: health }\nspec: { matchConstraints: {}, validations: [{ expression: 'true' }] }\n";
     let decoded = codec::decode(kind.group_version_kind(), Encoding::Yaml, body, FieldValidation::Strict);
     let mut object = decoded.expect("the schema knows every type of the API").object;
     kind.default(&mut object);
@@ -30,21 +30,21 @@ fn a_new_kind_is_one_file_and_one_line() {
     kind.prepare_for_create(&mut object, now);
     assert_eq!(kind.validate_create(&object), []);
     assert_eq!(object["metadata"]["generation"], 1);
-    assert_eq!(object["spec"]["matchingPrecedence"], 1000);
+    assert_eq!(object["spec"]["failurePolicy"], "Fail");
     let row = kind.row(&object, now);
-    assert_eq!(row.cells, [json!("health"), json!("exempt"), json!(1000), json!("<none>"), json!("<unknown>")]);
+    assert_eq!(row.cells, [json!("health"), json!(1), json!("Fail"), json!("<unknown>")]);
 
     let mut update = object.clone();
     update["metadata"]["resourceVersion"] = "1".into();
-    update["spec"] = json!({ "matchingPrecedence": 20_000 });
+    update["spec"] = json!({ "failurePolicy": "Shrug" });
     kind.prepare_for_update(&mut update, &object, "", now);
     assert_eq!(update["metadata"]["generation"], 2);
     let errors: Vec<String> = kind.validate_update("", &update, &object).iter().map(ToString::to_string).collect();
     assert_eq!(
         errors,
         [
-            "spec.matchingPrecedence: Invalid value: 20000: must be between 1 and 10000",
-            "spec.priorityLevelConfiguration.name: Required value: must reference a priority level",
+            "spec.failurePolicy: Unsupported value: \"Shrug\": supported values: \"Fail\", \"Ignore\"",
+            "spec.matchConstraints: Required value",
         ]
     );
 }

@@ -33,7 +33,8 @@ pub(super) fn rules(errors: &mut ErrorList, path: Path<'_>, rest: &mut Object, o
     let (terms, old_terms) = (list(&node[REQUIRED], "nodeSelectorTerms"), list(&before[REQUIRED], "nodeSelectorTerms"));
     if !old_terms.is_empty() {
         if terms.len() != old_terms.len() {
-            let shown = || if terms.is_empty() { "null".to_owned() } else { shown_terms(terms) };
+            let given = node[REQUIRED]["nodeSelectorTerms"].is_array();
+            let shown = || if given { shown_terms(terms) } else { "null".to_owned() };
             errors.invalid(
                 terms_path,
                 Json(shown),

@@ -5,6 +5,7 @@ mod defaults;
 mod gated_update;
 mod quality_of_service;
 mod rules;
+mod status_rules;
 mod strategy;
 mod subresource_rules;
 #[cfg(test)]
@@ -12,13 +13,13 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::field::Path;
-use crate::kind::{CREATE_ONLY, Kind, STANDARD_VERBS, STATUS_VERBS, Scope, Subresource};
+use crate::kind::{CONNECT_VERBS, CREATE_ONLY, Kind, PROXY_VERBS, STANDARD_VERBS, STATUS_VERBS, Scope, Subresource};
 use crate::pod_spec;
 use crate::printing::{AGE, NAME, Printer, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
 use crate::strategy::{Generation, StatusRule, Strategy};
 use crate::validation::Validation;
+use crate::verb::Verb;
 
 pub(crate) static KIND: Kind = Kind {
     kind: "Pod",
@@ -29,9 +30,14 @@ pub(crate) static KIND: Kind = Kind {
     categories: &["all"],
     verbs: STANDARD_VERBS,
     subresources: &[
+        Subresource::passed_on("attach", "PodAttachOptions", CONNECT_VERBS),
         Subresource { name: "binding", group: "", version: "", kind: "Binding", verbs: CREATE_ONLY },
         Subresource { name: "ephemeralcontainers", group: "", version: "", kind: "Pod", verbs: STATUS_VERBS },
         Subresource { name: "eviction", group: "policy", version: "v1", kind: "Eviction", verbs: CREATE_ONLY },
+        Subresource::passed_on("exec", "PodExecOptions", CONNECT_VERBS),
+        Subresource::passed_on("log", "Pod", &[Verb::Get]),
+        Subresource::passed_on("portforward", "PodPortForwardOptions", CONNECT_VERBS),
+        Subresource::passed_on("proxy", "PodProxyOptions", PROXY_VERBS),
         Subresource { name: "resize", group: "", version: "", kind: "Pod", verbs: STATUS_VERBS },
         Subresource::status("Pod"),
     ],
@@ -45,14 +51,15 @@ pub(crate) static KIND: Kind = Kind {
         selectable: SelectableFields { names: SELECTABLE, canonical, value, ..SelectableFields::NONE },
         on_create: strategy::on_create,
         on_update: strategy::on_update,
+        warnings: |pod, old| if old.is_none() { strategy::create_warnings(pod) } else { Vec::new() },
         ..Strategy::PLAIN
     },
     validation: Validation {
         rechecks_metadata: true,
-        rules: |errors, pod, _| pod_spec::spec_rules(errors, Path::root("spec"), &pod["spec"]),
+        rules: |errors, pod, _| pod_spec::pod_rules(errors, pod),
         create_rules: rules::create,
         change_rules: rules::change,
-        status_rules: rules::status,
+        status_rules: status_rules::rules,
         subresource_rules: &[
             ("ephemeralcontainers", subresource_rules::ephemeral_containers),
             ("resize", subresource_rules::resize),
@@ -73,6 +80,7 @@ pub(crate) static KIND: Kind = Kind {
         ],
         cells: cells::cells,
         conditions: cells::conditions,
+        ..Printer::PLAIN
     },
     ..Kind::PLAIN
 };

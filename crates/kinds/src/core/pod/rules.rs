@@ -6,9 +6,8 @@ use serde_json::Value;
 
 use super::gated_update;
 use crate::field::{ErrorList, Path};
-use crate::names;
 use crate::object::{Object, list, number, put, text};
-use crate::pod_spec::{NOT_AN_ADDRESS, SECONDS_MAX, is_address, toleration_rules};
+use crate::pod_spec::{self, SECONDS_MAX, toleration_rules};
 
 /// What only new pods must satisfy.
 pub(super) fn create(errors: &mut ErrorList, pod: &Value) {
@@ -20,6 +19,9 @@ pub(super) fn create(errors: &mut ErrorList, pod: &Value) {
     if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
         errors.forbidden(path.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
     }
+    let annotations = &pod["metadata"]["annotations"];
+    pod_spec::seccomp_agrees(errors, path, annotations, spec);
+    pod_spec::app_armor_agrees(errors, path, annotations, spec);
 }
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -29,22 +31,13 @@ const UPDATABLE: &str = "pod updates may not change fields other than `spec.cont
 
 /// What may change in a pod that exists.
 pub(super) fn change(errors: &mut ErrorList, new: &Value, old: &Value) {
+    annotation_changes(errors, new, old);
     let path = Path::root("spec");
     let (new, old) = (&new["spec"], &old["spec"]);
     for containers in ["containers", "initContainers"] {
         if list(new, containers).len() != list(old, containers).len() {
             errors.forbidden(path.child(containers), "pod updates may not add or remove containers");
             return;
-        }
-    }
-    for containers in ["containers", "initContainers"] {
-        let list_path = path.child(containers);
-        for (index, container) in list(new, containers).iter().enumerate() {
-            let image = text(container, "image");
-            if image.trim() != image {
-                let container_path = list_path.index(index);
-                errors.invalid(container_path.child("image"), image, "must not have leading or trailing whitespace");
-            }
         }
     }
     let deadline = path.child("activeDeadlineSeconds");
@@ -85,6 +78,13 @@ pub(super) fn change(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
 }
 
+/// What may not change in the annotations of a pod.
+pub(super) fn annotation_changes(errors: &mut ErrorList, new: &Value, old: &Value) {
+    let path = Path::root("metadata");
+    let (new, old) = (&new["metadata"]["annotations"], &old["metadata"]["annotations"]);
+    pod_spec::annotation_changes(errors, path.child("annotations"), new, old);
+}
+
 /// Puts back what may change, so that the rest must be equal.
 fn restore_mutable(rest: &mut Object, old: &Value) {
     for containers in ["containers", "initContainers"] {
@@ -114,23 +114,4 @@ fn tolerations_only_added(errors: &mut ErrorList, path: Path<'_>, new: &Value, o
         return;
     }
     toleration_rules(errors, path, list(new, "tolerations"));
-}
-
-/// What the status endpoint may write.
-pub(super) fn status(errors: &mut ErrorList, new: &Value, old: &Value) {
-    let path = Path::root("status");
-    let (status, before) = (&new["status"], &old["status"]);
-    let nominated = text(status, "nominatedNodeName");
-    if !nominated.is_empty() {
-        errors.all_invalid(path.child("nominatedNodeName"), nominated, names::dns_subdomain(nominated));
-    }
-    if text(status, "qosClass") != text(before, "qosClass") {
-        errors.invalid(path.child("qosClass"), text(status, "qosClass"), "field is immutable");
-    }
-    let ips = path.child("podIPs");
-    for (index, entry) in list(status, "podIPs").iter().enumerate() {
-        if !is_address(text(entry, "ip")) {
-            errors.invalid(ips.index(index), text(entry, "ip"), NOT_AN_ADDRESS);
-        }
-    }
 }

@@ -9,6 +9,7 @@ use super::quality_of_service::quality_of_service;
 use crate::codec;
 use crate::object::{Object, put, text};
 use crate::strategy::{restore, restore_metadata};
+use crate::{pod_spec, workload};
 
 pub(super) fn on_create(object: &mut Object, now: Timestamp) {
     let quality = quality_of_service(object.get("spec").unwrap_or(&Value::Null));
@@ -27,6 +28,13 @@ pub(super) fn on_create(object: &mut Object, now: Timestamp) {
     }
     object.insert("status".into(), status);
     merge_label_keys(object);
+}
+
+/// What the client of a new pod is warned of. Changes warn of nothing, because seldom a person makes them.
+pub(super) fn create_warnings(pod: &Value) -> Vec<String> {
+    let mut warnings = workload::name_warnings(pod, "the Pod's hostname");
+    warnings.extend(pod_spec::warnings("", pod));
+    warnings
 }
 
 pub(super) fn on_update(object: &mut Object, old: &Value, subresource: &str, _now: Timestamp) {
@@ -84,6 +92,11 @@ fn resized(spec: &mut Object, given: &Value) {
         let new = given[list].as_array();
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
         let (Some(containers), Some(new)) = (containers, new) else { continue };
+        if containers.len() != new.len() {
+            // Refused later, for what it is.
+            new.clone_into(containers);
+            continue;
+        }
         // Of several with one name the first, which goes last because the last one stays.
         let new: BTreeMap<&str, &Value> = new.iter().rev().map(|given| (text(given, "name"), given)).collect();
         for container in containers {

@@ -34,6 +34,11 @@ pub(super) fn ephemeral_containers(errors: &mut ErrorList, new: &Value, old: &Va
 pub(super) fn resize(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("spec");
     let (spec, before) = (&new["spec"], &old["spec"]);
+    for containers in ["containers", "initContainers"] {
+        if list(spec, containers).len() != list(before, containers).len() {
+            return errors.forbidden(path.child(containers), "containers may not be added or removed on resize");
+        }
+    }
     // A kubelet that supports resizing reports the resources of the containers it runs.
     let statuses = list(&old["status"], "containerStatuses");
     if statuses.iter().find(|status| !status["state"]["running"].is_null()).is_some_and(|s| s["resources"].is_null()) {

@@ -69,8 +69,8 @@ fn what_is_wrong_is_said_with_its_path() {
         problems(pod),
         [
             "spec.containers[0].image: Required value",
-            "spec.containers[1].name: Duplicate value: \"c\"",
             "spec.containers[1].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive",
+            "spec.containers[1].name: Duplicate value: \"c\"",
             "spec.tolerations[0].operator: Invalid value: \"Equal\": operator must be Exists when `key` is empty, \
              which means \"match all values and all keys\"",
         ]
@@ -83,7 +83,7 @@ fn pods_keep_all_but_a_few_fields() {
     let pod = |image: &str, node: &str| {
         json!({ "metadata": metadata, "spec": { "nodeName": node, "containers": [{ "name": "c", "image": image,
             "imagePullPolicy": "Always", "terminationMessagePolicy": "File" }], "restartPolicy": "Always",
-            "dnsPolicy": "Default" } })
+            "terminationGracePeriodSeconds": 30, "dnsPolicy": "Default" } })
     };
     assert!(KIND.validate_update("", &pod("b", "n1"), &pod("a", "n1")).is_empty(), "images may change");
     let moved = KIND.validate_update("", &pod("a", "n2"), &pod("a", "n1"));

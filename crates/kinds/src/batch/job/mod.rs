@@ -1,17 +1,24 @@
 //! Jobs.
 
+mod change_rules;
+mod failure_rules;
+mod indexes;
+mod rules;
+mod status_rules;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::defaulting::{child, child_or_new, children, default};
-use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, number, text};
 use crate::printing::{AGE, NAME, Printer, age, age_of, containers, name_of, shown_selector, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
-use crate::strategy::{Generation, StatusRule, Strategy};
+use crate::strategy::{Dependents, Generation, StatusRule, Strategy};
 use crate::validation::Validation;
-use crate::{label_selector, pod_spec, workload};
+use crate::{names, pod_spec, workload};
+
+pub(super) use rules::template_spec_rules;
 
 pub(crate) static KIND: Kind = Kind {
     group: "batch",
@@ -25,13 +32,21 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "jobs",
     defaults,
     strategy: Strategy {
+        dependents: Dependents::Orphaned,
         status: StatusRule::Owned,
         generation: Generation::Spec,
         selectable: SelectableFields { names: &["status.successful"], value, ..SelectableFields::NONE },
         on_create,
+        warnings,
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        rechecks_metadata: true,
+        rules: rules::rules,
+        change_rules: change_rules::rules,
+        status_rules: status_rules::rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[
             NAME,
@@ -54,6 +69,26 @@ fn value(job: &Value, field: &str) -> String {
         "status.successful" => number(&job["status"], "succeeded").to_string(),
         _ => text_at(job, field),
     }
+}
+
+fn warnings(job: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = workload::named_template_warnings(job, old);
+    if workload::spec_changes(job, old) {
+        warnings.extend(index_warnings(&job["spec"]));
+    }
+    warnings
+}
+
+/// Upstream's status has room for so many indexes only.
+fn index_warnings(spec: &Value) -> Option<String> {
+    const COMPLETIONS: i64 = 100_000;
+    const PARALLELISM: i64 = 10_000;
+    let many = number(spec, "completions") > COMPLETIONS && number(spec, "parallelism") > PARALLELISM;
+    (many && text(spec, "completionMode") == "Indexed").then(|| {
+        "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes \
+         might not be able to track completedIndexes when a big number of indexes fail"
+            .to_owned()
+    })
 }
 
 fn defaults(object: &mut Object) {
@@ -89,22 +124,25 @@ pub(super) fn template_spec_defaults(spec: &mut Object) {
     pod_spec::template_defaults(spec.get_mut("template"));
 }
 
+/// The labels of a job's pods: the current names, and those before them.
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+const LEGACY_CONTROLLER_UID: &str = "controller-uid";
+const LEGACY_JOB_NAME: &str = "job-name";
 
 /// Labels the template and selects by the job's UID, unless the user manages the selector.
 fn on_create(object: &mut Object, _now: Timestamp) {
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
-    let name = metadata["name"].clone();
-    let uid = metadata["uid"].clone();
+    let [name, uid] = ["name", "uid"].map(|field| Value::from(text(metadata, field)));
     let Some(Value::Object(spec)) = object.get_mut("spec") else { return };
     if spec.get("manualSelector").and_then(Value::as_bool) == Some(true) {
         return;
     }
     if let Some(labels) = spec.get_mut("template").and_then(|template| template_labels(template)) {
-        for label in ["job-name", "batch.kubernetes.io/job-name"] {
+        for label in [LEGACY_JOB_NAME, JOB_NAME] {
             labels.entry(label).or_insert_with(|| name.clone());
         }
-        for label in ["controller-uid", CONTROLLER_UID] {
+        for label in [LEGACY_CONTROLLER_UID, CONTROLLER_UID] {
             labels.entry(label).or_insert_with(|| uid.clone());
         }
     }
@@ -119,8 +157,9 @@ fn on_create(object: &mut Object, _now: Timestamp) {
             labels.entry(CONTROLLER_UID).or_insert(uid);
         }
     }
-    // A job without labels has those of its template.
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata")
+    // A job without labels has those of its template, once it is known to be valid.
+    if names::label_value(name.as_str().unwrap_or("")).is_empty()
+        && let Some(Value::Object(metadata)) = object.get_mut("metadata")
         && metadata.get("labels").and_then(Value::as_object).is_none_or(Map::is_empty)
     {
         metadata.insert("labels".to_owned(), labels);
@@ -130,69 +169,6 @@ fn on_create(object: &mut Object, _now: Timestamp) {
 /// The labels of a template, made when missing.
 fn template_labels(template: &mut Value) -> Option<&mut Object> {
     child_or_new(child_or_new(template.as_object_mut()?, "metadata")?, "labels")
-}
-
-fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
-    let path = Path::root("spec");
-    let spec = &object["spec"];
-    workload::non_negative(
-        errors,
-        path,
-        spec,
-        &[
-            "parallelism",
-            "completions",
-            "backoffLimit",
-            "activeDeadlineSeconds",
-            "ttlSecondsAfterFinished",
-            "backoffLimitPerIndex",
-            "maxFailedIndexes",
-        ],
-    );
-    if !given(spec, "selector") {
-        errors.required(path.child("selector"), "");
-    } else {
-        label_selector::rules(errors, path.child("selector"), &spec["selector"]);
-    }
-    workload::selected_template_rules(errors, path, spec);
-    let template_path = path.child("template");
-    pod_spec::template_rules(errors, template_path, &spec["template"]);
-    let template_spec = template_path.child("spec");
-    let policy = text(&spec["template"]["spec"], "restartPolicy");
-    if !matches!(policy, "Never" | "OnFailure") {
-        errors.required(template_spec.child("restartPolicy"), "valid values: \"OnFailure\", \"Never\"");
-    }
-    let mode = text(spec, "completionMode");
-    if !matches!(mode, "NonIndexed" | "Indexed") {
-        errors.not_supported(path.child("completionMode"), mode, &["NonIndexed", "Indexed"]);
-    }
-    if mode == "Indexed" && !given(spec, "completions") {
-        errors.required(path.child("completions"), "when completion mode is Indexed");
-    }
-}
-
-/// What may not change in a job that exists; a suspended job that never started may get another template.
-fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
-    let path = Path::root("spec");
-    let (spec, before) = (&new["spec"], &old["spec"]);
-    // The completions of an indexed job follow its parallelism.
-    let elastic = before["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
-    let suspended = before["suspend"] == true && old["status"]["startTime"].is_null();
-    for field in [
-        "completions",
-        "selector",
-        "template",
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
-        if (field == "completions" && elastic) || (field == "template" && suspended) {
-            continue;
-        }
-        errors.immutable(path.child(field), &spec[field], &before[field]);
-    }
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -1,12 +1,13 @@
 //! PersistentVolumes.
 
-use bayplan_model::quantity::Quantity;
+mod rules;
+mod sources;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::persistent_volume_claim;
 use crate::defaulting::{child, child_or_new, default, round_resource_list};
-use crate::field::{ErrorList, Path};
+use crate::field::Path;
 use crate::kind::{Kind, STANDARD_VERBS, Subresource};
 use crate::object::{Object, given, list, text};
 use crate::printing::{
@@ -14,7 +15,9 @@ use crate::printing::{
 };
 use crate::strategy::{StatusRule, Strategy};
 use crate::validation::Validation;
-use crate::{codec, names, pod_spec};
+use crate::{codec, node_labels, pod_spec};
+pub(crate) use rules::inline_rules;
+pub(crate) use sources::driver_name;
 
 pub(crate) static KIND: Kind = Kind {
     kind: "PersistentVolume",
@@ -30,9 +33,15 @@ pub(crate) static KIND: Kind = Kind {
         status: StatusRule::Owned,
         on_create,
         on_update,
+        warnings,
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        rules: rules::rules,
+        change_rules: rules::change_rules,
+        status_rules: rules::status_rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[
             NAME,
@@ -100,59 +109,36 @@ const PLAIN_FIELDS: [&str; 9] = [
     "volumeMode",
 ];
 
-fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
-    let path = Path::root("spec");
+/// Warns of what is deprecated. Upstream: `warningsForPersistentVolumeSpecAndMeta`.
+fn warnings(object: &Value, _old: Option<&Value>) -> Vec<String> {
     let spec = &object["spec"];
-    let modes = list(spec, "accessModes");
-    if modes.is_empty() {
-        errors.required(path.child("accessModes"), "");
-    }
-    persistent_volume_claim::access_mode_rules(errors, path, modes);
-    let capacity = &spec["capacity"];
-    if capacity.as_object().is_none_or(serde_json::Map::is_empty) {
-        errors.required(path.child("capacity"), "");
-    } else if !given(capacity, "storage") || capacity.as_object().is_some_and(|all| all.len() > 1) {
-        errors.not_supported(path.child("capacity"), capacity, &["storage"]);
-    }
-    let capacity_path = path.child("capacity");
-    for (name, quantity) in capacity.as_object().into_iter().flatten() {
-        let text = quantity.as_str().unwrap_or("");
-        if text.parse::<Quantity>().is_ok_and(|quantity| quantity.sign() <= 0) {
-            errors.invalid(capacity_path.key(name), text, "must be greater than zero");
+    let mut warnings = Vec::new();
+    for (annotation, since, field) in
+        [("storage-class", "v1.8", "storageClassName"), ("mount-options", "v1.31", "mountOptions")]
+    {
+        let key = format!("volume.beta.kubernetes.io/{annotation}");
+        if given(&object["metadata"]["annotations"], &key) {
+            warnings.push(format!(
+                "metadata.annotations[{key}]: deprecated since {since}; use {field:?} attribute instead"
+            ));
         }
     }
-    let policy = text(spec, "persistentVolumeReclaimPolicy");
-    if !matches!(policy, "Delete" | "Recycle" | "Retain") {
-        errors.not_supported(path.child("persistentVolumeReclaimPolicy"), policy, &["Delete", "Recycle", "Retain"]);
+    if text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
+        warnings.push(
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended \
+             approach is to use dynamic provisioning."
+                .to_owned(),
+        );
     }
-    let class = text(spec, "storageClassName");
-    if !class.is_empty() {
-        errors.all_invalid(path.child("storageClassName"), class, names::dns_subdomain(class));
-    }
-    let mode = text(spec, "volumeMode");
-    if given(spec, "volumeMode") && !matches!(mode, "Block" | "Filesystem") {
-        errors.not_supported(path.child("volumeMode"), mode, &["Block", "Filesystem"]);
-    }
-    let sources =
-        spec.as_object().into_iter().flatten().filter(|(name, _)| !PLAIN_FIELDS.contains(&name.as_str())).count();
-    if sources == 0 {
-        errors.required(path, "must specify a volume type");
-    }
-}
-
-/// The volume source is immutable.
-fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("spec");
-    let source = |volume: &Value| {
-        let mut spec = volume["spec"].as_object().cloned().unwrap_or_default();
-        spec.retain(|field, _| !PLAIN_FIELDS.contains(&field.as_str()));
-        spec
-    };
-    if source(new) != source(old) {
-        let detail = "spec.persistentvolumesource is immutable after creation";
-        errors.forbidden(path.child("persistentvolumesource"), detail);
+    let path = path.child("nodeAffinity");
+    let path = path.child("required");
+    let path = path.child("nodeSelectorTerms");
+    for (index, term) in list(&spec["nodeAffinity"]["required"], "nodeSelectorTerms").iter().enumerate() {
+        node_labels::expression_warnings(&mut warnings, path.index(index), term);
     }
-    errors.immutable(Path::root("volumeMode"), &new["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
+    sources::warnings(&mut warnings, spec);
+    warnings
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -1,0 +1,3 @@
+//! `certificates.k8s.io`.
+
+pub(crate) mod certificate_signing_request;
