@@ -102,28 +102,44 @@ impl Queue {
     /// Waits for something to do; `None` when the queue is closed and empty.
     fn take(&self) -> Option<Batch> {
         let mut state = self.state();
-        while state.writes.is_empty() && state.checks.is_empty() {
+        while state.is_empty() {
             if state.closed {
                 return None;
             }
             state = self.changed.wait(state).expect("no code panics while it holds the queue");
         }
-        let mut batch = Batch { checks: std::mem::take(&mut state.checks), writes: Vec::new() };
-        let mut taken = 0;
-        while taken < BATCH_BYTES_MAX
-            && let Some((write, answer)) = state.writes.pop_front()
-        {
-            taken += write.bytes();
-            batch.writes.push((write, answer));
-        }
-        state.bytes -= taken;
-        Some(batch)
+        Some(state.take())
+    }
+
+    /// What there is to do now.
+    fn try_take(&self) -> Option<Batch> {
+        let mut state = self.state();
+        (!state.is_empty()).then(|| state.take())
     }
 
     /// Takes no more writes; those waiting are still written.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
+    }
+}
+
+impl QueueState {
+    fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.checks.is_empty()
+    }
+
+    fn take(&mut self) -> Batch {
+        let mut batch = Batch { checks: std::mem::take(&mut self.checks), writes: Vec::new() };
+        let mut taken = 0;
+        while taken < BATCH_BYTES_MAX
+            && let Some((write, answer)) = self.writes.pop_front()
+        {
+            taken += write.bytes();
+            batch.writes.push((write, answer));
+        }
+        self.bytes -= taken;
+        batch
     }
 }
 
@@ -161,19 +177,30 @@ impl Writer {
     /// Serves the queue until it is closed and empty.
     pub(crate) fn run(mut self) {
         while let Some(batch) = self.engine.queue.take() {
-            if !batch.checks.is_empty() {
-                let outcome = self.restart();
-                // The caller may no longer wait.
-                batch.checks.into_iter().for_each(|answer| drop(answer.send(outcome.clone())));
-            }
-            if !batch.writes.is_empty() {
-                self.commit(batch.writes);
-            }
+            self.serve(batch);
         }
         if self.engine.failure().is_none()
             && let Some(Err(error)) = self.log.as_mut().map(Log::seal)
         {
             tracing::warn!(%error, "the log was closed without a seal");
+        }
+    }
+
+    /// Serves what waits now.
+    pub(crate) fn step(&mut self) {
+        while let Some(batch) = self.engine.queue.try_take() {
+            self.serve(batch);
+        }
+    }
+
+    fn serve(&mut self, batch: Batch) {
+        if !batch.checks.is_empty() {
+            let outcome = self.restart();
+            // The caller may no longer wait.
+            batch.checks.into_iter().for_each(|answer| drop(answer.send(outcome.clone())));
+        }
+        if !batch.writes.is_empty() {
+            self.commit(batch.writes);
         }
     }
 

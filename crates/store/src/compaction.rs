@@ -64,6 +64,12 @@ impl Requests {
         self.waiting().closed
     }
 
+    fn try_take(&self) -> Option<RequestState> {
+        let mut waiting = self.waiting();
+        let asked = !waiting.closed && (waiting.trim || !waiting.compactions.is_empty());
+        asked.then(|| std::mem::take(&mut *waiting))
+    }
+
     fn take(&self) -> Option<RequestState> {
         let mut waiting = self.waiting();
         loop {
@@ -99,21 +105,29 @@ impl Compactor {
     /// Serves requests until they are closed.
     pub(crate) fn run(self) {
         while let Some(requested) = self.engine.requests.take() {
-            let answers: Vec<_> = requested
-                .compactions
-                .into_iter()
-                .map(|(oldest, answer)| (answer, self.engine.compact(oldest)))
-                .collect();
-            if requested.trim {
-                self.engine.shared.trim(self.history_bytes_max);
-            }
-            if let Err(error) = self.files.as_ref().map_or(Ok(()), |files| self.shrink(files)) {
-                // The segments are still there, so nothing is lost; the next compaction tries again.
-                tracing::error!(%error, "could not replace old log segments by a snapshot");
-            }
-            for (answer, result) in answers {
-                let _ = answer.send(result);
-            }
+            self.serve(requested);
+        }
+    }
+
+    /// Serves what is asked for now.
+    pub(crate) fn step(&self) {
+        if let Some(requested) = self.engine.requests.try_take() {
+            self.serve(requested);
+        }
+    }
+
+    fn serve(&self, requested: RequestState) {
+        let answers: Vec<_> =
+            requested.compactions.into_iter().map(|(oldest, answer)| (answer, self.engine.compact(oldest))).collect();
+        if requested.trim {
+            self.engine.shared.trim(self.history_bytes_max);
+        }
+        if let Err(error) = self.files.as_ref().map_or(Ok(()), |files| self.shrink(files)) {
+            // The segments are still there, so nothing is lost; the next compaction tries again.
+            tracing::error!(%error, "could not replace old log segments by a snapshot");
+        }
+        for (answer, result) in answers {
+            let _ = answer.send(result);
         }
     }
 

@@ -9,6 +9,7 @@
 //! One global revision counts the writes. Only this crate assigns revisions. What a reader or a watcher sees is
 //! durable.
 
+pub mod backup;
 mod commit;
 mod compaction;
 pub mod disk;
@@ -32,7 +33,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 
 pub use index::{Effect, Index, Observed, Scan};
-pub use log_store::{Expect, LogStore, Options};
+pub use log_store::{Expect, LogStore, Options, Steps};
 pub use recovery::{Cut, OpenError, Recovery};
 pub use shared_index::SharedIndex;
 pub use value_codec::{IdentityCodec, ValueCodec};
@@ -244,6 +245,10 @@ pub trait Store: Send + Sync {
     /// What will stop writes if nobody acts, in a sentence for the person who can.
     fn warning(&self) -> Option<String> {
         None
+    }
+    /// The bytes that the store takes on disk, if it has one and can tell.
+    fn stored_bytes(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(async { None })
     }
 }
 

@@ -69,6 +69,26 @@ pub struct LogStore {
     compactor: Option<JoinHandle<()>>,
 }
 
+/// What the threads of a store do, for a caller who does it on a thread of its own: in a world with one thread.
+pub struct Steps {
+    writer: Writer,
+    compactor: Compactor,
+}
+
+impl Steps {
+    /// Writes what waits, in batches as they come, and compacts what is to be compacted.
+    pub fn step(&mut self) {
+        self.writer.step();
+        self.compactor.step();
+    }
+}
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Steps")
+    }
+}
+
 impl LogStore {
     /// Opens the store in a folder, which is created if need be and locked as long as the store is open.
     pub fn open_folder(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
@@ -82,6 +102,13 @@ impl LogStore {
 
     /// Opens the store on a disk.
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Self, OpenError> {
+        let (store, steps) = Self::open_stepped(disk, options)?;
+        store.start(steps)
+    }
+
+    /// Opens the store on a disk without threads: nothing is written until [`Steps::step`] is called. A store whose
+    /// steps are dropped is closed as if its process had died.
+    pub fn open_stepped(disk: Arc<dyn Disk>, options: Options) -> Result<(Self, Steps), OpenError> {
         let (index, log, recovery) = recovery::recover(disk.clone(), options.segment_bytes, options.expect)?;
         if let Some(cut) = &recovery.cut {
             tracing::warn!(?cut, "cut the bytes of an append that was interrupted; it had not been acknowledged");
@@ -91,32 +118,36 @@ impl LogStore {
         }
         let space = Space { disk: disk.clone(), low: options.free_bytes_low };
         let files = Files { disk, tail: log.tail(), garbage_bytes_min: options.garbage_bytes_min };
-        let mut store = Self::start(index, recovery, Some((log, files)), &options)?;
+        let (mut store, steps) = Self::assemble(index, recovery, Some((log, files)), &options);
         store.space = Some(space);
-        Ok(store)
+        Ok((store, steps))
     }
 
     /// An empty store that is gone when it is dropped.
     pub fn in_memory() -> Result<Self, OpenError> {
         let (index, recovery) = Recovery::fresh();
-        Self::start(index, recovery, None, &Options::default())
+        let (store, steps) = Self::assemble(index, recovery, None, &Options::default());
+        store.start(steps)
     }
 
-    fn start(
+    fn start(mut self, Steps { writer, compactor }: Steps) -> Result<Self, OpenError> {
+        // The handle exists before the threads, so that one of them is stopped if the other cannot start.
+        self.writer = Some(spawn("store-writer", || writer.run())?);
+        self.compactor = Some(spawn("store-compactor", || compactor.run())?);
+        Ok(self)
+    }
+
+    fn assemble(
         index: Index,
         recovery: Recovery,
         durable: Option<(crate::log::Log, Files)>,
         options: &Options,
-    ) -> Result<Self, OpenError> {
+    ) -> (Self, Steps) {
         let engine = Arc::new(Engine::new(index));
         let (log, files) = durable.unzip();
         let writer = Writer::new(engine.clone(), log, options.history_bytes_max);
         let compactor = Compactor { engine: engine.clone(), files, history_bytes_max: options.history_bytes_max };
-        // The handle exists before the threads, so that one of them is stopped if the other cannot start.
-        let mut store = LogStore { engine, recovery, space: None, writer: None, compactor: None };
-        store.writer = Some(spawn("store-writer", || writer.run())?);
-        store.compactor = Some(spawn("store-compactor", || compactor.run())?);
-        Ok(store)
+        (LogStore { engine, recovery, space: None, writer: None, compactor: None }, Steps { writer, compactor })
     }
 
     /// What opening found.
@@ -244,5 +275,10 @@ impl Store for LogStore {
 
     fn warning(&self) -> Option<String> {
         self.space.as_ref()?.warning()
+    }
+
+    fn stored_bytes(&self) -> BoxFuture<'_, Option<u64>> {
+        // Listing a handful of files takes no longer than asking how much space is left.
+        Box::pin(async { Some(self.space.as_ref()?.disk.list().ok()?.iter().map(|file| file.len).sum()) })
     }
 }

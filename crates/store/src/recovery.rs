@@ -18,7 +18,7 @@ use crate::log::{Log, LogError};
 use crate::marker::{self, Marker};
 use crate::segment::{self, Record, Segment};
 use crate::snapshot::TEMPORARY_SUFFIX;
-use crate::{Expect, Index, Revision, Scan, snapshot};
+use crate::{Entry, Expect, Index, Revision, Scan, snapshot};
 
 /// The revision of a store that nothing was written to; never 0, which to a client means "any".
 const REVISION_INITIAL: Revision = 1;
@@ -28,7 +28,7 @@ const REVISION_JUMP: Revision = 1_000_000_000;
 
 /// The largest revision that a file can be named after. No store gets there: at a million writes a second it takes
 /// 292,000 years. Whoever counts on from it never comes to the end of the numbers.
-const REVISION_MAX: Revision = Revision::MAX / 2;
+pub(crate) const REVISION_MAX: Revision = Revision::MAX / 2;
 
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +80,12 @@ pub enum OpenError {
         found: String,
         /// How it is known that there was more.
         known: String,
+    },
+    /// A store was to be put into a folder that holds something.
+    #[error("the folder {folder} is not empty")]
+    NotEmpty {
+        /// The folder.
+        folder: String,
     },
     /// The log could not be prepared for writing.
     #[error("{0}")]
@@ -303,21 +309,59 @@ fn accept_loss(
 ) -> Result<(Index, Log, Recovery), OpenError> {
     let left = read(&*disk, files, Known { lenient: true, ..known })?.index;
     let reached = left.revision().max(known.marker.map_or(0, |marker| marker.acknowledged));
-    let revision = reached + REVISION_JUMP;
     remove(&*disk, files.unfinished.clone())?;
-    let mut scan = Some(Scan::new("", None, None, 0));
-    let written = snapshot::write(&*disk, revision, || {
-        let Some(mut whole) = scan.take() else { return Ok(None) };
-        while !left.scan(&mut whole, usize::MAX).map_err(io::Error::other)? {}
-        Ok(Some(whole.take()))
-    });
-    written.map_err(|source| OpenError::Io { step: "write", file: snapshot::name(revision), source })?;
+    let revision = reached + REVISION_JUMP;
+    let log = start_from(&disk, segment_bytes, revision, entries(&left))?;
     let index = snapshot::read(&*disk, revision)?;
-    let log = Log::create(disk.clone(), segment_bytes, revision)?;
-    write_marker(&*disk, &log)?;
     remove(&*disk, files.others(&[], &[]))?;
     let recovery = Recovery { revision, oldest: revision, cut: None, lost: Some(lost) };
     Ok((index, log, recovery))
+}
+
+/// All entries at the newest revision, in key order.
+fn entries(index: &Index) -> Vec<Entry> {
+    let mut scan = Scan::new("", None, None, 0);
+    while matches!(index.scan(&mut scan, usize::MAX), Ok(false)) {}
+    scan.take()
+}
+
+/// Makes a snapshot of these entries, a log that goes on after it, and the marker that both are known by.
+fn start_from(
+    disk: &Arc<dyn Disk>,
+    segment_bytes: u64,
+    revision: Revision,
+    entries: Vec<Entry>,
+) -> Result<Log, OpenError> {
+    let mut entries = Some(entries);
+    let written = snapshot::write(&**disk, revision, || Ok(entries.take()));
+    written.map_err(|source| OpenError::Io { step: "write", file: snapshot::name(revision), source })?;
+    let log = Log::create(disk.clone(), segment_bytes, revision)?;
+    write_marker(&**disk, &log)?;
+    Ok(log)
+}
+
+/// The state of a folder that another process may be writing in, as recovery would find it; changes nothing.
+///
+/// What was appended but not acknowledged yet may be in it, as after a crash at this moment.
+pub(crate) fn look(disk: &dyn Disk) -> Result<(Revision, Vec<Entry>), OpenError> {
+    // The marker first: what it says is true of every later list of files.
+    let marker = marker::read(disk)?;
+    let files = Files::list(disk)?;
+    let found = read(disk, &files, Known { marker, used: true, lenient: false })?;
+    Ok((found.index.revision(), entries(&found.index)))
+}
+
+/// Fills an empty folder with these entries, as of a revision beyond all that the store they come from can have given
+/// out since; answers that revision.
+pub(crate) fn fill(
+    disk: &Arc<dyn Disk>,
+    segment_bytes: u64,
+    revision: Revision,
+    entries: Vec<Entry>,
+) -> Result<Revision, OpenError> {
+    let revision = revision + REVISION_JUMP;
+    start_from(disk, segment_bytes, revision, entries)?;
+    Ok(revision)
 }
 
 fn write_marker(disk: &dyn Disk, log: &Log) -> Result<(), OpenError> {

@@ -11,14 +11,16 @@ use crate::recovery::OpenError;
 use crate::{Entry, Index, Revision};
 
 const MAGIC: [u8; 8] = *b"bayplsnp";
-const KIND_ENTRY: u8 = 1;
-const KIND_END: u8 = 2;
+/// The kind of a body that holds an entry.
+pub(crate) const KIND_ENTRY: u8 = 1;
+/// The kind of the last body.
+pub(crate) const KIND_END: u8 = 2;
 /// kind 1 | create revision 8 | mod revision 8 | key length 4
 const FIXED_BYTES: usize = 21;
 /// kind 1 | entries 8
 const END_BYTES: usize = 9;
 /// A snapshot is written in pieces of about this size.
-const WRITE_BYTES: usize = 1 << 20;
+pub(crate) const WRITE_BYTES: usize = 1 << 20;
 /// What a file is called until it is complete.
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 
@@ -71,7 +73,8 @@ pub(crate) fn write(
     disk.sync_dir()
 }
 
-fn push_entry(buffer: &mut Vec<u8>, salt: u32, entry: &Entry) {
+/// Appends the frame of an entry.
+pub(crate) fn push_entry(buffer: &mut Vec<u8>, salt: u32, entry: &Entry) {
     frame::push(buffer, salt, |body| {
         body.push(KIND_ENTRY);
         body.extend_from_slice(&entry.create_revision.to_le_bytes());
@@ -131,7 +134,8 @@ pub(crate) fn read(disk: &dyn Disk, revision: Revision) -> Result<Index, OpenErr
     }
 }
 
-fn read_body(reader: &mut impl Read, salt: u32) -> io::Result<Result<Vec<u8>, frame::Fault>> {
+/// The body of the next frame, or what is wrong with it.
+pub(crate) fn read_body(reader: &mut impl Read, salt: u32) -> io::Result<Result<Vec<u8>, frame::Fault>> {
     let mut envelope = [0; frame::ENVELOPE_BYTES];
     reader.read_exact(&mut envelope)?;
     let len = match frame::body_len(envelope) {
@@ -147,7 +151,8 @@ fn read_body(reader: &mut impl Read, salt: u32) -> io::Result<Result<Vec<u8>, fr
     Ok(frame::verify(envelope, &body, salt).map(|()| body))
 }
 
-fn parse_entry(body: &[u8]) -> Option<Entry> {
+/// The entry that a body holds.
+pub(crate) fn parse_entry(body: &[u8]) -> Option<Entry> {
     if body.len() < FIXED_BYTES || body[0] != KIND_ENTRY {
         return None;
     }

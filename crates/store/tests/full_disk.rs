@@ -1,10 +1,11 @@
 //! A real file system that is full: a small tmpfs. Mounting one takes rights that not every machine gives its tests.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may, and says when it is skipped")]
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
 use std::path::Path;
 use std::process::Command;
 
 use bayplan_store::{LogStore, Store, WriteError};
+use bayplan_testkit::skipped;
 use futures::executor::block_on;
 
 /// A file system of its own, unmounted with the test.
@@ -18,7 +19,7 @@ impl SmallDisk {
         match mount.output() {
             Ok(output) if output.status.success() => Some(SmallDisk(folder)),
             outcome => {
-                eprintln!("SKIPPED: cannot mount a tmpfs here: {outcome:?}");
+                skipped(&format!("cannot mount a tmpfs here: {outcome:?}"));
                 None
             }
         }

@@ -15,7 +15,8 @@ const LOCK_FILE: &str = "lock";
 #[derive(Debug)]
 pub struct FolderDisk {
     path: PathBuf,
-    lock: File,
+    /// `None`: somebody else may write in it.
+    lock: Option<File>,
 }
 
 impl FolderDisk {
@@ -47,7 +48,12 @@ impl FolderDisk {
                 .and_then(|parent| parent.sync_all())
                 .map_err(|error| failed("sync the parent of", error))?;
         }
-        Ok(FolderDisk { path, lock })
+        Ok(FolderDisk { path, lock: Some(lock) })
+    }
+
+    /// Looks at a folder that another process may be writing in; for reading alone.
+    pub(crate) fn unlocked(path: impl Into<PathBuf>) -> Self {
+        FolderDisk { path: path.into(), lock: None }
     }
 }
 
@@ -55,7 +61,7 @@ impl Drop for FolderDisk {
     fn drop(&mut self) {
         // Closing the file alone would leave the lock with a process that was forked meanwhile and has not run exec
         // yet.
-        if let Err(error) = self.lock.unlock() {
+        if let Some(Err(error)) = self.lock.as_ref().map(File::unlock) {
             tracing::warn!(%error, "could not unlock the store's folder");
         }
     }
