@@ -87,6 +87,9 @@ pub enum ConnectError {
     /// No member answered; each with its reason.
     #[error("cannot reach etcd: {0}")]
     Unreachable(String),
+    /// No member answered, because the certificates on either side do not fit; each with its reason.
+    #[error("cannot reach etcd: {0}")]
+    Untrusted(String),
     /// A member is too old.
     #[error("etcd at {address} has version {version}; 3.5 or newer is needed")]
     Version {

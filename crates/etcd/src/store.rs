@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::catch_up::CatchUp;
 use crate::client::proto::{Empty, StatusResponse};
-use crate::client::{Client, STATUS};
+use crate::client::{CallError, Client, STATUS};
 use crate::direct;
 use crate::freshness::{Freshness, freshness};
 use crate::health::Health;
@@ -89,6 +89,19 @@ impl EtcdStore {
         Ok(EtcdStore { inner: Arc::new(inner), _tasks: tasks })
     }
 
+    /// Writes one key, which must be below `/registry/`, until etcd is at a revision: the next write is after it. The
+    /// key's value is what was written last; how far etcd is, is told after each round. Answers the revision of the
+    /// last of these writes, if any was needed.
+    pub async fn raise_revision(
+        &self,
+        to: Revision,
+        key: &str,
+        value: Bytes,
+        mut told: impl FnMut(Revision),
+    ) -> Result<Option<Revision>, WriteError> {
+        self.inner.raise_revision(to, key, value, &mut told).await
+    }
+
     /// Which etcd this is, for a log.
     pub fn describe(&self) -> &str {
         &self.inner.description
@@ -113,10 +126,12 @@ async fn check_members(client: &Client, addresses: &[String]) -> Result<Found, C
     let answers: Vec<Result<StatusResponse, _>> = client.call_each(STATUS, Empty {}).await;
     let mut found: Option<Found> = None;
     let mut reasons = Vec::new();
+    let mut untrusted = false;
     for (answer, address) in answers.into_iter().zip(addresses) {
         let status = match answer {
             Ok(status) => status,
             Err(error) => {
+                untrusted |= matches!(error, CallError::Untrusted(_));
                 reasons.push(error.to_string());
                 continue;
             }
@@ -133,7 +148,8 @@ async fn check_members(client: &Client, addresses: &[String]) -> Result<Found, C
     if !reasons.is_empty() && found.is_some() {
         tracing::warn!(unreachable = %reasons.join("; "), "not all members of etcd answer");
     }
-    found.ok_or_else(|| ConnectError::Unreachable(reasons.join("; ")))
+    let reasons = reasons.join("; ");
+    found.ok_or(if untrusted { ConnectError::Untrusted(reasons) } else { ConnectError::Unreachable(reasons) })
 }
 
 fn parse_version(version: &str) -> Option<(u64, u64, u64)> {
@@ -320,6 +336,13 @@ impl Store for EtcdStore {
 
     fn warning(&self) -> Option<String> {
         self.inner.warning()
+    }
+
+    fn stored_bytes(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(async {
+            let status: StatusResponse = self.inner.client.call(STATUS, Empty {}).await.ok()?;
+            u64::try_from(status.db_size).ok()
+        })
     }
 }
 

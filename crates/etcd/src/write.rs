@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bayplan_store::{Entry, ReadError, Revision, WriteError};
 use bytes::Bytes;
+use prost::Message;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::client::proto::{
@@ -140,6 +141,38 @@ impl Inner {
             Some(Ok(found)) => WriteError::Conflict { found: Some(found) },
             Some(Err(unreadable)) => WriteError::Unreadable(unreadable),
         }
+    }
+}
+
+/// Puts on their way at a time while the revision is raised: as many as etcd takes in one write to its disk.
+const RAISING_AT_ONCE: usize = 256;
+
+impl Inner {
+    /// Puts a key, whatever is there, until etcd is at a revision.
+    pub(crate) async fn raise_revision(
+        &self,
+        to: Revision,
+        key: &str,
+        value: Bytes,
+        told: &mut dyn FnMut(Revision),
+    ) -> Result<Option<Revision>, WriteError> {
+        let key = self.values.keys.stored(key).map_err(nothing_written)?;
+        let put = TxnRequest {
+            success: vec![Operation::Put(PutRequest { key, value, lease: 0 }).into()],
+            ..TxnRequest::default()
+        };
+        let mut at = self.freshness.revision().await.map_err(refused_read)?;
+        let mut last = None;
+        while at < to {
+            let puts = (at..to).take(RAISING_AT_ONCE).map(|_| self.client.call(TXN, put.clone()));
+            for answer in futures::future::join_all(puts).await {
+                let answer: TxnResponse = answer.map_err(|error| write_error(error, put.encoded_len()))?;
+                at = at.max(answer.header.map_or(0, |header| revision(header.revision)));
+            }
+            last = Some(at);
+            told(at);
+        }
+        Ok(last)
     }
 }
 

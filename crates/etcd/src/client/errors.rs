@@ -21,6 +21,8 @@ pub(crate) enum CallError {
     LeaseNotFound,
     /// The request never left: nothing was written.
     NotSent(String),
+    /// Neither did this one, because the certificates on either side do not fit.
+    Untrusted(String),
     /// etcd refused the request for good: nothing was written.
     Refused(String),
     /// No answer came, or one that leaves open what happened.
@@ -30,7 +32,7 @@ pub(crate) enum CallError {
 impl CallError {
     /// Whether the same call may be answered otherwise by another member or a moment later.
     pub(super) fn passes(&self) -> bool {
-        matches!(self, CallError::NotSent(_) | CallError::Unknown(_))
+        matches!(self, CallError::NotSent(_) | CallError::Untrusted(_) | CallError::Unknown(_))
     }
 }
 
@@ -42,9 +44,10 @@ impl fmt::Display for CallError {
             CallError::NoSpace => formatter.write_str(NO_SPACE),
             CallError::TooLarge => formatter.write_str("the request is larger than etcd takes"),
             CallError::LeaseNotFound => formatter.write_str("the lease has expired"),
-            CallError::NotSent(reason) | CallError::Refused(reason) | CallError::Unknown(reason) => {
-                formatter.write_str(reason)
-            }
+            CallError::NotSent(reason)
+            | CallError::Untrusted(reason)
+            | CallError::Refused(reason)
+            | CallError::Unknown(reason) => formatter.write_str(reason),
         }
     }
 }
@@ -77,7 +80,8 @@ pub(super) fn classify(step: &str, endpoint: &str, status: &Status) -> CallError
     }
     let described = format!("{step}: etcd at {endpoint}: {reason}");
     if !connected {
-        return CallError::NotSent(described);
+        let untrusted = chain(status).any(|error| says_untrusted(&error.to_string()));
+        return if untrusted { CallError::Untrusted(described) } else { CallError::NotSent(described) };
     }
     match status.code() {
         Code::InvalidArgument
@@ -94,6 +98,14 @@ pub(super) fn classify(step: &str, endpoint: &str, status: &Status) -> CallError
 
 fn chain(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(status.source(), |error: &&(dyn Error + 'static)| (*error).source())
+}
+
+/// Whether an error of the TLS library is one that trying again does not mend. Its type is hidden behind errors of IO,
+/// which do not name it as their source.
+fn says_untrusted(error: &str) -> bool {
+    ["invalid peer certificate", "fatal alert", "InvalidContentType", "CorruptMessage"]
+        .iter()
+        .any(|says| error.contains(says))
 }
 
 /// The cause in a few words, for the person who can act on it.

@@ -142,7 +142,7 @@ impl Client {
                     Err(error) => error,
                 };
                 self.fail_over(preferred);
-                let may_repeat = call.repeatable || matches!(error, CallError::NotSent(_));
+                let may_repeat = call.repeatable || matches!(error, CallError::NotSent(_) | CallError::Untrusted(_));
                 let last = position + 1 == self.members.len();
                 if !may_repeat || Instant::now() + backoff >= until {
                     return Err(error);
