@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use crate::io::Watched;
 use crate::streams::{self, SendBy, Streams};
 use crate::table::{InFlight, Place, State};
+use crate::upgrade::Becoming;
 use crate::{Connect, Handler, Handshakes, Limits, RequestBody, ResponseBody, stopped};
 
 /// How much of an HTTP/1.1 response waits in memory to be sent, and the longest head of a request.
@@ -88,14 +89,23 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     handler: Handler,
     state: &Arc<State>,
 ) {
+    let becoming = Becoming::default();
     let service = {
-        let state = state.clone();
-        hyper::service::service_fn(move |request| answer(&handler, &state, request))
+        let (state, becoming) = (state.clone(), becoming.clone());
+        hyper::service::service_fn(move |request| answer(&handler, &state, &becoming, request))
     };
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let grace = tokio::select! {
-        ended = connection.as_mut() => return log(ended),
+        ended = connection.as_mut() => {
+            log(ended);
+            tokio::select! {
+                () = becoming.run() => {}
+                () = stopped(&mut stopping) => {}
+                () = too_long(state, &limits, http1) => {}
+            }
+            return;
+        }
         () = stopped(&mut stopping) => None,
         () = state.close.notified() => Some("it made room for another connection"),
         () = too_long(state, &limits, http1) => Some("it lasted too long without progress"),
@@ -152,12 +162,15 @@ async fn too_long(state: &State, limits: &Limits, http1: bool) {
 fn answer(
     handler: &Handler,
     state: &Arc<State>,
-    request: Request<RequestBody>,
+    becoming: &Becoming,
+    mut request: Request<RequestBody>,
 ) -> impl Future<Output = Result<Response<Tracked>, Infallible>> + Send + use<> {
     let (in_flight, state) = (state.begin(), state.clone());
+    let upgraded = becoming.prepare(&mut request);
     let response = handler(request);
     async move {
         let mut response = response.await;
+        upgraded.when_accepted(&mut response, &state);
         let send_by = response.extensions_mut().remove::<SendBy>();
         if let Some(deadline) = &send_by
             && !streams::send_by(deadline)

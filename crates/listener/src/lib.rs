@@ -19,6 +19,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod upgrade;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub use file_limit::raise_file_limit;
 pub use streams::SendBy;
 use table::{Place, Table};
 use turns::Turns;
+pub use upgrade::{Upgrade, UpgradedStream};
 
 /// How long open connections may last after the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
