@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 pub use registry::Registry;
-pub use zpages::ZPages;
+pub use zpages::{NO_PROFILES, ZPages, is_profile};
 
 /// One series, or the bucketed series of one histogram.
 pub trait Metric: Send + Sync + 'static {
@@ -166,9 +166,14 @@ pub struct Histogram {
 impl Histogram {
     /// Takes an observation in.
     pub fn observe(&self, value: u64) {
+        self.observe_times(value, 1);
+    }
+
+    /// Takes an observation in that stands for so many equal ones.
+    pub fn observe_times(&self, value: u64, times: u64) {
         let at = self.bounds.0.limits.partition_point(|limit| *limit < value);
-        self.counts[at].fetch_add(1, Relaxed);
-        self.sum.fetch_add(value, Relaxed);
+        self.counts[at].fetch_add(times, Relaxed);
+        self.sum.fetch_add(value.saturating_mul(times), Relaxed);
     }
 
     /// How many observations there were.

@@ -6,6 +6,19 @@ use std::time::Duration;
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
     guarantees and is for debugging purposes only.";
 
+/// Where upstream serves profiles.
+const PROFILES: &str = "/debug/pprof";
+
+/// What is answered there, with the code 501.
+pub const NO_PROFILES: &str = "No profile is served: a profiler in the process would have to walk stacks in a signal \
+    handler, which can stop or crash what it looks at. `perf record -g -p PID` takes one from outside \
+    (docs/guide/metrics.md).\n";
+
+/// True for a path of profiles.
+pub fn is_profile(path: &str) -> bool {
+    path.strip_prefix(PROFILES).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// What the pages say of a component. They name what started, so everything is known then but how long ago it was.
 #[derive(Clone, Debug, Default)]
 pub struct ZPages {

@@ -10,9 +10,13 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::free_ports;
+use crate::skipped::test_skipped;
 
 /// How long etcd may take to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a test without an etcd is skipped.
+const NO_ETCD: &str = "neither BAYPLAN_ETCD nor KUBEBUILDER_ASSETS names an etcd";
 
 /// A member with a folder of its own, killed with its owner.
 #[derive(Debug)]
@@ -31,9 +35,7 @@ impl Etcd {
         let named = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
         let path = named("BAYPLAN_ETCD").or_else(|| named("KUBEBUILDER_ASSETS").map(|folder| folder.join("etcd")));
         let Some(path) = path else {
-            let skipped = format!("neither BAYPLAN_ETCD nor KUBEBUILDER_ASSETS names an etcd: {test} is skipped\n");
-            // Not by a macro: the test harness would keep it to itself.
-            let _ = std::io::stderr().write_all(skipped.as_bytes());
+            test_skipped(test, NO_ETCD);
             return None;
         };
         assert!(path.is_file(), "there is no etcd at {}", path.display());

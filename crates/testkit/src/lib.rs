@@ -9,6 +9,7 @@
 //!   logged        what code logs, line by line
 //!   binary        which `bayplan` a test runs
 //!   free_ports    ports for servers that cannot choose one themselves
+//!   skipped       says that a test cannot run here, so that CI can count it
 //!   Etcd          a real etcd of the test's own
 //!   store_suite   what every store must do, run on each of them
 //! ```
@@ -23,6 +24,7 @@ mod log;
 mod objects;
 mod ports;
 mod rng;
+mod skipped;
 pub mod store_suite;
 
 pub use api::{ANY, Exchange, FakeApi, NoEvents, ScriptedApi, refused, request_line};
@@ -33,3 +35,4 @@ pub use log::logged;
 pub use objects::{NodeBuilder, PodBuilder, merge, node, pod};
 pub use ports::free_ports;
 pub use rng::Rng;
+pub use skipped::skipped;
