@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bayplan_model::api::{Api, Request};
 use bayplan_model::status::{Status, reason};
+use bayplan_model::trace::SpanContext;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Response, header};
@@ -173,6 +174,9 @@ impl Client {
             .header(header::USER_AGENT, &self.user_agent);
         if let Some(content_type) = parts.content_type {
             request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        if let Some(trace) = parts.trace {
+            request = request.header(SpanContext::HEADER, trace.to_header());
         }
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization);

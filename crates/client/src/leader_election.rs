@@ -64,7 +64,7 @@ pub fn hostname() -> String {
 fn fresh_identity() -> String {
     let host = hostname();
     // Version 4, variant 1, as RFC 9562 wants it.
-    let bits = rand::random::<u128>() & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
+    let bits = crate::clock::number() & !(0xf << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{bits:032x}");
     format!("{host}_{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
@@ -378,7 +378,7 @@ impl Elector {
     pub async fn acquire(&mut self) {
         while let Err(why) = self.attempt().await {
             tracing::debug!(lease = self.election.config.name, "not leading: {why}");
-            let stretch = 1.0 + ACQUIRE_JITTER * rand::random::<f64>();
+            let stretch = 1.0 + ACQUIRE_JITTER * crate::clock::fraction();
             tokio::time::sleep(self.election.config.retry_period.mul_f64(stretch)).await;
         }
         tracing::info!(lease = self.election.config.name, identity = self.election.config.identity, "leading");
@@ -433,7 +433,7 @@ impl Elector {
 }
 
 fn now(origin: Instant) -> ClockReading {
-    ClockReading { steady: origin.elapsed(), wall: Timestamp::now() }
+    ClockReading { steady: origin.elapsed(), wall: crate::clock::now() }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 
 mod cache;
 mod client;
+pub mod clock;
 pub mod config;
 pub mod informer;
 pub mod leader_election;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bayplan_model::api::{DeleteOptions, ListOptions, PatchKind, Request, Resource, Verb, encode};
 use bayplan_model::status::{Details, Status, reason};
+use bayplan_model::trace::SpanContext;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 
@@ -22,12 +23,14 @@ pub(crate) struct Parts {
     pub(crate) accept: HeaderValue,
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) body: Bytes,
+    /// The span that it is a part of.
+    pub(crate) trace: Option<SpanContext>,
 }
 
 impl Parts {
     /// A plain GET of any path.
     pub(crate) fn get(path_and_query: String, accept: HeaderValue) -> Self {
-        Parts { method: Method::GET, path_and_query, accept, content_type: None, body: Bytes::new() }
+        Parts { method: Method::GET, path_and_query, accept, content_type: None, body: Bytes::new(), trace: None }
     }
 }
 
@@ -55,7 +58,7 @@ pub(crate) fn parts(request: Request) -> Parts {
             delete(options)
         }
     };
-    Parts { method, path_and_query: path, accept, content_type, body }
+    Parts { method, path_and_query: path, accept, content_type, body, trace: request.trace }
 }
 
 fn delete(options: DeleteOptions) -> (Method, Option<HeaderValue>, Bytes) {
@@ -171,7 +174,7 @@ pub(crate) fn failure(code: u16, headers: &HeaderMap, body: &[u8]) -> Status {
 const MESSAGE_CHARS_MAX: usize = 1024;
 
 /// A failure to reach the server, or to receive its whole answer.
-pub(crate) fn unreachable(error: &dyn std::error::Error) -> Status {
+pub(crate) fn unreachable(error: &(dyn std::error::Error + 'static)) -> Status {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -182,7 +185,27 @@ pub(crate) fn unreachable(error: &dyn std::error::Error) -> Status {
         }
         source = cause.source();
     }
+    if is_outside_validity(error) {
+        message.push_str("; does the clock of this machine or of the server go wrong?");
+    }
     Status::failure(0, reason::SERVICE_UNAVAILABLE, message)
+}
+
+/// Whether the time of the server's certificate is over or has not begun: more often a wrong clock than a forgotten
+/// renewal.
+fn is_outside_validity(error: &(dyn std::error::Error + 'static)) -> bool {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // An io::Error leaves out of its chain the error that it was made of.
+        let made_of = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let tls = error.downcast_ref().or_else(|| made_of?.downcast_ref());
+        if let Some(rustls::Error::InvalidCertificate(why)) = tls {
+            return matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. });
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// The reason clients derive from a bare status code.
@@ -209,6 +232,19 @@ fn reason_of(code: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_certificate_of_another_time_makes_one_think_of_the_clock() {
+        let message = |why| {
+            let tls = rustls::Error::InvalidCertificate(why);
+            unreachable(&std::io::Error::new(std::io::ErrorKind::InvalidData, tls)).message
+        };
+        assert!(
+            message(rustls::CertificateError::NotValidYet)
+                .ends_with("; does the clock of this machine or of the server go wrong?")
+        );
+        assert!(!message(rustls::CertificateError::UnknownIssuer).contains("clock"));
+    }
 
     const PODS: Resource = Resource::new("", "v1", "pods");
     const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");

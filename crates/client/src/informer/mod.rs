@@ -187,7 +187,7 @@ impl<V: DeserializeOwned + HasMeta + Send + Sync + 'static> Informer<V> {
             channels: Vec::new(),
             forwards: Vec::new(),
             resync_min: None,
-            jitter: Box::new(rand::random::<f64>),
+            jitter: Box::new(crate::clock::fraction),
         }
     }
 
@@ -435,7 +435,7 @@ impl Drop for RunningInformer {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The server refused.
-    #[error("the server refused ({}): {}", .0.code, .0.message)]
+    #[error("{}: {}", failed(.0.code), .0.message)]
     Refused(Status),
     /// The connection broke.
     #[error("the watch broke: {0}")]
@@ -454,4 +454,12 @@ pub(crate) enum Error {
         /// What the decoder said.
         error: serde_json::Error,
     },
+}
+
+/// What happened to a request; one that did not reach the server has no code.
+fn failed(code: u16) -> String {
+    match code {
+        0 => "cannot reach the server".to_owned(),
+        code => format!("the server refused ({code})"),
+    }
 }

@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::client::Client;
+use crate::clock;
 pub use core_events::CoreEvents;
 use series::SeriesEvents;
 
@@ -57,7 +58,7 @@ impl EventRecorder {
 
 impl Recorder for EventRecorder {
     fn record(&self, event: Event) {
-        if let Err(mpsc::error::TrySendError::Full((event, _))) = self.queue.try_send((event, Timestamp::now())) {
+        if let Err(mpsc::error::TrySendError::Full((event, _))) = self.queue.try_send((event, clock::now())) {
             tracing::debug!(reason = %event.reason, note = event.note, "event dropped, too many are waiting");
         }
     }
@@ -104,12 +105,14 @@ async fn write_all(api: Arc<dyn Api>, mut correlator: Correlator, mut events: mp
     let mut ticks = tokio::time::interval(series::TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
+        // In this order, so that runs repeat themselves; a tick is rare and never waits for a flood of events.
         let writes = tokio::select! {
+            biased;
+            _ = ticks.tick() => correlator.tick(clock::now()),
             event = events.recv() => match event {
                 Some((event, at)) => correlator.observe(event, at).into_iter().collect(),
                 None => return,
             },
-            _ = ticks.tick() => correlator.tick(Timestamp::now()),
         };
         for write in writes {
             attempt(&*api, write).await;
@@ -134,7 +137,7 @@ async fn attempt(api: &dyn Api, write: Write) {
             tracing::warn!(event = write.name, "event given up: {status}");
             return;
         }
-        let share = if number == 1 { rand::random::<f64>() } else { 1.0 };
+        let share = if number == 1 { clock::fraction() } else { 1.0 };
         tokio::time::sleep(WRITE_INTERVAL.mul_f64(share)).await;
     }
 }
