@@ -11,19 +11,35 @@ use bayplan_model::api::Resource;
 use bayplan_model::delta::Delta;
 use bayplan_model::keyed::KeyedMap;
 use bayplan_model::meta::{HasMeta, ObjectMeta, OwnerReference, PartialObjectMetadata};
+use bayplan_model::quota::{DeviceClaimMeasure, PodMeasure, ServiceMeasure, VolumeClaimMeasure};
 use bayplan_model::resource_claim::ResourceClaim;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use serde::de::DeserializeOwned;
 
+use crate::certificates::CertificateSigningRequest;
+use crate::cluster_role_aggregation::ClusterRole;
 use crate::consistency::is_older;
+use crate::cron_job::CronJob;
+use crate::daemonset::DaemonSet;
 use crate::disruption::Budget;
+use crate::endpoint_slice::EndpointSlice;
+use crate::endpoints::Endpoints;
+use crate::horizontal_pod_autoscaler::object::Autoscaler;
+use crate::job::Job;
 use crate::namespace::Namespace;
 use crate::node::{Lease, NODE_LEASES, Node};
 use crate::pod::Pod;
 use crate::replicaset::ReplicationController;
 use crate::requests;
 use crate::resource_claim::ResourceClaimTemplate;
+use crate::resource_quota::ResourceQuota;
+use crate::revisions::ControllerRevision;
+use crate::service::Service;
 use crate::service_account::{ConfigMap, ROOT_CA_CONFIG_MAP};
+use crate::service_account_token::{TOKEN_SECRET, TokenSecretView};
+use crate::service_cidr::ServiceCidr;
+use crate::statefulset::StatefulSet;
+use crate::token_cleaner::{BOOTSTRAP_TOKEN, BootstrapToken};
 use crate::workload::{Deployment, ReplicaSet};
 
 impl Kind {
@@ -31,6 +47,8 @@ impl Kind {
     pub fn field_selector(self) -> String {
         match self {
             Kind::RootCa => format!("metadata.name={ROOT_CA_CONFIG_MAP}"),
+            Kind::TokenSecret => format!("type={TOKEN_SECRET}"),
+            Kind::BootstrapToken => format!("type={BOOTSTRAP_TOKEN}"),
             Kind::Lease => format!("metadata.namespace={NODE_LEASES}"),
             _ => String::new(),
         }
@@ -94,6 +112,11 @@ impl<T: HasMeta> Store<T> {
     /// One object.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
         self.by_namespace.get(namespace)?.get(name).cloned()
+    }
+
+    /// How many objects a namespace has.
+    pub fn count(&self, namespace: &str) -> usize {
+        self.by_namespace.get(namespace).map_or(0, BTreeMap::len)
     }
 
     /// All objects of a namespace, by name.
@@ -313,12 +336,55 @@ kinds! {
     ResourceClaimTemplate(ResourceClaimTemplate) resource_claim_templates = requests::RESOURCE_CLAIM_TEMPLATES;
     /// Deployments.
     Deployment(Deployment) deployments = requests::DEPLOYMENTS;
+    /// ControllerRevisions.
+    ControllerRevision(ControllerRevision) controller_revisions = requests::CONTROLLER_REVISIONS;
+    /// DaemonSets.
+    DaemonSet(DaemonSet) daemon_sets = requests::DAEMON_SETS;
+    /// StatefulSets.
+    StatefulSet(StatefulSet) stateful_sets = requests::STATEFUL_SETS;
+    /// Jobs.
+    Job(Job) jobs = requests::JOBS;
+    /// CronJobs.
+    CronJob(CronJob) cron_jobs = requests::CRON_JOBS;
+    /// HorizontalPodAutoscalers.
+    Autoscaler(Autoscaler) autoscalers = requests::HORIZONTAL_POD_AUTOSCALERS;
+    /// CertificateSigningRequests.
+    CertificateSigningRequest(CertificateSigningRequest) certificate_signing_requests =
+        requests::CERTIFICATE_SIGNING_REQUESTS;
     /// PodDisruptionBudgets.
     Budget(Budget) budgets = requests::POD_DISRUPTION_BUDGETS;
     /// Namespaces.
     Namespace(Namespace) namespaces = requests::NAMESPACES;
     /// Service accounts.
     ServiceAccount(PartialObjectMetadata) service_accounts = requests::SERVICE_ACCOUNTS;
+    /// Services.
+    Service(Service) services = requests::SERVICES;
+    /// Endpoints.
+    Endpoints(Endpoints) endpoints = requests::ENDPOINTS;
+    /// EndpointSlices.
+    EndpointSlice(EndpointSlice) endpoint_slices = requests::ENDPOINT_SLICES;
     /// The ConfigMaps that hold the cluster's certificate authority.
     RootCa(ConfigMap) root_cas = requests::CONFIG_MAPS;
+    /// The secrets that hold tokens of service accounts.
+    TokenSecret(TokenSecretView) token_secrets = requests::SECRETS;
+    /// The secrets by which nodes join.
+    BootstrapToken(BootstrapToken) bootstrap_tokens = requests::SECRETS;
+    /// ClusterRoles.
+    ClusterRole(ClusterRole) cluster_roles = requests::CLUSTER_ROLES;
+    /// The ranges of Services' addresses.
+    ServiceCidr(ServiceCidr) service_cidrs = requests::SERVICE_CIDRS;
+    /// The addresses that Services have.
+    ServiceAddress(PartialObjectMetadata) service_addresses = requests::IP_ADDRESSES;
+    /// VolumeAttributesClasses.
+    VolumeAttributesClass(PartialObjectMetadata) volume_attributes_classes = requests::VOLUME_ATTRIBUTES_CLASSES;
+    /// ResourceQuotas.
+    ResourceQuota(ResourceQuota) resource_quotas = requests::RESOURCE_QUOTAS;
+    /// Pods as quotas count them.
+    CountedPod(PodMeasure) counted_pods = requests::PODS;
+    /// Services as quotas count them.
+    CountedService(ServiceMeasure) counted_services = Resource::new("", "v1", "services");
+    /// PersistentVolumeClaims as quotas count them.
+    CountedVolumeClaim(VolumeClaimMeasure) counted_volume_claims = requests::PERSISTENT_VOLUME_CLAIMS;
+    /// ResourceClaims as quotas count them.
+    CountedDeviceClaim(DeviceClaimMeasure) counted_device_claims = requests::RESOURCE_CLAIMS;
 }

@@ -57,8 +57,11 @@ pub enum ClaimDecision {
 impl Claimant<'_> {
     /// What to do with one object.
     pub fn decide(&self, object: &ObjectMeta) -> ClaimDecision {
+        self.decide_on(object, self.selector.matches(&object.labels))
+    }
+
+    fn decide_on(&self, object: &ObjectMeta, matches: bool) -> ClaimDecision {
         let deleting = self.meta.deletion_timestamp.is_some();
-        let matches = self.selector.matches(&object.labels);
         match object.controller() {
             Some(owner) if !self.is_named_by(object, owner) => ClaimDecision::Ignored,
             Some(_) if matches => ClaimDecision::Claimed,
@@ -82,11 +85,41 @@ impl Claimant<'_> {
 
     /// Claims, releases and adopts, object by object.
     pub async fn claim<T: HasMeta>(&self, api: &dyn Api, objects: impl IntoIterator<Item = Arc<T>>) -> Claims<T> {
+        self.claim_with_finalizer(api, objects, None).await
+    }
+
+    /// Claims those that `matches` lets pass, which asks for more than the selector does, and releases the others.
+    pub async fn claim_those<T: HasMeta>(
+        &self,
+        api: &dyn Api,
+        objects: impl IntoIterator<Item = Arc<T>>,
+        matches: impl Fn(&ObjectMeta) -> bool,
+    ) -> Claims<T> {
+        self.claim_all(api, objects, matches, None).await
+    }
+
+    /// The same, with a finalizer for the objects it adopts.
+    pub async fn claim_with_finalizer<T: HasMeta>(
+        &self,
+        api: &dyn Api,
+        objects: impl IntoIterator<Item = Arc<T>>,
+        finalizer: Option<&str>,
+    ) -> Claims<T> {
+        self.claim_all(api, objects, |object| self.selector.matches(&object.labels), finalizer).await
+    }
+
+    async fn claim_all<T: HasMeta>(
+        &self,
+        api: &dyn Api,
+        objects: impl IntoIterator<Item = Arc<T>>,
+        matches: impl Fn(&ObjectMeta) -> bool,
+        finalizer: Option<&str>,
+    ) -> Claims<T> {
         let mut claims = Claims { claimed: Vec::new(), written: Vec::new(), errors: Vec::new() };
         // Checked once, before the first adoption: the cache may lag behind the controller's deletion.
         let mut may_adopt: Option<Result<(), String>> = None;
         for object in objects {
-            match self.decide(object.meta()) {
+            match self.decide_on(object.meta(), matches(object.meta())) {
                 ClaimDecision::Claimed => claims.claimed.push(object),
                 ClaimDecision::Ignored => {}
                 ClaimDecision::Release => match self.release(api, object.meta()).await {
@@ -101,7 +134,7 @@ impl Claimant<'_> {
                         claims.errors.push(self.cannot_adopt(object.meta(), why.clone()));
                         continue;
                     }
-                    match self.adopt(api, object.meta()).await {
+                    match self.adopt(api, object.meta(), finalizer).await {
                         Ok(Some(written)) => {
                             claims.written.push(written);
                             claims.claimed.push(object);
@@ -116,7 +149,7 @@ impl Claimant<'_> {
     }
 
     /// Checks by a live read that the controller is still the same object and not being deleted.
-    async fn may_adopt(&self, api: &dyn Api) -> Result<(), String> {
+    pub(crate) async fn may_adopt(&self, api: &dyn Api) -> Result<(), String> {
         let live: PartialObjectMetadata = requests::get(api, &self.resource, &self.meta.namespace, &self.meta.name)
             .await
             .map_err(|status| status.to_string())?;
@@ -136,9 +169,17 @@ impl Claimant<'_> {
     }
 
     /// The UID in the patch is a precondition: a re-created object of the same name is left alone.
-    async fn adopt(&self, api: &dyn Api, object: &ObjectMeta) -> Result<Option<ObjectMeta>, Status> {
+    async fn adopt(
+        &self,
+        api: &dyn Api,
+        object: &ObjectMeta,
+        finalizer: Option<&str>,
+    ) -> Result<Option<ObjectMeta>, Status> {
         let owner = self.owner_reference();
-        let patch = json!({"metadata": {"ownerReferences": [owner], "uid": object.uid}});
+        let mut patch = json!({"metadata": {"ownerReferences": [owner], "uid": object.uid}});
+        if let Some(finalizer) = finalizer {
+            patch["metadata"]["finalizers"] = json!([finalizer]);
+        }
         match requests::patch(api, &self.object_resource, object, PatchKind::Strategic, &patch).await {
             Err(status) if not_found(&status) => Ok(None),
             answer => answer.map(Some),

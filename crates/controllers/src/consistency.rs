@@ -13,12 +13,18 @@ struct Written {
     uid: String,
     pods: String,
     owner: String,
+    claims: String,
 }
 
 impl Consistency {
     /// A pod was written.
     pub(crate) fn wrote_pod(&mut self, key: &str, uid: &str, version: &str) {
         raise(&mut self.entry(key, uid).pods, version);
+    }
+
+    /// A volume claim of one of the pods was written.
+    pub(crate) fn wrote_claim(&mut self, key: &str, uid: &str, version: &str) {
+        raise(&mut self.entry(key, uid).claims, version);
     }
 
     /// The owner itself was written.
@@ -39,6 +45,13 @@ impl Consistency {
         if self.by_key.get(key).is_some_and(|written| uid.is_none_or(|uid| uid == written.uid)) {
             self.by_key.remove(key);
         }
+    }
+
+    /// Whether the cache of volume claims is as new as the writes; if not, `(read, written)`. Asked before
+    /// [`Consistency::check`], which drops the record.
+    pub(crate) fn check_claims(&self, key: &str, claims: &str) -> Result<(), (String, String)> {
+        let Some(written) = self.by_key.get(key) else { return Ok(()) };
+        if is_older(claims, &written.claims) { Err((claims.into(), written.claims.clone())) } else { Ok(()) }
     }
 
     /// Whether both caches are as new as the writes; if not, which version is missing: `(read, written, is_pod)`.
@@ -65,6 +78,11 @@ fn raise(highest: &mut String, version: &str) {
 pub(crate) fn is_older(version: &str, than: &str) -> bool {
     let comparable = |v: &str| !v.starts_with('0') && !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit());
     comparable(version) && comparable(than) && (version.len(), version) < (than.len(), than)
+}
+
+/// Whether a cache is older than a version that was written; one that has seen nothing is.
+pub(crate) fn is_behind(cache: &str, written: &str) -> bool {
+    matches!(cache, "" | "0") || is_older(cache, written)
 }
 
 #[cfg(test)]

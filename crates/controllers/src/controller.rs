@@ -1,14 +1,18 @@
 //! A control loop as the shell that runs it sees it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bayplan_model::api::{Api, Event, EventType, ObjectReference, Recorder};
+use bayplan_model::delta::Delta;
+use bayplan_model::meta::PartialObjectMetadata;
 use bayplan_model::work_queue::RetryLimits;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
 use crate::cache::{AnyDelta, Kind};
+use crate::discovery::ApiResource;
 use crate::error::Error;
 
 /// What a reconcile may use: the time, the API server and the event recorder.
@@ -33,7 +37,18 @@ impl Context<'_> {
         self.event(regarding, EventType::Warning, reason, note);
     }
 
-    fn event(&self, regarding: ObjectReference, event_type: EventType, reason: &'static str, note: String) {
+    /// Records an event of type `Warning` whose reason an object gives.
+    pub fn warning_of(&self, regarding: ObjectReference, reason: String, note: String) {
+        self.event(regarding, EventType::Warning, reason, note);
+    }
+
+    fn event(
+        &self,
+        regarding: ObjectReference,
+        event_type: EventType,
+        reason: impl Into<Cow<'static, str>>,
+        note: String,
+    ) {
         self.recorder.record(Event { regarding, event_type, reason: reason.into(), action: "".into(), note });
     }
 
@@ -74,6 +89,13 @@ pub enum Requeue {
     After(Duration),
     /// After the queue's back-off.
     RateLimited,
+    /// After the queue's back-off because something failed, and also when the time has come that was waited for anyway.
+    Failed {
+        /// What failed.
+        why: String,
+        /// What is waited for.
+        after: Duration,
+    },
     /// After the queue's back-off when `again` is set, and other keys as well.
     Keys {
         /// The other keys.
@@ -118,6 +140,25 @@ pub trait Controller: Send + Sync {
 
     /// The keys that a change concerns. The cache has the change already.
     fn observe(&self, delta: &AnyDelta) -> Vec<Wakeup>;
+
+    /// Whether it follows the metadata of a resource's objects, whatever kind they are of.
+    fn follows(&self, _resource: &ApiResource) -> bool {
+        false
+    }
+
+    /// Whether it follows objects of any resource at all; it starts when all of them are known.
+    fn follows_objects(&self) -> bool {
+        false
+    }
+
+    /// The keys that a change of an object concerns, of a resource that it follows. Every object is told of once as
+    /// added, and once as deleted.
+    fn observe_metadata(&self, _resource: &ApiResource, _delta: &Delta<Arc<PartialObjectMetadata>>) -> Vec<Wakeup> {
+        Vec::new()
+    }
+
+    /// A resource that it followed is not served any more; if it is again, all its objects are told of again.
+    fn forget_objects(&self, _resource: &ApiResource) {}
 
     /// Brings one key closer to what its spec asks for.
     fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>>;

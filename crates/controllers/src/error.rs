@@ -20,6 +20,31 @@ pub enum Error {
         /// The obstacle.
         why: String,
     },
+    /// The orphaned revisions could not be adopted.
+    #[error("can't adopt ControllerRevisions: {0}")]
+    AdoptRevisions(String),
+    /// A pod's volume claim could not be created.
+    #[error("failed to create PVC {name}: {status}")]
+    CreateClaim {
+        /// The claim's name.
+        name: String,
+        /// The refusal.
+        status: Status,
+    },
+    /// A pod's volume claim is on its way out.
+    #[error("pvc {name} is being deleted")]
+    ClaimIsDeleted {
+        /// The claim's name.
+        name: String,
+    },
+    /// A volume claim could not be given its owners.
+    #[error("could not update claim {name} for delete policy ownerRefs: {status}")]
+    OwnClaim {
+        /// The claim's name.
+        name: String,
+        /// The refusal.
+        status: Status,
+    },
     /// A pod could not be deleted.
     #[error("unable to delete pods: {0}")]
     DeletePod(Status),
@@ -36,6 +61,18 @@ pub enum Error {
         /// Which cache.
         resource: &'static str,
     },
+    /// A write that is one of several failed.
+    #[error("{doing}: {why}")]
+    Step {
+        /// What it was for.
+        doing: String,
+        /// Why it failed.
+        why: Status,
+    },
+    /// The caches do not have this controller's own writes yet, in the words of a controller that says more than
+    /// [`Error::Stale`].
+    #[error("{0}")]
+    Outdated(String),
     /// A field has an invalid value.
     #[error("{0}")]
     Invalid(String),
@@ -66,7 +103,15 @@ impl Error {
     pub fn collect(errors: Vec<Error>) -> Result<(), Error> {
         match errors.len() {
             0 => Ok(()),
-            _ => Err(Error::Several(errors)),
+            _ => Err(Error::Several(errors.into_iter().flat_map(Error::parts).collect())),
+        }
+    }
+
+    /// The errors that it consists of.
+    fn parts(self) -> Vec<Error> {
+        match self {
+            Error::Several(errors) => errors.into_iter().flat_map(Error::parts).collect(),
+            one => vec![one],
         }
     }
 

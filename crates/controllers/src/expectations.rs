@@ -23,15 +23,26 @@ struct Expected {
 }
 
 impl Expectations {
+    /// Replaces the expectations of a key by a number of creations and the deletion of these pods.
+    pub(crate) fn expect(
+        &mut self,
+        key: &str,
+        creations: usize,
+        deletions: impl IntoIterator<Item = String>,
+        now: Timestamp,
+    ) {
+        let creations = i64::try_from(creations).unwrap_or(i64::MAX);
+        self.by_key.insert(key.into(), Expected { creations, deletions: deletions.into_iter().collect(), since: now });
+    }
+
     /// Replaces the expectations of a key by a number of creations.
     pub(crate) fn expect_creations(&mut self, key: &str, count: usize, now: Timestamp) {
-        let creations = i64::try_from(count).unwrap_or(i64::MAX);
-        self.by_key.insert(key.into(), Expected { creations, deletions: KeyedSet::default(), since: now });
+        self.expect(key, count, [], now);
     }
 
     /// Replaces the expectations of a key by the deletion of these pods.
     pub(crate) fn expect_deletions(&mut self, key: &str, pods: impl IntoIterator<Item = String>, now: Timestamp) {
-        self.by_key.insert(key.into(), Expected { creations: 0, deletions: pods.into_iter().collect(), since: now });
+        self.expect(key, 0, pods, now);
     }
 
     /// A creation was observed, or will not happen.

@@ -2,6 +2,7 @@
 
 use bayplan_model::api::{Api, PatchKind, Request, Verb, encode};
 use bayplan_model::meta::{HasMeta, ObjectMeta};
+use bayplan_model::quantity::Quantity;
 use bayplan_model::status::{Status, reason};
 use bayplan_model::{taint, timestamp};
 use jiff::Timestamp;
@@ -45,6 +46,16 @@ pub struct NodeSpec {
 pub struct NodeStatus {
     /// The latest observations.
     pub conditions: Vec<NodeCondition>,
+    /// What pods may use.
+    pub allocatable: Allocatable,
+}
+
+/// `Node.status.allocatable`, as far as it is read.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Allocatable {
+    /// Processors.
+    pub cpu: Option<Quantity>,
 }
 
 /// A taint with the time it was added.

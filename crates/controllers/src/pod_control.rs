@@ -15,6 +15,11 @@ const POD_NAME_MAX: usize = 253;
 
 /// The JSON of the pods an owner creates: encoded once, sent as often as needed.
 pub(crate) fn pod_body(template: &Value, owner: &OwnerReference) -> Result<Bytes, Error> {
+    pod_object(template, owner).map(|pod| encode(&pod))
+}
+
+/// A pod as its owner's template describes it.
+pub(crate) fn pod_object(template: &Value, owner: &OwnerReference) -> Result<Value, Error> {
     let part = |pointer: &str| template.pointer(pointer).filter(|v| !is_empty(v)).cloned();
     let labels = part("/metadata/labels").ok_or(Error::NoLabels)?;
     let mut metadata = json!({
@@ -28,7 +33,7 @@ pub(crate) fn pod_body(template: &Value, owner: &OwnerReference) -> Result<Bytes
         }
     }
     let spec = template.get("spec").cloned().unwrap_or_default();
-    Ok(encode(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})))
+    Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
 }
 
 fn is_empty(value: &Value) -> bool {

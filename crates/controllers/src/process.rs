@@ -8,10 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bayplan_model::delta::Delta;
+use bayplan_model::meta::PartialObjectMetadata;
 use bayplan_model::work_queue::WorkQueue;
 
 use crate::cache::{AnyDelta, Cache};
 use crate::controller::{Context, Controller, Requeue, Wakeup};
+use crate::discovery::ApiResource;
 use crate::error::Error;
 
 struct Loop {
@@ -83,6 +86,20 @@ impl Process {
         }
     }
 
+    /// Wakes every loop that follows a resource and that a change of one of its objects concerns.
+    pub fn observe_metadata(
+        &mut self,
+        resource: &ApiResource,
+        delta: &Delta<Arc<PartialObjectMetadata>>,
+        now: Duration,
+    ) {
+        for each in self.loops.iter_mut().filter(|each| each.controller.follows(resource)) {
+            for wakeup in each.controller.observe_metadata(resource, delta) {
+                each.queue.add_after(wakeup.key, wakeup.after, now);
+            }
+        }
+    }
+
     /// Adds keys to the queue of one loop.
     pub fn wake(&mut self, controller: &str, wakeups: Vec<Wakeup>, now: Duration) {
         for each in self.loops.iter_mut().filter(|each| each.controller.name() == controller) {
@@ -94,9 +111,17 @@ impl Process {
 
     /// Hands out the next ready key, loop by loop in turn.
     pub fn take(&mut self, now: Duration) -> Option<Job> {
+        self.take_of(now, |_| true)
+    }
+
+    /// Hands out the next ready key of the loops whose name is accepted.
+    pub fn take_of(&mut self, now: Duration, accepts: impl Fn(&str) -> bool) -> Option<Job> {
         for offset in 0..self.loops.len() {
             let index = (self.turn + offset) % self.loops.len();
             let each = &mut self.loops[index];
+            if !accepts(each.controller.name()) {
+                continue;
+            }
             if let Some(key) = each.queue.get(now) {
                 self.turn = index + 1;
                 return Some(Job { controller: each.controller.clone(), key, index });
@@ -116,6 +141,10 @@ impl Process {
                 false
             }
             Ok(Requeue::RateLimited) => true,
+            Ok(Requeue::Failed { after, .. }) => {
+                queue.add_after(key.clone(), after, now);
+                true
+            }
             Ok(Requeue::Keys { keys, again }) => {
                 for wakeup in keys {
                     queue.add_after(wakeup.key, wakeup.after, now);

@@ -15,11 +15,29 @@ pub const REPLICA_SETS: Resource = Resource::new("apps", "v1", "replicasets");
 pub const REPLICATION_CONTROLLERS: Resource = Resource::new("", "v1", "replicationcontrollers");
 /// `apps/v1/deployments`.
 pub const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments");
-
+/// `apps/v1/controllerrevisions`.
+pub const CONTROLLER_REVISIONS: Resource = Resource::new("apps", "v1", "controllerrevisions");
+/// `apps/v1/daemonsets`.
+pub const DAEMON_SETS: Resource = Resource::new("apps", "v1", "daemonsets");
+/// `apps/v1/statefulsets`.
+pub const STATEFUL_SETS: Resource = Resource::new("apps", "v1", "statefulsets");
+/// `batch/v1/jobs`.
+pub const JOBS: Resource = Resource::new("batch", "v1", "jobs");
+/// `batch/v1/cronjobs`.
+pub const CRON_JOBS: Resource = Resource::new("batch", "v1", "cronjobs");
 /// `policy/v1/poddisruptionbudgets`.
 pub const POD_DISRUPTION_BUDGETS: Resource = Resource::new("policy", "v1", "poddisruptionbudgets");
+/// `autoscaling/v2/horizontalpodautoscalers`.
+pub const HORIZONTAL_POD_AUTOSCALERS: Resource = Resource::new("autoscaling", "v2", "horizontalpodautoscalers");
+/// `certificates.k8s.io/v1/certificatesigningrequests`.
+pub const CERTIFICATE_SIGNING_REQUESTS: Resource =
+    Resource::new("certificates.k8s.io", "v1", "certificatesigningrequests");
+/// `v1/resourcequotas`.
+pub const RESOURCE_QUOTAS: Resource = Resource::new("", "v1", "resourcequotas");
 /// `v1/namespaces`.
 pub const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
+/// `v1/secrets`.
+pub const SECRETS: Resource = Resource::new("", "v1", "secrets");
 /// `v1/serviceaccounts`.
 pub const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts");
 /// `v1/configmaps`.
@@ -38,6 +56,21 @@ pub const STORAGE_CLASSES: Resource = Resource::new("storage.k8s.io", "v1", "sto
 pub const RESOURCE_CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims");
 /// `resource.k8s.io/v1/resourceclaimtemplates`.
 pub const RESOURCE_CLAIM_TEMPLATES: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaimtemplates");
+/// `rbac.authorization.k8s.io/v1/clusterroles`.
+pub const CLUSTER_ROLES: Resource = Resource::new("rbac.authorization.k8s.io", "v1", "clusterroles");
+/// `networking.k8s.io/v1/servicecidrs`.
+pub const SERVICE_CIDRS: Resource = Resource::new("networking.k8s.io", "v1", "servicecidrs");
+/// `networking.k8s.io/v1/ipaddresses`.
+pub const IP_ADDRESSES: Resource = Resource::new("networking.k8s.io", "v1", "ipaddresses");
+/// `storage.k8s.io/v1/volumeattributesclasses`.
+pub const VOLUME_ATTRIBUTES_CLASSES: Resource = Resource::new("storage.k8s.io", "v1", "volumeattributesclasses");
+
+/// `v1/services`.
+pub const SERVICES: Resource = Resource::new("", "v1", "services");
+/// `v1/endpoints`.
+pub const ENDPOINTS: Resource = Resource::new("", "v1", "endpoints");
+/// `discovery.k8s.io/v1/endpointslices`.
+pub const ENDPOINT_SLICES: Resource = Resource::new("discovery.k8s.io", "v1", "endpointslices");
 
 /// Reads the latest state of an object.
 pub async fn get<T: DeserializeOwned>(

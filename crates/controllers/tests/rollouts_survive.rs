@@ -1,6 +1,6 @@
 //! Whatever goes wrong at any single write, a rollout ends as if nothing had, and stays there.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail by panicking, in its helpers too")]
 
 mod world;
 
@@ -54,6 +54,7 @@ fn every_point_of_each_stage(strategy: &Value, fault: Fault) {
         every_point(stage..stage + 1, strategy, fault, &start, &undisturbed);
         start = undisturbed;
     }
+    println!("{fault:?}: {writes} pairs");
     assert!(writes > 40, "only {writes} writes");
     let outcome = start.outcome();
     assert_eq!(outcome["deployments"][0]["status"]["availableReplicas"], 1);

@@ -12,6 +12,7 @@ use super::conditions::{self, PROGRESSING, condition, progress_deadline, reason}
 use super::template::{self, POD_TEMPLATE_HASH};
 use super::{Rollout, Sets};
 use crate::error::{Error, namespace_terminating};
+use crate::pod_template_hash;
 use crate::requests::{self, REPLICA_SETS};
 use crate::workload::{Deployment, ReplicaSet, ReplicaSetSpec, template_map};
 
@@ -117,7 +118,7 @@ impl Rollout<'_> {
     /// The ReplicaSet of the Deployment's template, with its hash, before it is sized.
     fn new_replica_set(&self) -> ReplicaSet {
         let d = &self.d;
-        let hash = template::hash(&d.spec.template, d.status.collision_count);
+        let hash = pod_template_hash::hash(&d.spec.template, d.status.collision_count);
         let mut template = Value::clone(&d.spec.template);
         template["metadata"]["labels"][POD_TEMPLATE_HASH] = Value::String(hash.clone());
         let mut selector = d.spec.selector.source().clone();
@@ -145,7 +146,7 @@ impl Rollout<'_> {
     /// A foreign ReplicaSet has the name: counts the collision, so that the next attempt has another hash.
     async fn collide(&mut self, error: Error) -> Error {
         let name_known = |name: &str| self.cache.replica_sets().get(&self.d.metadata.namespace, name).is_some();
-        let hash = template::hash(&self.d.spec.template, self.d.status.collision_count);
+        let hash = pod_template_hash::hash(&self.d.spec.template, self.d.status.collision_count);
         if !name_known(&replica_set_name(&self.d.metadata.name, &hash)) {
             // It is not in the cache yet, so it may be ours.
             return error;

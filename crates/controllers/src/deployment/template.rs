@@ -1,4 +1,4 @@
-//! Compares and hashes pod templates by meaning: an absent field equals an empty one.
+//! Compares pod templates by meaning: an absent field equals an empty one.
 
 use serde_json::Value;
 
@@ -63,54 +63,6 @@ fn only_hash(value: &Value) -> bool {
     value.as_object().is_some_and(|map| map.len() == 1 && map.contains_key(POD_TEMPLATE_HASH))
 }
 
-/// The hash of a template, as a name's suffix and a label's value: 32-bit FNV-1a over the template's canonical JSON and
-/// the collision count, in an alphabet that spells no words.
-pub fn hash(template: &Value, collision_count: Option<i32>) -> String {
-    let mut state = Fnv(0x811c_9dc5);
-    hash_value(template, &mut state);
-    if let Some(count) = collision_count {
-        state.write(&i64::from(count).to_le_bytes());
-    }
-    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    state.0.to_string().bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
-}
-
-struct Fnv(u32);
-
-impl Fnv {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        }
-    }
-}
-
-/// Hashes a value in canonical form: fields in order, without those that are as good as absent.
-fn hash_value(value: &Value, state: &mut Fnv) {
-    match value {
-        Value::Object(_) => {
-            state.write(b"{");
-            for (key, value) in fields(value).into_iter().filter(|(_, value)| !only_hash(value)) {
-                state.write(key.as_bytes());
-                state.write(b":");
-                hash_value(value, state);
-                state.write(b",");
-            }
-            state.write(b"}");
-        }
-        Value::Array(list) => {
-            state.write(b"[");
-            for value in list {
-                hash_value(value, state);
-                state.write(b",");
-            }
-            state.write(b"]");
-        }
-        // Quotes and escapes keep values with separators inside apart from one another.
-        other => state.write(other.to_string().as_bytes()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,16 +94,6 @@ mod tests {
                 other["spec"] = base["spec"].clone();
             }
             assert_eq!(same(&base, &other), equal, "{other}");
-            assert_eq!(hash(&base, None) == hash(&other, None), equal, "{other}");
         }
-    }
-
-    #[test]
-    fn a_collision_changes_the_hash() {
-        let template = json!({"spec": {}});
-        let hashes: std::collections::BTreeSet<_> =
-            [None, Some(0), Some(1), Some(2)].into_iter().map(|count| hash(&template, count)).collect();
-        assert_eq!(hashes.len(), 4);
-        assert!(hashes.iter().all(|h| h.bytes().all(|b| b"456789bcdf".contains(&b))));
     }
 }

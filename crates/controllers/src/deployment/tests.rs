@@ -111,7 +111,7 @@ fn a_rollback_takes_template_and_annotations_of_the_revision_and_the_request_awa
 #[test]
 fn a_replica_set_that_cannot_be_created_is_told_of_and_a_foreign_one_of_its_name_makes_room() {
     let rolled = deployment(|d| d["spec"]["template"] = template("web:4"));
-    let name = format!("web-{}", template::hash(&template("web:4"), None));
+    let name = format!("web-{}", crate::pod_template_hash::hash(&template("web:4"), None));
     let foreign = || {
         let mut set = replica_set(3);
         set["metadata"]["name"] = json!(name);

@@ -79,8 +79,7 @@ impl Controller for GarbageCollector {
         "garbage-collector-controller"
     }
 
-    /// None of the typed caches: the shell watches the metadata of every collected resource and calls
-    /// [`observe_object`](GarbageCollector::observe_object).
+    /// None of the typed caches: it follows the metadata of every collected resource.
     fn watches(&self) -> &'static [Kind] {
         &[]
     }
@@ -91,6 +90,18 @@ impl Controller for GarbageCollector {
 
     fn observe(&self, _: &AnyDelta) -> Vec<Wakeup> {
         Vec::new()
+    }
+
+    fn follows(&self, resource: &ApiResource) -> bool {
+        GarbageCollector::collects(resource)
+    }
+
+    fn follows_objects(&self) -> bool {
+        true
+    }
+
+    fn observe_metadata(&self, resource: &ApiResource, delta: &Delta<Arc<PartialObjectMetadata>>) -> Vec<Wakeup> {
+        self.observe_object(&resource.api_version(), &resource.kind, delta)
     }
 
     fn sync<'a>(&'a self, key: &'a str, context: Context<'a>) -> BoxFuture<'a, Result<Requeue, Error>> {

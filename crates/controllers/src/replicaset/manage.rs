@@ -7,12 +7,12 @@ use futures::future::join_all;
 use super::ReplicaSetController;
 use super::ranking::first_to_delete;
 use super::selectors::Selectors;
-use super::slow_start::slow_start;
 use crate::cache::ControllerKey;
 use crate::controller::{Context, lock};
 use crate::error::{Error, namespace_terminating, not_found};
 use crate::pod::Pod;
 use crate::pod_control::{create_pod, delete_pod, pod_body};
+use crate::slow_start::slow_start;
 use crate::workload::{ReplicaSet, event_reference};
 
 impl ReplicaSetController {
@@ -37,7 +37,7 @@ impl ReplicaSetController {
         let owner = self.owner.claimant(rs).owner_reference();
         let regarding = event_reference(self.owner.api_version(), self.owner.kind(), &rs.metadata);
         let body = pod_body(&rs.spec.template, &owner);
-        let (successes, outcome) = slow_start(count, 1, || async {
+        let (successes, outcome) = slow_start(count, 1, |_| async {
             let created = create_pod(context, &rs.metadata.namespace, body.clone()?, &regarding).await;
             match created {
                 Ok(pod) => lock(&self.consistency).wrote_pod(key, &rs.metadata.uid, &pod.resource_version),

@@ -5,7 +5,6 @@ mod observe;
 mod owner;
 pub mod ranking;
 mod selectors;
-pub mod slow_start;
 pub mod status;
 #[cfg(test)]
 mod tests;
@@ -80,7 +79,8 @@ impl ReplicaSetController {
             lock(&self.consistency).wrote_owner(key, &rs.metadata.uid, &stored.metadata.resource_version);
         }
         managed?;
-        let wait = status::next_availability(rs.spec.min_ready_seconds, &status, &active, context.now);
+        let waits = status.ready_replicas != status.available_replicas;
+        let wait = status::next_availability(rs.spec.min_ready_seconds, waits, &active, context.now);
         Ok(wait.map_or(Requeue::OnChange, Requeue::After))
     }
 

@@ -76,7 +76,7 @@ fn compare(a: &Ranked, b: &Ranked, now: Timestamp) -> Ordering {
         .then_with(|| younger_first(p, q, p.metadata.creation_timestamp, q.metadata.creation_timestamp, now))
 }
 
-fn phase_ordinal(phase: Phase) -> u8 {
+pub(crate) fn phase_ordinal(phase: Phase) -> u8 {
     match phase {
         Phase::Unknown => 1,
         Phase::Running => 2,

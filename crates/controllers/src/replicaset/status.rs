@@ -85,14 +85,9 @@ pub(super) async fn write(
     owner.write_status(api, ReplicaSet { status, ..fresh }).await.map(Some)
 }
 
-/// When the next ready pod becomes available, if one is waiting for `minReadySeconds`.
-pub fn next_availability(
-    min_ready_seconds: i32,
-    status: &ReplicaSetStatus,
-    active: &[Arc<Pod>],
-    now: Timestamp,
-) -> Option<Duration> {
-    if min_ready_seconds <= 0 || status.ready_replicas == status.available_replicas {
+/// When the next ready pod becomes available, if one waits for `minReadySeconds`.
+pub fn next_availability(min_ready_seconds: i32, waits: bool, active: &[Arc<Pod>], now: Timestamp) -> Option<Duration> {
+    if min_ready_seconds <= 0 || !waits {
         return None;
     }
     let wait = active

@@ -3,6 +3,7 @@
 //!
 //! The API server's admission adds the finalizers to new objects; this controller adds them to objects without one.
 
+mod attributes_class;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use crate::controller::{Context, Controller, Requeue, Wakeup, split_key};
 use crate::error::Error;
 use crate::pod::Pod;
 use crate::requests::{self, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
+pub use attributes_class::AttributesClassProtectionController;
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
@@ -106,7 +108,8 @@ fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let meta = &claim.metadata;
     let owned = || meta.controller().is_some_and(|owner| owner.uid == pod.metadata.uid);
     let made = || pod.ephemeral_volumes.iter().any(|volume| volume.claim == meta.name) && owned();
-    !pod.node_name.is_empty() && (pod.volume_claims.contains(&meta.name) || (!is_over(pod) && made()))
+    let named = || pod.volume_claims.iter().any(|volume| volume.claim == meta.name);
+    !pod.node_name.is_empty() && (named() || (!is_over(pod) && made()))
 }
 
 /// Whether a pod has ended, or was deleted without grace. Its object may wait for its claim to be deleted, so the claim

@@ -125,3 +125,42 @@ fn claims_are_looked_at_when_they_may_have_lost_their_last_user() {
     see(pod("n", named(), None));
     assert_eq!(controller.observe(&cache.remove(Kind::Pod, "ns", "p", "").unwrap()), claim);
 }
+
+#[test]
+fn a_class_of_attributes_keeps_its_finalizer_while_a_volume_or_a_claim_names_it() {
+    const FINALIZER: &str = "kubernetes.io/vac-protection";
+    let path = "MERGE-PATCH volumeattributesclasses/c";
+    let names = json!({"volumeAttributesClassName": "c"});
+    let user = |spec: &Value, status: &Value| {
+        let meta = json!({"name": "u", "namespace": "ns", "uid": "u"});
+        json!({"metadata": meta, "spec": spec, "status": status})
+    };
+    let none = json!({});
+    let target = json!({"modifyVolumeStatus": {"targetVolumeAttributesClassName": "c"}});
+    let (volume, claim) = (Kind::Volume, Kind::CountedVolumeClaim);
+    let deleted = || meta(true, &[FINALIZER]);
+    let cases = [
+        ("a new class", meta(false, &[]), None, vec![finalizers(path, &[FINALIZER])]),
+        ("a protected one", meta(false, &[FINALIZER]), None, vec![]),
+        ("nobody names it", deleted(), None, vec![finalizers(path, &[])]),
+        ("a volume names it", deleted(), Some((volume, user(&names, &none))), vec![]),
+        ("a claim names it", deleted(), Some((claim, user(&names, &none))), vec![]),
+        ("a claim is on its way", deleted(), Some((claim, user(&none, &target))), vec![]),
+    ];
+    for (case, mut meta, user, steps) in cases {
+        meta["namespace"] = json!("");
+        let cache = Arc::new(Cache::default());
+        let controller = AttributesClassProtectionController::new(cache.clone());
+        let class = json!({"metadata": meta});
+        cache.set(Kind::VolumeAttributesClass, class.to_string().as_bytes()).unwrap();
+        if let Some((kind, user)) = &user {
+            controller.observe(&cache.set(*kind, user.to_string().as_bytes()).unwrap());
+        }
+        let outcome = Script::new(case, steps).play(&controller, "c");
+        assert_eq!(outcome.map_err(|error| error.to_string()), Ok(Requeue::OnChange), "{case}");
+        if let Some((kind, _)) = user {
+            let gone = cache.remove(kind, "ns", "u", "9").unwrap();
+            assert_eq!(controller.observe(&gone), [Wakeup::now("c")], "{case}");
+        }
+    }
+}

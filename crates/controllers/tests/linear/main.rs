@@ -7,19 +7,21 @@
 //!   main        workloads, garbage, budgets, device claims
 //!   namespaces  namespaces and service accounts
 //!   nodes       node lifecycle, evictions, pods of nodes that are gone
+//!   services    endpoints, slices and what is mirrored into them
 //!   volumes     volumes, claims and their protection
 //! ```
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod namespaces;
 mod nodes;
+mod services;
 mod volumes;
 
 use std::sync::Arc;
 
 use bayplan_controllers::{
     Cache, Context, Controller, DeploymentController, DisruptionController, GarbageCollector, Kind,
-    ReplicaSetController, ResourceClaimController, discovery,
+    ReplicaSetController, ResourceClaimController, StatefulSetController, discovery,
 };
 use bayplan_model::api::Request;
 use bayplan_model::delta::Delta;
@@ -207,6 +209,48 @@ fn siblings(count: usize) -> Case {
     Case::of(ReplicaSetController::new(cache), "ns/s1")
 }
 
+/// A StatefulSet of these pods, one of which is of an old revision, with claims that get an owner.
+fn stateful_set(count: usize, policy: &str) -> Case {
+    let mut set = replica_set("web", count, json!([]), 0);
+    set["spec"]["podManagementPolicy"] = json!(policy);
+    set["spec"]["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+    set["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}}]);
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    let pod = |n: usize| {
+        let mut metadata = meta("ns", &format!("web-{n}"), json!([owner("StatefulSet", "web")]));
+        metadata["labels"]["statefulset.kubernetes.io/pod-name"] = json!(format!("web-{n}"));
+        let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": format!("data-web-{n}")}});
+        let status = json!({"phase": "Running", "conditions": ready});
+        (Kind::Pod, json!({"metadata": metadata, "spec": {"volumes": [volume]}, "status": status}))
+    };
+    let claim = |n: usize| (Kind::VolumeClaim, json!({"metadata": meta("ns", &format!("data-web-{n}"), json!([]))}));
+    let objects = (0..count).map(pod).chain((0..count).map(claim)).chain([(Kind::StatefulSet, set)]);
+    Case::of(StatefulSetController::new(cache(objects)), "ns/web")
+}
+
+/// A StatefulSet that once had this many pods more.
+fn shrunken_stateful_set(count: usize) -> Case {
+    let mut set = replica_set("web", 0, json!([]), 0);
+    set["spec"]["podManagementPolicy"] = json!("Parallel");
+    let pods = (0..count).map(|n| {
+        let metadata = meta("ns", &format!("web-{n}"), json!([owner("StatefulSet", "web")]));
+        (Kind::Pod, json!({"metadata": metadata, "status": {"phase": "Running"}}))
+    });
+    Case::of(StatefulSetController::new(cache(pods.chain([(Kind::StatefulSet, set)]))), "ns/web")
+}
+
+/// Revisions of a StatefulSet.
+fn revisions_of_stateful_set(count: usize) -> Case {
+    let set = replica_set("web", 0, json!([]), 0);
+    let revision = |n: usize| {
+        let data = json!({"spec": {"template": {"spec": {"containers": [{"name": format!("c{n}")}]}}}});
+        let metadata = meta("ns", &format!("web-r{n}"), json!([owner("StatefulSet", "web")]));
+        (Kind::ControllerRevision, json!({"metadata": metadata, "revision": n, "data": data}))
+    };
+    let cache = cache((0..count).map(revision).chain([(Kind::StatefulSet, set)]));
+    Case::of(StatefulSetController::new(cache), "ns/web")
+}
+
 fn things() -> discovery::Resources {
     let resources = discovery::Resources::default();
     let resource = bayplan_model::api::Resource::new("", "v1", "things");
@@ -299,6 +343,10 @@ fn cases() -> Vec<NamedCase> {
         ("a Deployment's ReplicaSets", Box::new(|n| deployment(sets(n, "ns"), 0))),
         ("ReplicaSets that another namespace gives it", Box::new(|n| deployment(sets(n, "other"), 0))),
         ("a Deployment's conditions", Box::new(|n| deployment(sets(1, "ns"), n))),
+        ("a StatefulSet's pods and claims, in order", Box::new(|n| stateful_set(n, "OrderedReady"))),
+        ("a StatefulSet's pods and claims, in parallel", Box::new(|n| stateful_set(n, "Parallel"))),
+        ("pods that a StatefulSet has too many", Box::new(shrunken_stateful_set)),
+        ("a StatefulSet's revisions", Box::new(revisions_of_stateful_set)),
         ("dependents of an object that is deleted", Box::new(dependents)),
         ("owners of an object", Box::new(owners)),
         ("claims of a pod", Box::new(claims)),
@@ -310,6 +358,7 @@ fn cases() -> Vec<NamedCase> {
 #[test]
 fn a_reconcile_costs_in_a_line_what_it_looks_at() {
     let cases = cases().into_iter().chain(namespaces::cases()).chain(nodes::cases()).chain(volumes::cases());
+    let cases = cases.chain(services::cases());
     let mut steep = Vec::new();
     for (what, make) in cases {
         let (few, many) = (cost(&make, FEW), cost(&make, FEW * GROWTH));

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bayplan_controllers::{
-    Cache, Context, Kind, NodeLifecycleConfig, NodeLifecycleController, PodGcController, TaintEvictionController,
+    Cache, Context, DaemonSetController, Kind, NodeLifecycleConfig, NodeLifecycleController, PodGcController,
+    TaintEvictionController,
 };
 use bayplan_model::status::Status;
 use serde_json::{Value, json};
 
-use super::{Case, NamedCase, cache, conditions, meta, observed, sync};
+use super::{Case, NamedCase, cache, conditions, meta, observed, owner, sync};
 
 /// Long before the time of the reconcile.
 const LONG_AGO: &str = "2026-01-01T00:00:00Z";
@@ -24,6 +25,8 @@ pub(super) fn cases() -> Vec<NamedCase> {
         ("tolerations of a pod on a tainted node", Box::new(|n| tainted(1, 1, n))),
         ("conditions of a pod that is evicted", Box::new(evicted)),
         ("pods of nodes that are gone", Box::new(|n| garbage(n, "Running"))),
+        ("nodes of a DaemonSet", Box::new(|n| daemons(n, n))),
+        ("nodes of a DaemonSet without pods", Box::new(|n| daemons(n, 0))),
         ("pods that ended", Box::new(|n| garbage(n, "Succeeded"))),
     ]
 }
@@ -55,6 +58,34 @@ fn lifecycle(objects: impl IntoIterator<Item = (Kind, Value)>) -> NodeLifecycleC
     let controller = NodeLifecycleController::new(cache.clone(), NodeLifecycleConfig::default());
     observed(&controller, &cache, objects);
     controller
+}
+
+/// A DaemonSet on so many nodes, of which some have its pod.
+fn daemons(nodes: usize, pods: usize) -> Case {
+    let mut objects: Vec<(Kind, Value)> =
+        (0..nodes).map(|n| (Kind::Node, node(&format!("n{n}"), 0, &json!([]), 0))).collect();
+    objects.extend((0..pods).map(|n| {
+        let (kind, mut pod) = pod(n, &format!("n{n}"), "Running", &json!([]));
+        pod["metadata"]["ownerReferences"] = json!([owner("DaemonSet", "ds")]);
+        (kind, pod)
+    }));
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}});
+    let mut metadata = meta("ns", "ds", json!([]));
+    metadata["uid"] = json!("ds");
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%", "maxSurge": 0}});
+    let spec = json!({
+        "selector": {"matchLabels": {"app": "web"}}, "template": template, "updateStrategy": rolling,
+    });
+    objects.push((Kind::DaemonSet, json!({"metadata": metadata, "spec": spec})));
+    let revision = json!({
+        "metadata": meta("ns", "ds-1", json!([owner("DaemonSet", "ds")])), "revision": 1,
+        "data": bayplan_controllers::revisions::data(&template),
+    });
+    objects.push((Kind::ControllerRevision, revision));
+    let cache = Arc::new(Cache::default());
+    let controller = DaemonSetController::new(cache.clone());
+    observed(&controller, &cache, objects);
+    Case::of(controller, "ns/ds")
 }
 
 /// Looks at first, when they are new, and again long after their grace period.

@@ -4,19 +4,62 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bayplan_controllers::{Cache, Controller, DeploymentController, Kind, Process, ReplicaSetController};
+use bayplan_controllers::{
+    Cache, Controller, DaemonSetController, DeploymentController, EndpointSliceConfig, EndpointSliceController,
+    EndpointSliceMirroringConfig, EndpointSliceMirroringController, EndpointsController, Kind, Process,
+    ReplicaSetController, StatefulSetController,
+};
 
-use super::server::{Server, Trouble, Watch};
+use bayplan_model::meta::{HasMeta, ObjectMeta};
 
-/// The resources that are watched.
-pub(crate) const PLURALS: [&str; 3] = ["deployments", "pods", "replicasets"];
+use super::server::{Server, Trouble, Watch, namespace};
+use super::services;
+
+/// Which controllers run in a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cast {
+    Deployments,
+    DaemonSets,
+    StatefulSets,
+    Services,
+}
+
+impl Cast {
+    /// The resources that are watched.
+    pub(crate) fn plurals(self) -> &'static [&'static str] {
+        match self {
+            Cast::Deployments => &["deployments", "pods", "replicasets"],
+            Cast::DaemonSets => &["controllerrevisions", "daemonsets", "nodes", "pods"],
+            Cast::StatefulSets => &["controllerrevisions", "persistentvolumeclaims", "pods", "statefulsets"],
+            Cast::Services => &["endpoints", "endpointslices", "nodes", "pods", "services"],
+        }
+    }
+
+    fn loops(self, cache: &Arc<Cache>) -> Vec<Arc<dyn Controller>> {
+        match self {
+            Cast::Deployments => vec![
+                Arc::new(DeploymentController::new(cache.clone())),
+                Arc::new(ReplicaSetController::new(cache.clone())),
+            ],
+            Cast::DaemonSets => vec![Arc::new(DaemonSetController::new(cache.clone()))],
+            Cast::StatefulSets => vec![Arc::new(StatefulSetController::new(cache.clone()))],
+            Cast::Services => {
+                let slices =
+                    EndpointSliceConfig { endpoints_max: services::ENDPOINTS_MAX, ..EndpointSliceConfig::default() };
+                let mirroring = EndpointSliceMirroringConfig::default();
+                vec![
+                    Arc::new(EndpointsController::new(cache.clone(), Duration::ZERO)),
+                    Arc::new(EndpointSliceController::new(cache.clone(), slices)),
+                    Arc::new(EndpointSliceMirroringController::new(cache.clone(), mirroring)),
+                ]
+            }
+        }
+    }
+}
 
 fn kind(plural: &str) -> Kind {
-    match plural {
-        "pods" => Kind::Pod,
-        "replicasets" => Kind::ReplicaSet,
-        _ => Kind::Deployment,
-    }
+    let mut kinds = Kind::ALL.iter().copied();
+    kinds.find(|kind| kind.resource().plural == plural).unwrap_or_else(|| panic!("no kind of {plural}"))
 }
 
 /// The manager, from start to crash.
@@ -29,13 +72,16 @@ pub(super) struct Manager {
 
 impl Manager {
     /// Begins with a list; no worker starts before the caches are complete.
-    pub(super) fn start(server: &Server, now: Duration) -> Self {
+    pub(super) fn start(cast: Cast, server: &Server, now: Duration) -> Self {
         let cache = Arc::new(Cache::default());
-        let loops: [Arc<dyn Controller>; 2] =
-            [Arc::new(DeploymentController::new(cache.clone())), Arc::new(ReplicaSetController::new(cache.clone()))];
-        let mut manager = Manager { process: Process::new(cache, loops), pending: VecDeque::new(), held: None };
-        for plural in PLURALS {
+        let loops = cast.loops(&cache);
+        let process = Process::new(cache, loops.clone());
+        let mut manager = Manager { process, pending: VecDeque::new(), held: None };
+        for plural in cast.plurals() {
             manager.relist(plural, server, now);
+        }
+        for each in loops {
+            manager.process.wake(each.name(), each.start(), now);
         }
         manager
     }
@@ -93,7 +139,7 @@ impl Manager {
         let cache = self.process.cache();
         let change = match &event.object {
             Some(object) => Some(cache.set(kind(&event.plural), object).unwrap()),
-            None => cache.remove(kind(&event.plural), "ns", &event.name, &event.version),
+            None => cache.remove(kind(&event.plural), namespace(&event.plural), &event.name, &event.version),
         };
         if let Some(change) = change {
             self.process.observe(&change, now);
@@ -117,10 +163,22 @@ impl Manager {
 
     fn known(&self, plural: &str) -> Vec<String> {
         let cache = self.process.cache();
+        let name = |meta: &ObjectMeta| meta.name.clone();
         match kind(plural) {
-            Kind::Pod => cache.pods().namespace("ns").map(|pod| pod.metadata.name.clone()).collect(),
-            Kind::ReplicaSet => cache.replica_sets().namespace("ns").map(|rs| rs.metadata.name.clone()).collect(),
-            _ => cache.deployments().namespace("ns").map(|d| d.metadata.name.clone()).collect(),
+            Kind::Pod => cache.pods().namespace("ns").map(|pod| name(&pod.metadata)).collect(),
+            Kind::ReplicaSet => cache.replica_sets().namespace("ns").map(|rs| name(&rs.metadata)).collect(),
+            Kind::Deployment => cache.deployments().namespace("ns").map(|d| name(&d.metadata)).collect(),
+            Kind::DaemonSet => cache.daemon_sets().namespace("ns").map(|ds| name(&ds.metadata)).collect(),
+            Kind::StatefulSet => cache.stateful_sets().namespace("ns").map(|set| name(&set.metadata)).collect(),
+            Kind::VolumeClaim => cache.volume_claims().namespace("ns").map(|claim| name(&claim.metadata)).collect(),
+            Kind::ControllerRevision => {
+                cache.controller_revisions().namespace("ns").map(|r| name(&r.metadata)).collect()
+            }
+            Kind::Service => cache.services().namespace("ns").map(|s| name(&s.metadata)).collect(),
+            Kind::Endpoints => cache.endpoints().namespace("ns").map(|e| name(&e.metadata)).collect(),
+            Kind::EndpointSlice => cache.endpoint_slices().namespace("ns").map(|s| name(&s.metadata)).collect(),
+            Kind::Node => cache.nodes().all().map(|node| name(node.meta())).collect(),
+            kind => panic!("no world has {kind:?}"),
         }
     }
 }

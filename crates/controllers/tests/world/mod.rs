@@ -7,11 +7,14 @@
 
 #![allow(dead_code, reason = "each test binary uses its part of the world")]
 
+pub(crate) mod daemons;
 mod desired;
 pub(crate) mod life;
 mod manager;
 mod outcome;
 pub(crate) mod server;
+pub(crate) mod services;
+pub(crate) mod stateful;
 pub(crate) mod storm;
 
 use std::sync::Arc;
@@ -23,11 +26,18 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+pub(crate) use manager::Cast;
 use manager::Manager;
 use server::Server;
 
 /// A pod is ready this long after its creation.
 const POD_START: Duration = Duration::from_secs(2);
+
+/// A pod is gone this long after its deletion, where deletion is graceful.
+const POD_STOP: Duration = Duration::from_secs(1);
+
+/// Claims are collected this long after their owner is gone.
+const GARBAGE_DELAY: Duration = Duration::from_secs(2);
 
 /// Nothing here may need longer; a world that is still busy then is livelocked.
 const HORIZON: Duration = Duration::from_secs(48 * 3600);
@@ -39,23 +49,39 @@ pub(crate) struct World {
     pub(crate) reconciles: usize,
     /// How many watch events are delivered between two reconciles.
     pub(crate) events_per_reconcile: usize,
+    cast: Cast,
     now: Duration,
     managers: Vec<Manager>,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::of(Server::default(), Duration::ZERO, 1)
+        Self::with_managers(1)
     }
 
     /// Without a lease, so that all of them work at the same time.
     pub(crate) fn with_managers(count: usize) -> Self {
-        Self::of(Server::default(), Duration::ZERO, count)
+        Self::of(Cast::Deployments, Server::default(), Duration::ZERO, count)
     }
 
-    fn of(server: Server, now: Duration, managers: usize) -> Self {
-        let managers = (0..managers).map(|_| Manager::start(&server, now)).collect();
-        World { server: Arc::new(server), reconciles: 0, events_per_reconcile: 1, now, managers }
+    /// A world of DaemonSets.
+    pub(crate) fn of_daemon_sets(managers: usize) -> Self {
+        Self::of(Cast::DaemonSets, Server::default(), Duration::ZERO, managers)
+    }
+
+    /// A world of StatefulSets, whose pods take a while to stop.
+    pub(crate) fn of_stateful_sets(managers: usize) -> Self {
+        Self::of(Cast::StatefulSets, Server::with_graceful_deletion(), Duration::ZERO, managers)
+    }
+
+    /// A world of Services.
+    pub(crate) fn of_services(managers: usize) -> Self {
+        Self::of(Cast::Services, Server::default(), Duration::ZERO, managers)
+    }
+
+    fn of(cast: Cast, server: Server, now: Duration, managers: usize) -> Self {
+        let managers = (0..managers).map(|_| Manager::start(cast, &server, now)).collect();
+        World { server: Arc::new(server), reconciles: 0, events_per_reconcile: 1, cast, now, managers }
     }
 
     /// The same objects at the same time, under controllers that have just started.
@@ -65,7 +91,7 @@ impl World {
 
     /// The same with several managers.
     pub(crate) fn restarted_as(&self, managers: usize) -> Self {
-        Self::of(self.server.copy(), self.now, managers)
+        Self::of(self.cast, self.server.copy(), self.now, managers)
     }
 
     fn timestamp(&self) -> Timestamp {
@@ -123,16 +149,25 @@ impl World {
 
     fn next_time(&mut self) -> Option<Duration> {
         let queues = self.managers.iter_mut().filter_map(Manager::next_deadline);
-        let next = queues.chain(self.server.next_pod_start().map(|created| since_base(created) + POD_START)).min();
+        let starts = self.server.next_pod_start().map(|created| since_base(created) + POD_START);
+        let stops = self.server.next_pod_stop().map(|deleted| since_base(deleted) + POD_STOP);
+        let garbage = self.server.has_garbage().then_some(self.now + GARBAGE_DELAY);
+        let next = queues.chain(starts).chain(stops).chain(garbage).min();
         next.map(|at| at.max(self.now + Duration::from_millis(1)))
     }
 
     fn run_kubelets(&mut self) {
         let now = self.timestamp();
+        self.server.collect_garbage();
+        self.server.stop_pods_deleted_before(now - POD_STOP);
         let second = Timestamp::from_second(now.as_second()).unwrap();
         for mut pod in self.server.pods_created_before(now - POD_START) {
             let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": second});
             pod["status"] = json!({"phase": "Running", "conditions": [ready]});
+            // The scheduler bound it before.
+            if let Some(node) = daemons::target(&pod) {
+                pod["spec"]["nodeName"] = json!(node);
+            }
             self.server.put("pods", pod);
         }
     }
@@ -149,7 +184,7 @@ impl World {
             None => {
                 // What was written before is in the list that the next one begins with.
                 self.hear();
-                self.managers[at] = Manager::start(&self.server, self.now);
+                self.managers[at] = Manager::start(self.cast, &self.server, self.now);
             }
         }
         true
@@ -166,4 +201,8 @@ fn since_base(time: Timestamp) -> Duration {
 
 pub(crate) fn is_ready(pod: &Value) -> bool {
     pod["status"]["phase"] == "Running"
+}
+
+fn is_over(pod: &Value) -> bool {
+    pod["status"]["phase"] == "Failed" || pod["status"]["phase"] == "Succeeded"
 }

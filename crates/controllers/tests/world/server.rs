@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, pending, ready};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::is_ready;
+use super::{is_over, is_ready};
 
 /// What goes wrong at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,15 @@ struct State {
     trouble: Option<Trouble>,
     /// Pods that are not running yet, by creation.
     starting: BTreeSet<(Timestamp, String)>,
+    /// Whether running pods take a while to stop.
+    graceful: bool,
+    /// Pods that are stopping, by deletion.
+    stopping: BTreeSet<(Timestamp, String)>,
+}
+
+/// The namespace of all objects of a resource.
+pub(crate) fn namespace(plural: &str) -> &'static str {
+    if plural == "nodes" { "" } else { "ns" }
 }
 
 /// The server.
@@ -74,6 +83,11 @@ struct State {
 pub(crate) struct Server(Mutex<State>);
 
 impl Server {
+    /// A server that keeps a running pod until its kubelet has stopped it.
+    pub(crate) fn with_graceful_deletion() -> Self {
+        Server(Mutex::new(State { graceful: true, ..State::default() }))
+    }
+
     pub(crate) fn set_now(&self, now: Timestamp) {
         self.0.lock().unwrap().now = now;
     }
@@ -147,9 +161,62 @@ impl Server {
         due.map(|(_, name)| state.objects[&("pods".to_owned(), name.clone())].object.clone()).collect()
     }
 
+    /// When the first of the pods that are stopping was deleted.
+    pub(crate) fn next_pod_stop(&self) -> Option<Timestamp> {
+        self.0.lock().unwrap().stopping.first().map(|(deleted, _)| *deleted)
+    }
+
+    /// The kubelets have stopped what was deleted by then.
+    pub(crate) fn stop_pods_deleted_before(&self, time: Timestamp) {
+        let mut state = self.0.lock().unwrap();
+        while let Some((_, name)) = state.stopping.first().filter(|(deleted, _)| *deleted <= time).cloned() {
+            state.remove("pods", &name);
+        }
+    }
+
+    /// Whether a claim outlived the pod that owns it.
+    pub(crate) fn has_garbage(&self) -> bool {
+        !self.0.lock().unwrap().garbage().is_empty()
+    }
+
+    /// Deletes the claims that outlived the pod that owns them.
+    pub(crate) fn collect_garbage(&self) {
+        let mut state = self.0.lock().unwrap();
+        for name in state.garbage() {
+            state.remove("persistentvolumeclaims", &name);
+        }
+    }
+
+    /// The user deletes a pod.
+    pub(crate) fn delete_pod(&self, name: &str) {
+        let mut state = self.0.lock().unwrap();
+        if state.objects.contains_key(&("pods".to_owned(), name.to_owned())) {
+            state.delete_pod(name);
+        }
+    }
+
+    /// A pod ends by itself.
+    pub(crate) fn end_pod(&self, name: &str, phase: &str) {
+        let mut state = self.0.lock().unwrap();
+        let Some(stored) = state.objects.get(&("pods".to_owned(), name.to_owned())) else { return };
+        let mut pod = stored.object.clone();
+        if is_ready(&pod) {
+            pod["status"] = json!({"phase": phase});
+            state.store("pods", pod);
+        }
+    }
+
     /// A write of the user or of a kubelet, to which nothing goes wrong.
     pub(crate) fn put(&self, plural: &str, object: Value) {
         self.0.lock().unwrap().store(plural, object);
+    }
+
+    /// A deletion by the user, a kubelet or the garbage collector.
+    pub(crate) fn remove(&self, plural: &str, name: &str) {
+        let mut state = self.0.lock().unwrap();
+        if state.objects.contains_key(&(plural.to_owned(), name.to_owned())) {
+            state.remove(plural, name);
+        }
     }
 
     /// A change of the user.
@@ -170,7 +237,9 @@ impl State {
         metadata["resourceVersion"] = json!(self.revision.to_string());
         if metadata["uid"].is_null() {
             metadata["uid"] = json!(format!("uid-{}", self.revision));
-            metadata["namespace"] = json!("ns");
+            if !namespace(plural).is_empty() {
+                metadata["namespace"] = json!(namespace(plural));
+            }
             metadata["creationTimestamp"] = json!(Timestamp::from_second(self.now.as_second()).unwrap());
             metadata["generation"] = json!(1);
         }
@@ -178,7 +247,7 @@ impl State {
         if plural == "pods" {
             let created = metadata["creationTimestamp"].as_str().unwrap().parse().unwrap();
             let entry = (created, name.clone());
-            match is_ready(&object) {
+            match is_ready(&object) || is_over(&object) {
                 true => self.starting.remove(&entry),
                 false => self.starting.insert(entry),
             };
@@ -188,6 +257,67 @@ impl State {
         let version = self.revision.to_string();
         self.events.push_back(Watch { plural: plural.into(), name, version, object: Some(json.clone()) });
         json
+    }
+
+    fn remove(&mut self, plural: &str, name: &str) {
+        let gone = self.objects.remove(&(plural.to_owned(), name.to_owned())).unwrap();
+        if plural == "pods" {
+            let time = |field: &str| gone.object["metadata"][field].as_str().map(|time| time.parse().unwrap());
+            self.starting.remove(&(time("creationTimestamp").unwrap(), name.to_owned()));
+            if let Some(deleted) = time("deletionTimestamp") {
+                self.stopping.remove(&(deleted, name.to_owned()));
+            }
+        }
+        self.revision += 1;
+        let version = self.revision.to_string();
+        self.events.push_back(Watch { plural: plural.into(), name: name.into(), version, object: None });
+    }
+
+    /// Deletes a pod; one that runs is gone once its kubelet has stopped it.
+    fn delete_pod(&mut self, name: &str) {
+        let mut pod = self.objects[&("pods".to_owned(), name.to_owned())].object.clone();
+        if !self.graceful || !is_ready(&pod) {
+            self.remove("pods", name);
+        } else if pod["metadata"]["deletionTimestamp"].is_null() {
+            let now = Timestamp::from_second(self.now.as_second()).unwrap();
+            pod["metadata"]["deletionTimestamp"] = json!(now);
+            self.stopping.insert((now, name.to_owned()));
+            self.store("pods", pod);
+        }
+    }
+
+    /// The claims whose owner is a pod that is gone.
+    fn garbage(&self) -> Vec<String> {
+        let pods = self.objects.iter().filter(|((plural, _), _)| plural == "pods");
+        let living: BTreeSet<&str> = pods.filter_map(|(_, pod)| pod.object["metadata"]["uid"].as_str()).collect();
+        let claims = self.objects.iter().filter(|((plural, _), _)| plural == "persistentvolumeclaims");
+        let orphaned = claims.filter(|(_, claim)| {
+            let owner = &claim.object["metadata"]["ownerReferences"][0];
+            owner["kind"] == "Pod" && !living.contains(owner["uid"].as_str().unwrap())
+        });
+        orphaned.map(|((_, name), _)| name.clone()).collect()
+    }
+
+    /// Replaces an object without status; what the server keeps of it stays.
+    fn replace(&mut self, plural: &str, stored: &Stored, mut new: Value) -> Bytes {
+        let old = &stored.object;
+        for field in ["uid", "creationTimestamp", "namespace", "generation", "resourceVersion", "generateName"] {
+            match old["metadata"].get(field) {
+                Some(kept) => new["metadata"][field] = kept.clone(),
+                None => drop(new["metadata"].as_object_mut().unwrap().remove(field)),
+            }
+        }
+        if new == *old {
+            return stored.json.clone();
+        }
+        let content = |object: &Value| {
+            let labels = &object["metadata"]["labels"];
+            json!([object["endpoints"], object["ports"], object["subsets"], labels])
+        };
+        if content(&new) != content(old) {
+            new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap() + 1);
+        }
+        self.store(plural, new)
     }
 
     fn apply(&mut self, request: &Request) -> Result<Bytes, Status> {
@@ -207,7 +337,10 @@ impl State {
                 if self.objects.contains_key(&(plural.to_owned(), name.to_owned())) {
                     return Err(Status::failure(409, reason::ALREADY_EXISTS, format!("{plural} \"{name}\" exists")));
                 }
-                self.pods_created += usize::from(plural == "pods");
+                if plural == "pods" {
+                    self.pods_created += 1;
+                    object["status"] = json!({"phase": "Pending"});
+                }
                 Ok(self.store(plural, object))
             }
             Verb::Update(body) => {
@@ -217,32 +350,37 @@ impl State {
                 if sent["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"] {
                     return Err(Status::failure(409, reason::CONFLICT, "the object has been modified"));
                 }
+                if plural == "endpoints" || plural == "endpointslices" {
+                    return Ok(self.replace(plural, &stored, sent));
+                }
                 let mut new = old.clone();
                 if let Some(annotations) = sent["metadata"].get("annotations") {
                     new["metadata"]["annotations"] = annotations.clone();
                 }
-                let part = if request.subresource == Some("status") { "status" } else { "spec" };
-                new[part] = sent[part].clone();
+                for field in ["labels", "ownerReferences"] {
+                    if let ("pods" | "persistentvolumeclaims", Some(sent)) = (plural, sent["metadata"].get(field)) {
+                        new["metadata"][field] = sent.clone();
+                    }
+                }
+                match (plural, request.subresource) {
+                    ("controllerrevisions", _) => new["revision"] = sent["revision"].clone(),
+                    (_, Some("status")) => new["status"] = sent["status"].clone(),
+                    _ => new["spec"] = sent["spec"].clone(),
+                }
                 if new["spec"] != old["spec"] {
                     new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap() + 1);
                 }
                 if new == *old { Ok(stored.json.clone()) } else { Ok(self.store(plural, new)) }
             }
-            Verb::Delete(_) => {
-                let gone = self.objects.remove(&key).ok_or_else(missing)?;
+            Verb::Delete(options) => {
+                let stored = found.ok_or_else(missing)?;
+                assert_eq!(options.grace_period_seconds, None, "no controller here kills at once");
                 if plural == "pods" {
-                    let created = gone.object["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
-                    self.starting.remove(&(created, request.name.clone()));
+                    self.delete_pod(&request.name)
+                } else {
+                    self.remove(plural, &request.name)
                 }
-                self.revision += 1;
-                let version = self.revision.to_string();
-                self.events.push_back(Watch {
-                    plural: plural.into(),
-                    name: request.name.clone(),
-                    version,
-                    object: None,
-                });
-                Ok(gone.json.clone())
+                Ok(stored.json.clone())
             }
             verb => panic!("no controller calls {verb:?} here"),
         }

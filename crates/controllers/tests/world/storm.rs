@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, poll_fn};
 use futures::task::noop_waker;
 
-use super::manager::{Manager, PLURALS};
+use super::manager::Manager;
 use super::server::{Fault, Server};
 use super::{HORIZON, World};
 
@@ -100,12 +100,28 @@ impl World {
     }
 
     /// The same, while the user makes these changes one after the other, each at any moment.
-    pub(crate) fn storm_with(&mut self, rng: &mut Rng, mut weather: Weather, edits: Vec<Edit>) {
+    pub(crate) fn storm_with(&mut self, rng: &mut Rng, weather: Weather, edits: Vec<Edit>) {
+        self.storm_watched(rng, weather, edits, |_| {});
+    }
+
+    /// The same, with a look at the world after every write.
+    pub(crate) fn storm_watched(
+        &mut self,
+        rng: &mut Rng,
+        mut weather: Weather,
+        edits: Vec<Edit>,
+        watch: impl Fn(&World),
+    ) {
         let mut edits = VecDeque::from(edits);
+        let mut seen = String::new();
         self.pass_to(self.now);
         let mut flights: Vec<Vec<Flight>> = self.managers.iter().map(|_| Vec::new()).collect();
         loop {
             self.hear();
+            if self.server.revision() != seen {
+                seen = self.server.revision();
+                watch(self);
+            }
             if rng.one_in(EDIT_ONE_IN)
                 && let Some(edit) = edits.pop_front()
             {
@@ -139,10 +155,11 @@ impl World {
         let (crash, lost, bad) = (strikes(weather.crash), strikes(weather.lost_watch), strikes(weather.bad_answer));
         if crash {
             flights.clear();
-            self.managers[at] = Manager::start(&self.server, self.now);
+            self.managers[at] = Manager::start(self.cast, &self.server, self.now);
         }
         if lost {
-            let plural = PLURALS[rng.below(PLURALS.len())];
+            let plurals = self.cast.plurals();
+            let plural = plurals[rng.below(plurals.len())];
             self.managers[at].relist(plural, &self.server, self.now);
         }
         if bad {
@@ -155,9 +172,10 @@ impl World {
         let first = rng.below(3);
         (0..3).any(|offset| match (first + offset) % 3 {
             0 => {
-                let first = rng.below(PLURALS.len());
-                let mut plurals = (0..PLURALS.len()).map(|offset| PLURALS[(first + offset) % PLURALS.len()]);
-                plurals.any(|plural| self.managers[at].deliver_of(plural, self.now))
+                let plurals = self.cast.plurals();
+                let first = rng.below(plurals.len());
+                let mut in_turn = (0..plurals.len()).map(|offset| plurals[(first + offset) % plurals.len()]);
+                in_turn.any(|plural| self.managers[at].deliver_of(plural, self.now))
             }
             1 => {
                 let job = if flights.len() < WORKERS { self.managers[at].process.take(self.now) } else { None };
