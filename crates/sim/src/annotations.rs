@@ -12,7 +12,7 @@ use crate::pod::PodView;
 pub(crate) const FAIL: &str = "bayplan.dev/fail";
 /// How long a pod takes from bound to running, instead of what the fleet's pods take.
 pub(crate) const START_DELAY: &str = "bayplan.dev/start-delay";
-/// Ends the containers of a pod after a time such as `5s`, `500ms` or `2m`.
+/// Ends the containers of a pod after a time such as `5s`, `500ms` or `2m`; `forever` keeps those of a Job running.
 pub(crate) const RUN_FOR: &str = "bayplan.dev/run-for";
 /// The exit code containers end with.
 pub(crate) const EXIT_CODE: &str = "bayplan.dev/exit-code";
@@ -30,7 +30,7 @@ impl UnreadableAnnotations {
         let notes = [
             unreadable(annotations, START_DELAY, |text| parse_duration(text).is_some())
                 .map(|found| format!("{found} is not a duration such as 5s, 500ms or 2m: the pod starts as others do")),
-            unreadable(annotations, RUN_FOR, |text| parse_duration(text).is_some()).map(|found| {
+            unreadable(annotations, RUN_FOR, |text| parse_run_for(text).is_some()).map(|found| {
                 format!("{found} is not a duration such as 5s, 500ms or 2m: the pod runs until it is deleted")
             }),
             unreadable(annotations, EXIT_CODE, |text| parse_exit_code(text).is_some())
@@ -98,6 +98,20 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let (number, factor) =
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor))).unwrap_or((text, 1.0));
     Duration::try_from_secs_f64(number.trim().parse::<f64>().ok()? * factor).ok()
+}
+
+/// How long containers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunFor {
+    /// This long.
+    Time(Duration),
+    /// Until their pod is deleted.
+    Ever,
+}
+
+/// A duration, or `forever`.
+pub(crate) fn parse_run_for(text: &str) -> Option<RunFor> {
+    if text.trim() == "forever" { Some(RunFor::Ever) } else { parse_duration(text).map(RunFor::Time) }
 }
 
 pub(crate) fn parse_exit_code(text: &str) -> Option<i32> {

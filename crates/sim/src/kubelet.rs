@@ -12,7 +12,6 @@ use std::time::Duration;
 use bayplan_model::api::{self, DeleteOptions, PatchKind, Preconditions, Request, Resource, Verb, encode};
 use bayplan_model::delta::Delta;
 use bayplan_model::keyed::KeyedMap;
-use bayplan_model::resources::Amounts;
 use bayplan_model::status::{Status, reason};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -99,6 +98,8 @@ pub(crate) struct Outbox {
     pub(crate) timers: Vec<(Timestamp, usize, Timer)>,
     /// What users should know.
     pub(crate) events: Vec<api::Event>,
+    /// What happened to pods, as far as there is time to tell it.
+    pub(crate) lives: Vec<api::Event>,
 }
 
 /// Whether the node is registered and sends heartbeats.
@@ -140,8 +141,8 @@ pub(crate) struct Kubelet {
     node_uid: String,
     asked_to_fail: bool,
     ready_since: Timestamp,
-    /// What pods may use; unknown until the Node has been seen.
-    allocatable: Option<Amounts>,
+    /// The Node by which pods are admitted; none until it says what they may use.
+    admits_by: Option<Arc<NodeView>>,
     lease: Lease,
     reporting: bool,
     addresses: PodAddresses,
@@ -176,7 +177,7 @@ impl Kubelet {
             node_uid: String::new(),
             asked_to_fail: false,
             ready_since: Timestamp::UNIX_EPOCH,
-            allocatable: None,
+            admits_by: None,
             lease: Lease::Unknown,
             reporting: false,
             pods: KeyedMap::default(),
@@ -230,7 +231,7 @@ impl Kubelet {
     }
 
     /// Takes over a node that others made, once it is known that no other kubelet runs it.
-    pub(crate) fn take_over(&mut self, node: &NodeView, now: Timestamp, out: &mut Outbox) {
+    pub(crate) fn take_over(&mut self, node: &Arc<NodeView>, now: Timestamp, out: &mut Outbox) {
         self.origin = Origin::Others(node.lacks());
         self.ready_since = now;
         self.node_changed(node, now, out);
@@ -260,7 +261,7 @@ impl Kubelet {
     }
 
     /// The Node was added or updated.
-    pub(crate) fn node_changed(&mut self, node: &NodeView, now: Timestamp, out: &mut Outbox) {
+    pub(crate) fn node_changed(&mut self, node: &Arc<NodeView>, now: Timestamp, out: &mut Outbox) {
         let first = self.node_uid != node.metadata.uid;
         self.node_uid.clone_from(&node.metadata.uid);
         self.asked_to_fail = node.is_made_to_fail();
@@ -271,10 +272,10 @@ impl Kubelet {
         if let Origin::Others(lacks) = &mut self.origin {
             *lacks = node.lacks();
         }
-        let known = self.allocatable.is_some();
+        let known = self.admits_by.is_some();
         // A node of others that says nothing of its resources takes pods once it has ours.
         if self.origin == Origin::Fleet || !node.lacks().resources {
-            self.allocatable = Some(node.status.allocatable.clone());
+            self.admits_by = Some(Arc::clone(node));
         }
         if self.registration == Registration::New {
             self.left = (self.origin == Origin::Fleet).then(|| self.left_behind(node, now));
@@ -521,6 +522,8 @@ impl Kubelet {
                 Report::Sending | Report::SendingOld => Report::SendingOld,
             };
         }
+        let (moments, view) = (std::mem::take(&mut pod.moments), Arc::clone(&pod.view));
+        out.lives.extend(moments.into_iter().map(|moment| moment.event(&view)));
         if let Some(at) = pod.deadline
             && pod.armed.replace(at) != Some(at)
         {
@@ -538,9 +541,9 @@ impl Kubelet {
         let Some(pod) = self.pods.get(uid).filter(|pod| pod.admission == Admission::Open && !pod.stopping) else {
             return true;
         };
-        let Some(allocatable) = &self.allocatable else { return false };
+        let Some(node) = &self.admits_by else { return false };
         let others = self.pods.values().filter(|other| other.counts()).map(|other| &other.view.spec);
-        let rejection = rejection(&pod.view.spec, others, allocatable);
+        let rejection = rejection(&pod.view, others, node);
         if let Some(pod) = self.pods.get_mut(uid) {
             match rejection {
                 Some(rejection) => pod.reject(rejection),

@@ -19,6 +19,7 @@ mod manifest;
 mod node_view;
 mod pod;
 mod pod_addresses;
+mod pod_events;
 mod pod_status;
 mod template;
 

@@ -2,6 +2,7 @@
 
 use bayplan_model::meta::{HasMeta, ObjectMeta};
 use bayplan_model::resources::{Amounts, ResourceList};
+use bayplan_model::taint::Taint;
 use serde::{Deserialize, Deserializer};
 
 use crate::annotations::FAIL;
@@ -27,6 +28,9 @@ pub struct NodeSpec {
     /// Where its pods have their addresses.
     #[serde(rename = "podCIDR")]
     pub pod_cidr: String,
+    /// What repels pods.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub taints: Vec<Taint>,
 }
 
 /// The fields of a Node's status that a simulated kubelet reads.
@@ -50,6 +54,10 @@ pub struct NodeStatus {
 pub struct NodeInfo {
     /// The version of its kubelet.
     pub kubelet_version: String,
+}
+
+fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Taint>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 fn amounts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amounts, D::Error> {

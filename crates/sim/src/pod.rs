@@ -1,8 +1,9 @@
 //! One bound pod on a simulated node, from ContainerCreating to its removal.
 //!
 //! Pods run for ever unless annotated: `bayplan.dev/run-for: 5s` ends every container after that time with the exit
-//! code of `bayplan.dev/exit-code` (0 when absent), and the restart policy decides what follows.
-//! `bayplan.dev/start-delay` says how long the pod takes to start.
+//! code of `bayplan.dev/exit-code` (0 when absent), and the restart policy decides what follows. The pods of Jobs are
+//! there to end: without the annotation they do so after a few seconds, unless it says `forever`.
+//! `bayplan.dev/start-delay` says how long the pod takes to start; probes that wait delay its readiness.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -14,12 +15,19 @@ use bayplan_model::resources::Amounts;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use crate::admission::Rejection;
-use crate::annotations::{EXIT_CODE, RUN_FOR, START_DELAY, UnreadableAnnotations, parse_duration, parse_exit_code};
+use crate::admission::{NodeDemands, Rejection};
+use crate::annotations::{
+    EXIT_CODE, RUN_FOR, RunFor, START_DELAY, UnreadableAnnotations, parse_duration, parse_exit_code, parse_run_for,
+};
+use crate::pod_events::Moment;
 
 /// The kubelet's back-off between restarts of a crashing container.
 const RESTART_DELAY_MIN: Duration = Duration::from_secs(10);
 const RESTART_DELAY_MAX: Duration = Duration::from_secs(300);
+/// How long the containers of a Job's pod run when nothing else is said.
+const JOB_RUN: Duration = Duration::from_secs(3);
+/// What a container that is told to stop ends with, unless it is one that is always restarted: those know how to.
+const STOPPED: i32 = 143;
 /// How long a pod waits for an address when its node has none left.
 const ADDRESS_RETRY: Duration = Duration::from_secs(1);
 
@@ -55,6 +63,10 @@ pub struct PodSpec {
     pub request: Amounts,
     /// Its host ports.
     pub host_ports: Vec<ContainerPort>,
+    /// What it asks of its node besides, if anything.
+    pub demands: Option<Box<NodeDemands>>,
+    /// Which of the taints of silent nodes it bears, as every pod does unless it says otherwise.
+    pub bears_silence: [bool; 2],
 }
 
 /// The fields of a container that a simulated kubelet reads.
@@ -66,6 +78,8 @@ pub struct ContainerView {
     pub image: String,
     /// True for init containers that run beside the others instead of before them.
     pub is_sidecar: bool,
+    /// How long its probes wait before they say that it is ready.
+    pub ready_delay: Duration,
 }
 
 /// The fields of a Pod's status that a simulated kubelet reads: what an earlier run of it wrote.
@@ -117,7 +131,9 @@ pub(crate) enum Stage {
     Creating,
     /// This init container runs; those before it are done, or run beside it.
     Initializing(usize),
-    /// Every container runs.
+    /// Every container runs, and not all are ready.
+    Unready,
+    /// Every container runs and is ready.
     Running,
     /// The containers crashed and wait for their restart.
     BackingOff,
@@ -141,6 +157,10 @@ pub(crate) struct Pod {
     pub(crate) restarts: u32,
     /// When the stage ends, if time ends it.
     pub(crate) deadline: Option<Timestamp>,
+    /// When the containers end by themselves, if they do.
+    ends_at: Option<Timestamp>,
+    /// What happened and has not been told.
+    pub(crate) moments: Vec<Moment>,
     /// The last deadline a timer was set for.
     pub(crate) armed: Option<Timestamp>,
     /// Whether the node admits it.
@@ -202,6 +222,8 @@ impl Pod {
             exit_code: 0,
             restarts: 0,
             deadline: None,
+            ends_at: None,
+            moments: Vec::new(),
             armed: None,
             admission: Admission::Admitted,
             stopping: false,
@@ -220,6 +242,8 @@ impl Pod {
                 pod.started_at = pod.seen_at;
                 pod.run(pod.started_at);
                 pod.report = Report::Current;
+                // It was told when it happened.
+                pod.moments.clear();
             }
             _ => {
                 pod.admission = Admission::Open;
@@ -236,6 +260,7 @@ impl Pod {
 
     /// The node rejects it: it fails before it starts.
     pub(crate) fn reject(&mut self, rejection: Rejection) {
+        self.moments.push(Moment::rejected(&rejection));
         self.admission = Admission::Rejected(rejection);
         self.stage = Stage::Finished;
         self.deadline = None;
@@ -247,7 +272,7 @@ impl Pod {
         self.view = view;
         // While a node is unreachable its pods are marked as not ready, without the reason a kubelet would give.
         let doubted = |c: &Condition| c.r#type == "Ready" && c.status == "False" && c.reason.is_none();
-        if self.stage == Stage::Running
+        if matches!(self.stage, Stage::Running)
             && self.report == Report::Current
             && self.view.status.conditions.iter().any(doubted)
         {
@@ -259,6 +284,10 @@ impl Pod {
         let grace = self.view.metadata.deletion_grace_period_seconds.unwrap_or(0);
         let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
         let nothing_runs = matches!(self.stage, Stage::Creating | Stage::Finished | Stage::BackingOff);
+        if !nothing_runs && !self.stopping {
+            let moments: Vec<Moment> = self.running().map(Moment::killing).collect();
+            self.moments.extend(moments);
+        }
         let stop = if nothing_runs { now } else { later(now, grace.min(delays.stop)) };
         // A second deletion may shorten the grace, never lengthen it.
         self.deadline = Some(if self.stopping { self.deadline.map_or(stop, |at| at.min(stop)) } else { stop });
@@ -289,7 +318,11 @@ impl Pod {
                     self.initialize(0, now, delays);
                 }
                 Stage::Initializing(index) => self.initialize(index + 1, now, delays),
-                Stage::Running => self.exit(now),
+                Stage::Unready if self.ends_at.is_none_or(|at| at > now) => {
+                    self.stage = Stage::Running;
+                    self.deadline = self.ends_at;
+                }
+                Stage::Unready | Stage::Running => self.exit(now),
                 Stage::BackingOff => self.run(now),
                 Stage::Finished | Stage::Stopped => self.deadline = None,
             }
@@ -299,20 +332,66 @@ impl Pod {
 
     /// Starts the init containers from `index` on: sidecars are passed at once, others take the start delay each.
     fn initialize(&mut self, index: usize, at: Timestamp, delays: Delays) {
-        let rest = self.view.spec.init_containers.iter().enumerate().skip(index);
-        match rest.into_iter().find(|(_, container)| !container.is_sidecar) {
-            Some((index, _)) => {
+        let view = Arc::clone(&self.view);
+        for (index, container) in view.spec.init_containers.iter().enumerate().skip(index) {
+            self.moments.extend(Moment::starts(container));
+            if !container.is_sidecar {
                 self.stage = Stage::Initializing(index);
                 self.deadline = Some(later(at, self.start_delay(delays)));
+                return;
             }
-            None => self.run(at),
         }
+        self.run(at);
     }
 
     fn run(&mut self, at: Timestamp) {
-        self.stage = Stage::Running;
+        let view = Arc::clone(&self.view);
+        self.moments.extend(view.spec.containers.iter().flat_map(Moment::starts));
         self.started_at = at;
-        self.deadline = self.annotation(RUN_FOR).and_then(parse_duration).map(|time| later(at, time));
+        self.ends_at = self.run_time().map(|time| later(at, time));
+        let spec = &view.spec;
+        let sidecars = spec.init_containers.iter().filter(|container| container.is_sidecar);
+        let delay = spec.containers.iter().chain(sidecars).map(|container| container.ready_delay).max();
+        match delay.filter(|delay| !delay.is_zero()) {
+            None => {
+                self.stage = Stage::Running;
+                self.deadline = self.ends_at;
+            }
+            Some(delay) => {
+                self.stage = Stage::Unready;
+                self.deadline = self.ends_at.into_iter().chain([later(at, delay)]).min();
+            }
+        }
+    }
+
+    /// How long the containers run; none when nothing but a deletion ends them.
+    fn run_time(&self) -> Option<Duration> {
+        match self.annotation(RUN_FOR).map(parse_run_for) {
+            Some(Some(RunFor::Time(time))) => Some(time),
+            // One that cannot be read is told of, and does nothing.
+            Some(Some(RunFor::Ever) | None) => None,
+            None => self.is_of_a_job().then_some(JOB_RUN),
+        }
+    }
+
+    /// Whether a Job made it, so that it is there to end.
+    fn is_of_a_job(&self) -> bool {
+        let owner = self.view.metadata.controller();
+        owner.is_some_and(|owner| owner.kind == "Job" && owner.api_version.starts_with("batch/"))
+            && self.view.spec.restart_policy != "Always"
+    }
+
+    /// The containers that run now.
+    fn running(&self) -> impl Iterator<Item = &ContainerView> {
+        let spec = &self.view.spec;
+        let (init, main) = match self.stage {
+            Stage::Initializing(current) => (current + 1, false),
+            Stage::Unready | Stage::Running => (spec.init_containers.len(), true),
+            _ => (0, false),
+        };
+        let started = spec.init_containers.iter().take(init).enumerate();
+        let init = started.filter(move |(at, container)| container.is_sidecar || (!main && at + 1 == init));
+        init.map(|(_, container)| container).chain(spec.containers.iter().filter(move |_| main))
     }
 
     /// The containers end by themselves.
@@ -332,6 +411,10 @@ impl Pod {
         // The first restart is immediate, the next ones wait longer and longer.
         let factor = self.restarts.checked_sub(1).map_or(0, |n| 1u32.checked_shl(n).unwrap_or(u32::MAX));
         let delay = RESTART_DELAY_MIN.saturating_mul(factor).min(RESTART_DELAY_MAX);
+        if !delay.is_zero() {
+            let view = Arc::clone(&self.view);
+            self.moments.extend(view.spec.containers.iter().map(|container| Moment::backs_off(container, &view)));
+        }
         self.restarts += 1;
         self.stage = Stage::BackingOff;
         self.deadline = Some(later(at, delay));
@@ -339,12 +422,12 @@ impl Pod {
 
     /// The containers are stopped; a pod in which none ran reports no exit codes.
     fn stop(&mut self, now: Timestamp) -> Outcome {
-        let ran = matches!(self.stage, Stage::Running | Stage::Initializing(_));
+        let ran = matches!(self.stage, Stage::Running | Stage::Unready | Stage::Initializing(_));
         self.stage = Stage::Stopped;
         self.deadline = None;
         if ran {
             self.finished_at = now;
-            self.exit_code = 0;
+            self.exit_code = if self.view.spec.restart_policy == "Always" { 0 } else { STOPPED };
             return Outcome::Changed;
         }
         if self.report == Report::Due {
@@ -370,9 +453,17 @@ pub(crate) fn later(at: Timestamp, delay: Duration) -> Timestamp {
 mod wire {
     //! The JSON form of what is read of a spec: resources are summed up at once, their maps are large.
 
-    use bayplan_model::pod::{self, Container, Pod};
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use bayplan_model::affinity::{Affinity, RequiredNodeAffinity};
+    use bayplan_model::meta::Map;
+    use bayplan_model::pod::{self, Container, ContainerPort, Pod};
     use bayplan_model::resources::{Amounts, RequestRules, ResourceList, ResourceRequirements};
+    use bayplan_model::taint::Toleration;
     use serde::Deserialize;
+
+    use crate::admission::{NodeDemands, sort_tolerations};
 
     #[derive(Deserialize, Default)]
     #[serde(rename_all = "camelCase", default)]
@@ -380,19 +471,81 @@ mod wire {
         node_name: String,
         restart_policy: String,
         host_network: bool,
-        containers: Vec<Container>,
-        init_containers: Vec<Container>,
+        containers: Vec<WithProbes>,
+        init_containers: Vec<WithProbes>,
         overhead: ResourceList,
         resources: Option<ResourceRequirements>,
+        node_selector: Option<Map>,
+        affinity: Option<Affinity>,
+        tolerations: Option<Vec<Toleration>>,
+        os: Option<Os>,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Os {
+        name: String,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct WithProbes {
+        name: String,
+        image: Option<String>,
+        resources: Option<ResourceRequirements>,
+        ports: Option<Vec<ContainerPort>>,
+        restart_policy: Option<String>,
+        startup_probe: Option<Probe>,
+        readiness_probe: Option<Probe>,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Probe {
+        initial_delay_seconds: i64,
+    }
+
+    impl WithProbes {
+        /// The probe of readiness begins when that of the start has succeeded.
+        fn ready_delay(&self) -> Duration {
+            let probes = [&self.startup_probe, &self.readiness_probe].into_iter().flatten();
+            let seconds = probes.map(|probe| u64::try_from(probe.initial_delay_seconds).unwrap_or(0));
+            Duration::from_secs(seconds.fold(0, u64::saturating_add))
+        }
+
+        fn container(self) -> Container {
+            Container {
+                name: self.name,
+                image: self.image.unwrap_or_default(),
+                resources: self.resources.unwrap_or_default(),
+                ports: self.ports.unwrap_or_default(),
+                restart_policy: self.restart_policy,
+                ..Container::default()
+            }
+        }
     }
 
     impl From<PodSpec> for super::PodSpec {
         fn from(spec: PodSpec) -> Self {
             let PodSpec { containers, init_containers, overhead, resources, .. } = spec;
+            let (bears_silence, tolerations) = sort_tolerations(spec.tolerations.unwrap_or_default());
+            let selector = spec.node_selector.unwrap_or_default();
+            let asks =
+                !selector.is_empty() || spec.affinity.as_ref().is_some_and(|asked| asked.node_affinity.is_some());
+            let demands = NodeDemands {
+                affinity: asks.then(|| RequiredNodeAffinity::new(selector, spec.affinity.as_ref())),
+                tolerations,
+                os: spec.os.map(|os| os.name),
+            };
+            let all = containers.iter().chain(&init_containers).filter(|each| !each.ready_delay().is_zero());
+            let delays: BTreeMap<String, Duration> = all.map(|each| (each.name.clone(), each.ready_delay())).collect();
+            let [containers, init_containers] = [containers, init_containers]
+                .map(|list| list.into_iter().map(WithProbes::container).collect::<Vec<Container>>());
             let whole = pod::PodSpec { containers, init_containers, overhead, resources, ..pod::PodSpec::default() };
             let pod = Pod { spec: whole, ..Pod::default() };
             let view = |container: Container| super::ContainerView {
                 is_sidecar: container.is_sidecar(),
+                ready_delay: delays.get(&container.name).copied().unwrap_or_default(),
                 name: container.name,
                 image: container.image,
             };
@@ -402,6 +555,8 @@ mod wire {
                 host_network: spec.host_network,
                 request: Amounts::of(&RequestRules::default().requests(&pod)),
                 host_ports: pod.host_ports().cloned().collect(),
+                demands: (!demands.is_empty()).then(|| Box::new(demands)),
+                bears_silence,
                 containers: pod.spec.containers.into_iter().map(view).collect(),
                 init_containers: pod.spec.init_containers.into_iter().map(view).collect(),
             }

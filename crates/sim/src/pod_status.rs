@@ -75,7 +75,7 @@ enum State {
 fn phase(pod: &Pod) -> &'static str {
     match pod.stage {
         Stage::Creating | Stage::Initializing(_) => "Pending",
-        Stage::Running | Stage::BackingOff => "Running",
+        Stage::Unready | Stage::Running | Stage::BackingOff => "Running",
         Stage::Finished | Stage::Stopped if pod.exit_code == 0 => "Succeeded",
         Stage::Finished | Stage::Stopped => "Failed",
     }
@@ -85,7 +85,7 @@ fn state_of_main(pod: &Pod) -> State {
     match pod.stage {
         Stage::Creating if pod.view.spec.init_containers.is_empty() => State::Waiting("ContainerCreating"),
         Stage::Creating | Stage::Initializing(_) => State::Waiting("PodInitializing"),
-        Stage::Running => State::Running,
+        Stage::Unready | Stage::Running => State::Running,
         Stage::BackingOff => State::Crashed(pod.exit_code),
         Stage::Finished | Stage::Stopped => State::Ended(pod.exit_code),
     }
@@ -130,7 +130,9 @@ fn container(pod: &Pod, container: &ContainerView, state: State) -> Value {
         "name": container.name,
         "image": container.image,
         "imageID": "",
-        "ready": ready && !(state == State::Running && is_init(pod, container) && !is_sidecar),
+        "ready": ready
+            && !(state == State::Running && is_init(pod, container) && !is_sidecar)
+            && (pod.stage != Stage::Unready || container.ready_delay.is_zero()),
         "started": state == State::Running,
         "restartCount": if is_init(pod, container) { 0 } else { pod.restarts },
         "state": state_value,
@@ -153,7 +155,11 @@ fn conditions(pod: &Pod, now: Timestamp) -> Value {
         names.join(" ")
     };
     let main: Vec<&ContainerView> = pod.view.spec.containers.iter().collect();
-    let unready = Some(("ContainersNotReady", format!("containers with unready status: [{}]", names(&main))));
+    let waiting: Vec<&ContainerView> = match pod.stage {
+        Stage::Unready => main.into_iter().filter(|container| !container.ready_delay.is_zero()).collect(),
+        _ => main,
+    };
+    let unready = Some(("ContainersNotReady", format!("containers with unready status: [{}]", names(&waiting))));
     let ready = match (pod.stage, phase(pod)) {
         (Stage::Running, _) => None,
         (_, "Succeeded") => Some(("PodCompleted", String::new())),

@@ -187,6 +187,82 @@ fn pods_live_as_their_specs_and_annotations_say() {
 }
 
 #[test]
+fn the_pods_of_a_job_end_by_themselves_unless_they_say_otherwise() {
+    let of_a_job = |policy: &str, annotations: Value| {
+        let owner = json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": "j", "controller": true });
+        let metadata = json!({ "annotations": annotations, "ownerReferences": [owner] });
+        json!({ "metadata": metadata, "spec": { "restartPolicy": policy } })
+    };
+    for (what, pod, expected) in [
+        (
+            "it succeeds",
+            of_a_job("Never", json!({})),
+            vec!["0ms Pending [ContainerCreating]", "1000ms Running [running]", "4000ms Succeeded [Completed]"],
+        ),
+        (
+            "or fails with an exit code",
+            of_a_job("Never", json!({ "bayplan.dev/exit-code": "3" })),
+            vec!["0ms Pending [ContainerCreating]", "1000ms Running [running]", "4000ms Failed [Error]"],
+        ),
+        (
+            "or never ends",
+            of_a_job("OnFailure", json!({ "bayplan.dev/run-for": "forever" })),
+            vec!["0ms Pending [ContainerCreating]", "1000ms Running [running]"],
+        ),
+    ] {
+        let mut world = World::small();
+        world.bind("web", "node-0001", pod);
+        world.run(seconds(60));
+        assert_eq!(world.trace("web"), expected, "{what}");
+    }
+}
+
+#[test]
+fn probes_that_wait_delay_the_readiness_of_their_pod() {
+    let mut world = World::small();
+    let probe = |seconds: u64| json!({ "initialDelaySeconds": seconds });
+    let containers = json!([
+        { "name": "main", "image": "nginx", "startupProbe": probe(2), "readinessProbe": probe(3) },
+        { "name": "quick", "image": "nginx" },
+    ]);
+    world.bind("web", "node-0001", json!({ "spec": { "containers": containers } }));
+    world.run(seconds(2));
+    let status = world.pod("web");
+    assert_eq!((&status["phase"], &condition(status, "Ready")["status"]), (&json!("Running"), &json!("False")));
+    assert_eq!(condition(status, "Ready")["message"], "containers with unready status: [main]");
+    let ready = |status: &Value| [0, 1].map(|at| status["containerStatuses"][at]["ready"].clone());
+    assert_eq!(ready(status), [false, true]);
+    world.run(seconds(5));
+    let status = world.pod("web");
+    assert_eq!(condition(status, "Ready")["lastTransitionTime"], "2026-01-01T00:00:06Z");
+    assert_eq!(ready(status), [true, true]);
+}
+
+#[test]
+fn a_pods_life_is_told_as_a_kubelet_tells_it() {
+    let mut world = World::small();
+    let annotations = json!({ "bayplan.dev/run-for": "5s", "bayplan.dev/exit-code": "1" });
+    let init = json!([{ "name": "setup", "image": "busybox" }]);
+    let more = json!({ "metadata": { "annotations": annotations }, "spec": { "initContainers": init } });
+    world.bind("web", "node-0001", more);
+    world.run(seconds(14));
+    world.delete("web", 30);
+    let start = |image: &str| {
+        let pulled = format!("Container image {image:?} already present on machine and can be accessed by the pod");
+        [format!("Pulled {pulled}"), "Created Container created".into(), "Started Container started".into()]
+    };
+    let mut expected: Vec<String> = [start("busybox"), start("nginx"), start("nginx")].concat();
+    expected.push("BackOff Back-off restarting failed container main in pod web_shop(uid-web)".into());
+    assert_eq!(world.told(), expected);
+
+    world.bind("other", "node-0001", json!({}));
+    world.run(seconds(2));
+    world.told();
+    world.delete("other", 30);
+    assert_eq!(world.told(), ["Killing Stopping container main"]);
+}
+
+#[test]
 fn deletions_take_as_long_as_they_must() {
     for (what, before, grace, stop_delay, expected) in [
         ("nothing runs yet: at once", 500, 30, 1, vec!["0ms Pending [ContainerCreating]", "500ms DELETE"]),

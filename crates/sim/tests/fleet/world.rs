@@ -94,6 +94,11 @@ impl World {
         }
     }
 
+    /// The events since the last time, by reason and note.
+    pub(crate) fn told(&mut self) -> Vec<String> {
+        self.fleet.take_events().into_iter().map(|event| format!("{} {}", event.reason, event.note)).collect()
+    }
+
     /// Lets time pass until every deadline before the end has been served.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + SignedDuration::try_from(time).unwrap();
