@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use bayplan_model::api::EventType;
+use bayplan_model::api::{Api, EventType};
+use bayplan_model::trace::TracedApi;
 use futures::future::{AbortHandle, AbortRegistration, Abortable, join_all};
 
 use crate::cluster::PodInfo;
 use crate::framework::{BindContext, Code, CycleStates, ExtensionPoints, QueuedPod, Status};
-use crate::metrics::TimedPoint;
+use crate::metrics::{PointTime, TimedPoint};
 use crate::profile::Profile;
 use crate::shell::{Shell, StatusUpdate, caught, pod_event};
 
@@ -136,8 +137,10 @@ impl Binding {
             Err(aborted) => return Status::error(aborted.to_string()),
         }
         let watch = self.profile.stopwatch();
-        let status = self.run_bind(cx).await;
-        watch.point(TimedPoint::Bind, status.code);
+        let traced = self.pod.trace.as_ref().map(|trace| TracedApi { api: shell.api, span: trace.bind });
+        let api = traced.as_ref().map_or(shell.api, |traced| traced as &dyn Api);
+        let status = self.run_bind(BindContext { api, ..cx }).await;
+        self.trace(watch.point(TimedPoint::Bind, status.code));
         if status.is_success() {
             let note = format!("Successfully assigned {} to {}", self.pod.info.key(), self.node);
             shell.recorder.record(pod_event(&self.pod.info, EventType::Normal, "Scheduled", "Binding", note));
@@ -146,7 +149,7 @@ impl Binding {
                 // The pod is bound, whatever a plugin makes of it.
                 drop(caught(self.states.get(plugin).post_bind(cx)).await);
             }
-            watch.point(TimedPoint::PostBind, Code::Success);
+            self.trace(watch.point(TimedPoint::PostBind, Code::Success));
         }
         status
     }
@@ -172,12 +175,19 @@ impl Binding {
                 self.named(plugin, "PreBind", status)
             });
             if let Some(failed) = join_all(running).await.into_iter().find(|status| !status.is_success()) {
-                watch.point(TimedPoint::PreBind, failed.code);
+                self.trace(watch.point(TimedPoint::PreBind, failed.code));
                 return failed;
             }
         }
-        watch.point(TimedPoint::PreBind, Code::Success);
+        self.trace(watch.point(TimedPoint::PreBind, Code::Success));
         Status::SUCCESS
+    }
+
+    /// Adds an extension point to the trace of the attempt.
+    fn trace(&self, time: Option<PointTime>) {
+        if let Some(trace) = &self.pod.trace {
+            trace.add(time.map(PointTime::traced));
+        }
     }
 
     /// The PreBind plugins that have something to do, in groups: neighbours that allow it run in parallel.

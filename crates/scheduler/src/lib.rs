@@ -13,7 +13,7 @@
 //!
 //! ```text
 //!   scheduler ──▶ everything below
-//!   engine    ──▶ cycle, profile, nominator, extender
+//!   engine    ──▶ cycle, profile, nominator, extender, metrics
 //!   effect    ──▶ bind, shell
 //!   cycle     ──▶ profile, nominator, extender, metrics
 //!   bind      ──▶ profile, shell, metrics
@@ -22,7 +22,7 @@
 //!   plugins, extender ──▶ config
 //!   config, metrics, nominator, shell ──▶ framework
 //!   record    ──▶ cluster
-//!   framework ──▶ cluster (what a plugin author sees depends on the cluster's types only)
+//!   framework ──▶ cluster (what a plugin author sees depends on the cluster's types only), trace
 //! ```
 
 mod bind;
@@ -41,6 +41,7 @@ mod queue;
 mod record;
 mod scheduler;
 mod shell;
+mod trace;
 
 // What plugins are written with.
 pub use cluster::{

@@ -338,7 +338,7 @@ impl History {
             let pod = PodInfo::new(pod);
             let (cluster, nominator) = (self.scheduler.cluster(), &self.scheduler.queue().nominator);
             let profile = self.scheduler.profile("default-scheduler").expect("the profile is there");
-            let input = DecisionInput { profile, cluster, nominator, pod: &pod, now: self.now };
+            let input = DecisionInput::new(profile, cluster, nominator, &pod, self.now);
             self.asked_with_nodes[cluster.node_count().min(2)] += 1;
             let fast = self.engine.scores(input);
             if let Some(is_pre_filter) = exit_before_filtering(input) {
@@ -390,7 +390,7 @@ impl History {
 /// Whether the plain cycle ends before any filter is asked, and then whether PreFilter ended it. There is nothing to
 /// cache then, and only the plain cycle has the texts.
 fn exit_before_filtering(input: DecisionInput<'_>) -> Option<bool> {
-    let DecisionInput { profile, cluster, nominator, pod, now } = input;
+    let DecisionInput { profile, cluster, nominator, pod, now, .. } = input;
     let mut attempt = Attempt::new(profile, cluster, nominator, pod, now);
     match attempt.decide(Search::ALL, &mut TieBreak::SmallestName).0 {
         Decision::NoNodes | Decision::Failed(_) => Some(false),

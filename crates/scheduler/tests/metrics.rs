@@ -88,3 +88,57 @@ fn attempts_queues_and_plugins_are_counted_in_upstreams_metrics() {
     }
     assert!(!text.contains("permit_wait"), "no pod waited on Permit");
 }
+
+/// The number at the end of a line that begins so.
+fn figure(text: &str, beginning: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(beginning));
+    line.unwrap_or_else(|| panic!("{beginning} is missing in\n{text}")).trim().parse().unwrap()
+}
+
+#[test]
+fn decisions_of_the_engine_are_told_by_extension_point_and_plugin() {
+    let registry = bayplan_metrics::Registry::default();
+    let scheduler = Scheduler::new(&Configuration::default(), &Registry::default(), TieBreak::SmallestName).unwrap();
+    let mut scheduler = scheduler.with_metrics(&registry, ticking);
+    let now = Timestamp::from_second(1_000_000).unwrap();
+    let show = |scheduler: &mut Scheduler, object: &Value| {
+        scheduler.handle(Input::upsert(Object::decode(object).unwrap().unwrap()), now);
+    };
+    for name in ["n0", "n1"] {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "500"}},
+        });
+        show(&mut scheduler, &node);
+    }
+    let point = |text: &str, point: &str, what: &str| {
+        let labels = format!("{{extension_point=\"{point}\",profile=\"default-scheduler\",status=\"Success\"}}");
+        figure(text, &format!("scheduler_framework_extension_point_duration_seconds_{what}{labels}"))
+    };
+    // Only some are timed, but a scrape shows all of them, at any moment.
+    for pods in [1, 117, 300] {
+        let tried = if pods == 1 {
+            0
+        } else {
+            figure(&registry.render(), "scheduler_scheduling_algorithm_duration_seconds_count") as usize
+        };
+        for at in tried..pods {
+            show(&mut scheduler, &pod(&format!("p{at}"), "10m"));
+        }
+        while scheduler.schedule_one(now) {}
+        scheduler.publish();
+        let text = registry.render();
+        for name in ["PreFilter", "Filter", "PreScore", "Score"] {
+            assert_eq!(point(&text, name, "count") as usize, pods, "{name}\n{text}");
+        }
+        assert!(point(&text, "Score", "sum") > 0.0 && point(&text, "Filter", "sum") > 0.0);
+    }
+    let text = registry.render();
+    for (point, plugin) in
+        [("Filter", "NodeResourcesFit"), ("Score", "NodeResourcesFit"), ("Filter", "TaintToleration")]
+    {
+        let labels = format!("{{extension_point=\"{point}\",plugin=\"{plugin}\",status=\"Success\"}}");
+        let count = figure(&text, &format!("scheduler_plugin_execution_duration_seconds_count{labels}"));
+        assert!(count > 0.0, "{plugin} at {point}");
+    }
+}

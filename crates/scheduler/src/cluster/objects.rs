@@ -62,7 +62,7 @@ impl<T> Table<T> {
     }
 
     /// All objects, in no order.
-    fn values(&self) -> impl Iterator<Item = &Arc<T>> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Arc<T>> {
         self.objects.values().flat_map(KeyedMap::values)
     }
 

@@ -2,7 +2,6 @@
 
 pub mod args;
 mod defaults;
-mod duration;
 mod extender;
 mod load;
 mod schema;
@@ -12,7 +11,7 @@ mod yaml;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use duration::GoDuration;
+pub use bayplan_model::go_duration::GoDuration;
 pub use extender::{ExtenderConfig, ExtenderTls, ManagedResource};
 pub use load::{chooses_budget, load};
 pub(crate) use validation::validate_args;
@@ -140,6 +139,15 @@ pub struct ProfileConfig {
 }
 
 impl ProfileConfig {
+    /// A copy without PostFilter plugins: nobody makes way for its pods.
+    #[must_use]
+    pub fn without_preemption(&self) -> Self {
+        let mut profile = self.clone();
+        let all = PluginRef { name: "*".into(), ..PluginRef::default() };
+        profile.plugins.post_filter = PluginSet { enabled: Vec::new(), disabled: vec![all] };
+        profile
+    }
+
     /// The arguments of a plugin.
     pub fn args(&self, plugin: &str) -> Option<&Value> {
         self.plugin_config.iter().find(|config| config.name == plugin).map(|config| &config.args)
@@ -306,5 +314,15 @@ mod tests {
         let wrong = json!({ "parallelism": 0, "podInitialBackoffSeconds": 0 });
         let error = configured(wrong).unwrap_err().to_string();
         assert!(error.starts_with("[parallelism: ") && error.contains(", podInitialBackoffSeconds: "), "{error}");
+    }
+
+    #[test]
+    fn a_shape_is_quoted_in_the_order_of_upstreams_fields() {
+        let ratio = json!({ "shape": [{ "utilization": 0, "score": 7 }, { "utilization": 100 }] });
+        let args = json!({ "scoringStrategy": { "type": "MostAllocated", "requestedToCapacityRatio": ratio } });
+        let error = validation::validate_args("NodeResourcesFit", &args).unwrap_err();
+        let shown =
+            r#"Invalid value: {"Shape":[{"Utilization":0,"Score":7},{"Utilization":100,"Score":0}]}: must be nil"#;
+        assert!(error.contains(shown), "{error}");
     }
 }

@@ -45,7 +45,12 @@ struct Errors(Vec<String>);
 
 impl Errors {
     fn invalid(&mut self, path: &str, value: &Value, detail: &str) {
-        self.0.push(format!("{path}: Invalid value: {}: {detail}", shown(value)));
+        self.invalid_shown(path, &shown(value), detail);
+    }
+
+    /// Adds an error about a value that is shown already.
+    fn invalid_shown(&mut self, path: &str, value: &str, detail: &str) {
+        self.0.push(format!("{path}: Invalid value: {value}: {detail}"));
     }
 
     fn required(&mut self, path: &str, detail: &str) {
@@ -265,7 +270,7 @@ fn args(name: &str, path: &str, args: &Value, errors: &mut Errors) {
             errors.range(&at("bindTimeoutSeconds"), timeout, 0..=i64::MAX, detail);
             if !args["shape"].is_null() {
                 let detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
-                errors.invalid(&at("shape"), &internal_shape(&args["shape"]), detail);
+                errors.invalid_shown(&at("shape"), &internal_shape(&args["shape"]), detail);
             }
         }
         "DynamicResources" => {
@@ -282,8 +287,12 @@ fn args(name: &str, path: &str, args: &Value, errors: &mut Errors) {
     }
 }
 
-fn internal_shape(shape: &Value) -> Value {
-    items(shape).map(|(_, p)| json!({ "Utilization": p["utilization"], "Score": p["score"] })).collect()
+/// A shape as upstream shows its internal form: fields in the order of the Go struct, which a JSON value does not keep.
+fn internal_shape(shape: &Value) -> String {
+    let point =
+        |p: &Value| format!(r#"{{"Utilization":{},"Score":{}}}"#, number(&p["utilization"]), number(&p["score"]));
+    let points: Vec<String> = items(shape).map(|(_, p)| point(p)).collect();
+    format!("[{}]", points.join(","))
 }
 
 fn default_preemption(path: &str, args: &Value, errors: &mut Errors) {
@@ -349,8 +358,8 @@ fn node_resources_fit(path: &str, args: &Value, errors: &mut Errors) {
     match (kind, ratio.is_null()) {
         ("LeastAllocated" | "MostAllocated", true) => {}
         ("LeastAllocated" | "MostAllocated", false) => {
-            let value = json!({ "Shape": internal_shape(&ratio["shape"]) });
-            errors.invalid(&ratio_path, &value, "must be nil when type is not RequestedToCapacityRatio");
+            let value = format!(r#"{{"Shape":{}}}"#, internal_shape(&ratio["shape"]));
+            errors.invalid_shown(&ratio_path, &value, "must be nil when type is not RequestedToCapacityRatio");
         }
         ("RequestedToCapacityRatio", true) => {
             errors.required(&ratio_path, "must be specified when type is RequestedToCapacityRatio");

@@ -97,7 +97,7 @@ impl CachedDiagnosis {
         id: NodeId,
     ) -> Result<(), NotCacheable> {
         let Some(node) = input.cluster.node_by_id(id) else { return Ok(()) };
-        let filters = Filters::new(input.profile, input.cycle(), input.nominator);
+        let filters = Filters::new(input.profile, input.cycle().cycle, input.nominator);
         let status = filters.run_with_nominated(&scoreboard.states, node);
         if !status.is_rejected() {
             return Err(NotCacheable);

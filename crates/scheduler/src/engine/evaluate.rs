@@ -1,7 +1,9 @@
 //! Evaluates the plain forms of plugins on one node, for the scoreboard.
 
+use super::timing::{PluginWatch, TimedCycle};
 use crate::cluster::NodeInfo;
-use crate::framework::{Cycle, CycleStates, MAX_NODE_SCORE};
+use crate::framework::{Code, CycleStates, MAX_NODE_SCORE};
+use crate::metrics::TimedPoint;
 
 /// The scoreboard cannot give the exact answer; the plain cycle can.
 pub(crate) struct NotCacheable;
@@ -10,11 +12,13 @@ pub(crate) struct NotCacheable;
 pub(super) fn passes_filters(
     states: &CycleStates,
     filters: &[usize],
-    cx: &Cycle<'_>,
+    cx: &TimedCycle<'_>,
     node: &NodeInfo,
 ) -> Result<bool, NotCacheable> {
     for &plugin in filters {
+        let watch = PluginWatch::start(cx.timing);
         let status = states.get(plugin).filter(cx, node);
+        watch.end(plugin, TimedPoint::Filter, status.code);
         if status.is_rejected() {
             return Ok(false);
         }
@@ -29,12 +33,12 @@ pub(super) fn passes_filters(
 pub(super) fn sum_scores(
     states: &CycleStates,
     scores: &[(usize, i64)],
-    cx: &Cycle<'_>,
+    cx: &TimedCycle<'_>,
     node: &NodeInfo,
 ) -> Result<i64, NotCacheable> {
     let mut sum = 0i64;
     for &(plugin, weight) in scores {
-        let score = states.get(plugin).score(cx, node).map_err(|_| NotCacheable)?;
+        let score = timed_score(states, plugin, cx, node)?;
         if !(0..=MAX_NODE_SCORE).contains(&score) {
             return Err(NotCacheable);
         }
@@ -47,10 +51,17 @@ pub(super) fn sum_scores(
 pub(super) fn raw_score(
     states: &CycleStates,
     plugin: usize,
-    cx: &Cycle<'_>,
+    cx: &TimedCycle<'_>,
     node: &NodeInfo,
 ) -> Result<i32, NotCacheable> {
-    to_i32(states.get(plugin).score(cx, node).map_err(|_| NotCacheable)?)
+    to_i32(timed_score(states, plugin, cx, node)?)
+}
+
+fn timed_score(states: &CycleStates, plugin: usize, cx: &TimedCycle<'_>, node: &NodeInfo) -> Result<i64, NotCacheable> {
+    let watch = PluginWatch::start(cx.timing);
+    let score = states.get(plugin).score(cx, node).map_err(|_| NotCacheable)?;
+    watch.end(plugin, TimedPoint::Score, Code::Success);
+    Ok(score)
 }
 
 /// Scores are stored as 32 bits, because there is one for every node of every signature; weights that exceed that are

@@ -25,6 +25,7 @@ mod plan;
 mod scoreboard;
 #[cfg(test)]
 mod tests;
+mod timing;
 mod topology;
 mod uncached_filters;
 mod usage_plugins;
@@ -39,6 +40,7 @@ use crate::cycle::filter::Filters;
 use crate::cycle::post_filter;
 use crate::cycle::tie_break::TieBreak;
 use crate::framework::{Cycle, CycleStates, ExtensionPoints, PostFilter};
+use crate::metrics::TimedPoint;
 use crate::nominator::Nominator;
 use crate::profile::Profile;
 pub(crate) use cached_diagnosis::CachedDiagnosis;
@@ -46,6 +48,8 @@ pub use decider::Decider;
 pub(crate) use evaluate::NotCacheable;
 use plan::{PluginPlan, PodDependencies};
 use scoreboard::{Scoreboard, Shared};
+use timing::TimedCycle;
+pub(crate) use timing::{DecisionKind, DecisionSamples, DecisionTimes, Timing};
 use uncached_filters::UncachedFilters;
 
 /// The most cells (nodes times signatures) that are kept. A cell takes 8 to 40 bytes, depending on how many topology
@@ -99,6 +103,7 @@ pub struct DecisionInput<'a> {
     pub pod: &'a PodInfo,
     /// The current time.
     pub now: Timestamp,
+    timing: Option<&'a Timing<'a>>,
 }
 
 /// Where a pod goes, as far as the engine can tell.
@@ -120,8 +125,32 @@ pub(crate) struct Ranking {
 }
 
 impl<'a> DecisionInput<'a> {
-    fn cycle(&self) -> Cycle<'a> {
-        Cycle { pod: self.pod, cluster: self.cluster, now: self.now }
+    /// A decision about a pod by a profile, on the cluster as it is.
+    pub fn new(
+        profile: &'a Profile,
+        cluster: &'a Cluster,
+        nominator: &'a Nominator,
+        pod: &'a PodInfo,
+        now: Timestamp,
+    ) -> Self {
+        DecisionInput { profile, cluster, nominator, pod, now, timing: None }
+    }
+
+    /// The same, timed.
+    pub(crate) fn timed(self, timing: Option<&'a Timing<'a>>) -> Self {
+        DecisionInput { timing, ..self }
+    }
+
+    fn cycle(&self) -> TimedCycle<'a> {
+        let cycle = Cycle { pod: self.pod, cluster: self.cluster, now: self.now };
+        TimedCycle { cycle, timing: self.timing }
+    }
+
+    /// The next step of the decision begins.
+    fn step(&self, point: TimedPoint) {
+        if let Some(timing) = self.timing {
+            timing.step(point);
+        }
     }
 
     /// What the plugins read for the pod. Without nodes no plugin is asked at all, which is the plain cycle's to tell.
@@ -144,8 +173,10 @@ impl Engine {
         let cx = input.cycle();
         let dependencies = input.dependencies()?;
         let uncached = UncachedFilters::prepare(&input, &dependencies.uncached)?;
+        input.step(TimedPoint::Filter);
         let scoreboard = self.scoreboard(&input, dependencies)?;
         scoreboard.account_for_nominated(&input, &uncached)?;
+        input.step(TimedPoint::Score);
         let nominated = cluster.node(&pod.status.nominated_node_name);
         let chosen = match nominated.filter(|node| scoreboard.is_feasible(node.id)) {
             // An uncached filter that fails here with an error is asked again about all nodes.
@@ -192,16 +223,18 @@ impl Engine {
         cached.catch_up(scoreboard, &input)?;
         let cached = scoreboard.diagnosis.insert(cached);
         if let Some(known) = cached.preemption_cannot_help.clone() {
+            // It takes no time, but it is an answer of PostFilter.
+            profile.stopwatch().point(TimedPoint::PostFilter, known.status.code);
             cached.diagnosis.post_filter_message = known.status.message();
             return Ok((cached, known));
         }
         let mut states = scoreboard.states.clone();
         for &at in profile.at(ExtensionPoints::POST_FILTER) {
             if profile.points_of(at).contains(ExtensionPoints::PRE_FILTER) {
-                states.get_mut(at).pre_filter(&cycle);
+                states.get_mut(at).pre_filter(&cycle.cycle);
             }
         }
-        let filters = Filters::new(profile, cycle, nominator);
+        let filters = Filters::new(profile, cycle.cycle, nominator);
         let answer = post_filter(&filters, &states, &mut cached.diagnosis, Some(&cached.candidates), ties.random());
         if failure_is_shared && answer.preemption.is_none() && answer.calls.is_empty() {
             cached.preemption_cannot_help = Some(answer.clone());
@@ -344,12 +377,12 @@ impl Engine {
 /// The best node that passes the uncached filters.
 fn choose(
     scoreboard: &mut Scoreboard,
-    cx: &Cycle<'_>,
+    cx: &TimedCycle<'_>,
     uncached: &UncachedFilters,
     ties: &mut TieBreak,
 ) -> Result<Option<NodeId>, NotCacheable> {
     if uncached.is_empty() {
-        return Ok(scoreboard.best(cx.cluster, ties));
+        return Ok(scoreboard.best(cx, ties));
     }
     let mut hidden = Vec::new();
     let chosen = if scoreboard.is_order_fixed() {
@@ -357,7 +390,7 @@ fn choose(
     } else {
         hide_failing(scoreboard, cx, uncached).map(|failing| {
             hidden = failing;
-            scoreboard.best(cx.cluster, ties)
+            scoreboard.best(cx, ties)
         })
     };
     hidden.into_iter().for_each(|node| scoreboard.unhide(node));
@@ -367,12 +400,12 @@ fn choose(
 /// Asks the uncached filters about one node after the other, best first; those that fail are hidden.
 fn best_passing(
     scoreboard: &mut Scoreboard,
-    cx: &Cycle<'_>,
+    cx: &TimedCycle<'_>,
     uncached: &UncachedFilters,
     ties: &mut TieBreak,
     hidden: &mut Vec<NodeId>,
 ) -> Result<Option<NodeId>, NotCacheable> {
-    while let Some(best) = scoreboard.best(cx.cluster, ties) {
+    while let Some(best) = scoreboard.best(cx, ties) {
         let node = cx.cluster.node_by_id(best).ok_or(NotCacheable)?;
         if uncached.pass(cx, node)? {
             // Nodes that were not asked about may fail.
@@ -388,7 +421,7 @@ fn best_passing(
 /// Hides all nodes that fail the uncached filters; nothing is hidden when a filter ends with an error.
 fn hide_failing(
     scoreboard: &mut Scoreboard,
-    cx: &Cycle<'_>,
+    cx: &TimedCycle<'_>,
     uncached: &UncachedFilters,
 ) -> Result<Vec<NodeId>, NotCacheable> {
     let mut failing = Vec::new();

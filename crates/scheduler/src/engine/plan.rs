@@ -4,16 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::evaluate::NotCacheable;
+use super::timing::{PluginWatch, TimedCycle};
 use crate::extender::Extender;
 use crate::framework::{
     COUNTS_MAX, Code, CountScope, Cycle, CycleStates, Dependencies, DomainCounting, ExtensionPoints, Normalization,
     Reads,
 };
+use crate::metrics::TimedPoint;
 use crate::profile::Profile;
 
 /// A plugin that counts pods by topology domain.
 pub(super) struct DomainPlugin {
-    plugin: usize,
+    pub(super) plugin: usize,
     pub(super) counting: Box<dyn DomainCounting>,
     pub(super) filters: bool,
     pub(super) scores: bool,
@@ -195,13 +197,15 @@ impl PluginPlan {
     pub(super) fn prepare(
         &self,
         profile: &Profile,
-        cx: &Cycle<'_>,
+        cx: &TimedCycle<'_>,
         states: &mut CycleStates,
     ) -> Result<SkippedPlugins, NotCacheable> {
         let mut skipped = SkippedPlugins::default();
         let by_node = |reads: Reads| matches!(reads, Reads::Node | Reads::Usage);
         for &at in profile.at(ExtensionPoints::PRE_FILTER).iter().filter(|at| by_node(self.dependencies[**at].filter)) {
+            let watch = PluginWatch::start(cx.timing);
             let answer = states.get_mut(at).pre_filter(cx);
+            watch.end(at, TimedPoint::PreFilter, answer.status.code);
             match answer.status.code {
                 Code::Success if answer.nodes.is_none() => {}
                 Code::Skip => skipped.filters.push(at),
@@ -209,7 +213,9 @@ impl PluginPlan {
             }
         }
         for &at in profile.at(ExtensionPoints::PRE_SCORE).iter().filter(|at| by_node(self.dependencies[**at].score)) {
+            let watch = PluginWatch::start(cx.timing);
             let status = states.get_mut(at).pre_score(cx, &[]);
+            watch.end(at, TimedPoint::PreScore, status.code);
             match status.code {
                 Code::Success => {}
                 Code::Skip => skipped.scores.push(at),

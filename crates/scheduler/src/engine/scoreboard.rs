@@ -13,11 +13,13 @@ use super::domain_counts::DomainCounts;
 use super::evaluate::{NotCacheable, passes_filters, raw_score, sum_scores, to_i32};
 use super::nominated_nodes::NominatedNodes;
 use super::plan::{DomainPlugin, PluginPlan};
+use super::timing::{PluginWatch, TimedCycle, Timing};
 use super::topology::Topologies;
 use super::usage_plugins::{UsageBatch, UsagePlugins};
 use crate::cluster::{AffinityClassId, Cluster, NodeChange, NodeId, NodeInfo, PodInfo};
 use crate::cycle::tie_break::TieBreak;
-use crate::framework::{Cycle, CycleStates, DomainSummary, FeasibleNodes, normalized_by_highest};
+use crate::framework::{Code, CycleStates, DomainSummary, FeasibleNodes, normalized_by_highest};
+use crate::metrics::TimedPoint;
 use crate::profile::Profile;
 
 /// Filter results and scores of all nodes for pods of one signature.
@@ -81,7 +83,7 @@ const SPARE_CONTRIBUTIONS: usize = 64;
 impl Scoreboard {
     pub(super) fn build(
         profile: &Profile,
-        cx: &Cycle<'_>,
+        cx: &TimedCycle<'_>,
         mut plan: PluginPlan,
         pod: Arc<PodInfo>,
         shared: &mut Shared,
@@ -119,7 +121,7 @@ impl Scoreboard {
         Ok(scoreboard)
     }
 
-    fn fill(&mut self, cx: &Cycle<'_>, shared: &mut Shared) -> Result<(), NotCacheable> {
+    fn fill(&mut self, cx: &TimedCycle<'_>, shared: &mut Shared) -> Result<(), NotCacheable> {
         let cluster = cx.cluster;
         let Shared { topologies, batch } = shared;
         // An evaluation that ended with an error may have left nodes behind.
@@ -164,7 +166,7 @@ impl Scoreboard {
     }
 
     /// Evaluates what changed since the last call. After an error the scoreboard must be rebuilt.
-    pub(super) fn catch_up(&mut self, cx: &Cycle<'_>, shared: &mut Shared) -> Result<(), NotCacheable> {
+    pub(super) fn catch_up(&mut self, cx: &TimedCycle<'_>, shared: &mut Shared) -> Result<(), NotCacheable> {
         let cluster = cx.cluster;
         if cluster.node_count() > self.built_for_nodes.max(1) * GROWTH && !self.counts.is_empty() {
             return Err(NotCacheable);
@@ -264,8 +266,8 @@ impl Scoreboard {
     }
 
     /// Evaluates the plugins that read only the node object; false when the node fails a filter.
-    fn evaluate_object(&mut self, cx: &Cycle<'_>, id: NodeId) -> Result<bool, NotCacheable> {
-        let cx = &Cycle { pod: &self.pod, ..*cx };
+    fn evaluate_object(&mut self, cx: &TimedCycle<'_>, id: NodeId) -> Result<bool, NotCacheable> {
+        let cx = &cx.of(&self.pod);
         let passing = match cx.cluster.node_by_id(id) {
             Some(node) if passes_filters(&self.states, &self.plan.node_filters, cx, node)? => node,
             _ => {
@@ -289,12 +291,12 @@ impl Scoreboard {
     /// Evaluates the plugins that read usage for a batch of nodes, and puts the nodes into their buckets.
     fn evaluate_usage(
         &mut self,
-        cx: &Cycle<'_>,
+        cx: &TimedCycle<'_>,
         batch: &mut UsageBatch,
         are_keys_new: bool,
     ) -> Result<(), NotCacheable> {
         let pod = self.pod.clone();
-        let cx = &Cycle { pod: &pod, ..*cx };
+        let cx = &cx.of(&pod);
         self.usage.evaluate(cx, &self.states, batch)?;
         for (node, sum) in batch.nodes.drain(..).zip(&batch.sums) {
             let Some(sum) = sum else {
@@ -314,7 +316,7 @@ impl Scoreboard {
     }
 
     /// Evaluates the plugins that read usage and whose scores are normalised.
-    fn evaluate_raw_usage(&mut self, cx: &Cycle<'_>, id: NodeId) -> Result<(), NotCacheable> {
+    fn evaluate_raw_usage(&mut self, cx: &TimedCycle<'_>, id: NodeId) -> Result<(), NotCacheable> {
         let node = cx.cluster.node_by_id(id).ok_or(NotCacheable)?;
         let width = self.plan.normalized.len();
         for (i, normalized) in self.plan.normalized.iter().enumerate().filter(|(_, n)| n.usage) {
@@ -324,8 +326,8 @@ impl Scoreboard {
     }
 
     /// True when a changed copy of a node passes the filters that read usage.
-    pub(super) fn passes_usage(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Result<bool, NotCacheable> {
-        passes_filters(&self.states, &self.plan.usage_filters, &Cycle { pod: &self.pod, ..*cx }, node)
+    pub(super) fn passes_usage(&self, cx: &TimedCycle<'_>, node: &NodeInfo) -> Result<bool, NotCacheable> {
+        passes_filters(&self.states, &self.plan.usage_filters, &cx.of(&self.pod), node)
     }
 
     /// Notes that a hidden node is not feasible.
@@ -371,7 +373,7 @@ impl Scoreboard {
     }
 
     /// The buckets whose nodes pass all filters, with the sum of their normalised scores.
-    pub(super) fn feasible_buckets(&mut self) -> Vec<(BucketId, i64)> {
+    fn feasible_buckets(&mut self, timing: Option<&Timing<'_>>) -> Vec<(BucketId, i64)> {
         let summaries: Vec<DomainSummary> = self.counts.iter_mut().map(DomainCounts::summary).collect();
         let Scoreboard { plan, counts, buckets, .. } = self;
         let width = plan.normalized.len();
@@ -385,28 +387,38 @@ impl Scoreboard {
             );
             let here = &counts_by_bucket[first..];
             let mut domain_plugins = plan.domain_plugins.iter().filter(|plugin| plugin.filters);
-            if domain_plugins.all(|plugin| plugin.counting.filter(&here[plugin.range()], &summaries[plugin.range()])) {
+            if domain_plugins.all(|plugin| {
+                let watch = PluginWatch::start(timing);
+                let fits = plugin.counting.filter(&here[plugin.range()], &summaries[plugin.range()]);
+                watch.end(plugin.plugin, TimedPoint::Filter, if fits { Code::Success } else { Code::Unschedulable });
+                fits
+            }) {
                 feasible_buckets.push((id, 0));
             } else {
                 counts_by_bucket.truncate(first);
             }
         }
         for (i, normalized) in plan.normalized.iter().enumerate() {
+            let watch = PluginWatch::start(timing);
             let raw = |id: BucketId| buckets.get(id).key[i];
             let highest = feasible_buckets.iter().map(|(id, _)| raw(*id)).max().unwrap_or(0).max(0);
             for (id, sum) in &mut feasible_buckets {
                 *sum += normalized_by_highest(raw(*id), highest, normalized.reverse) * normalized.weight;
             }
+            watch.end(normalized.plugin, TimedPoint::Normalize, Code::Success);
         }
         for plugin in plan.domain_plugins.iter().filter(|plugin| plugin.scores && plugin.counting.scores()) {
+            let watch = PluginWatch::start(timing);
             add_domain_scores(plugin, counts, buckets, width, &mut feasible_buckets, &counts_by_bucket);
+            watch.end(plugin.plugin, TimedPoint::Score, Code::Success);
         }
         feasible_buckets
     }
 
     /// The best node; none when no node is feasible.
-    pub(super) fn best(&mut self, cluster: &Cluster, ties: &mut TieBreak) -> Option<NodeId> {
-        let feasible_buckets = self.feasible_buckets();
+    pub(super) fn best(&mut self, cx: &TimedCycle<'_>, ties: &mut TieBreak) -> Option<NodeId> {
+        let cluster = cx.cluster;
+        let feasible_buckets = self.feasible_buckets(cx.timing);
         let total = |(id, sum): &(BucketId, i64)| self.buckets.highest(*id).map(|(score, _)| score + sum);
         let highest = feasible_buckets.iter().filter_map(total).max()?;
         let mut best = feasible_buckets.iter().filter(|entry| total(entry) == Some(highest)).map(|(id, _)| *id);
@@ -437,12 +449,12 @@ impl Scoreboard {
 
     /// True when any node is feasible.
     pub(super) fn fits_somewhere(&mut self) -> bool {
-        !self.feasible_buckets().is_empty()
+        !self.feasible_buckets(None).is_empty()
     }
 
     /// All feasible nodes with their scores.
     pub(super) fn all(&mut self) -> Vec<(NodeId, i64)> {
-        let feasible_buckets: FxHashMap<BucketId, i64> = self.feasible_buckets().into_iter().collect();
+        let feasible_buckets: FxHashMap<BucketId, i64> = self.feasible_buckets(None).into_iter().collect();
         let nodes = self.buckets.nodes();
         nodes
             .filter_map(|(node, bucket, score)| Some((node, i64::from(score) + feasible_buckets.get(&bucket)?)))
@@ -452,7 +464,7 @@ impl Scoreboard {
     /// True when a node passes all cached filters.
     pub(super) fn is_feasible(&mut self, node: NodeId) -> bool {
         let Some(bucket) = self.buckets.bucket_of(node) else { return false };
-        self.feasible_buckets().iter().any(|(id, _)| *id == bucket)
+        self.feasible_buckets(None).iter().any(|(id, _)| *id == bucket)
     }
 
     /// True when leaving out feasible nodes cannot change the order of the others: normalised scores are the same for
@@ -463,7 +475,7 @@ impl Scoreboard {
         {
             return true;
         }
-        let feasible_buckets = self.feasible_buckets();
+        let feasible_buckets = self.feasible_buckets(None);
         let Some((first, _)) = feasible_buckets.first() else { return true };
         let width = self.plan.normalized.len();
         let values = |id: BucketId| {

@@ -32,8 +32,7 @@ fn made_up_topology_keys_do_not_make_the_engine_forget_others_again_and_again() 
     cluster.store(Object::decode(&node).unwrap().unwrap());
     let (mut engine, mut losses) = (Engine::default(), 0);
     let decide = |engine: &mut Engine, pod: &PodInfo| {
-        let input =
-            DecisionInput { profile: &profile, cluster: &cluster, nominator: &nominator, pod, now: Timestamp::MIN };
+        let input = DecisionInput::new(&profile, &cluster, &nominator, pod, Timestamp::MIN);
         drop(engine.decide(input, &mut TieBreak::SmallestName));
     };
     let ordinary = pod("ordinary", ["zone".to_owned()].into_iter());

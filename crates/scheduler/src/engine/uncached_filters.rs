@@ -3,8 +3,10 @@
 use super::DecisionInput;
 use super::evaluate::NotCacheable;
 use super::scoreboard::Scoreboard;
+use super::timing::{PluginWatch, TimedCycle};
 use crate::cluster::NodeInfo;
-use crate::framework::{Code, Cycle, CycleStates, ExtensionPoints, PluginWithState};
+use crate::framework::{Code, CycleStates, ExtensionPoints, PluginWithState};
+use crate::metrics::TimedPoint;
 use crate::profile::Profile;
 
 /// Plugins whose Filter cannot be cached, prepared for one pod.
@@ -30,7 +32,9 @@ impl UncachedFilters {
             let points = profile.points_of(index);
             let mut filters = points.contains(ExtensionPoints::FILTER);
             if points.contains(ExtensionPoints::PRE_FILTER) {
+                let watch = PluginWatch::start(input.timing);
                 let answer = state.pre_filter(&input.cycle());
+                watch.end(index, TimedPoint::PreFilter, answer.status.code);
                 match answer.status.code {
                     Code::Success if answer.nodes.is_none() => {}
                     Code::Skip => filters = false,
@@ -51,9 +55,11 @@ impl UncachedFilters {
     }
 
     /// True when the node passes all filters.
-    pub(super) fn pass(&self, cx: &Cycle<'_>, node: &NodeInfo) -> Result<bool, NotCacheable> {
+    pub(super) fn pass(&self, cx: &TimedCycle<'_>, node: &NodeInfo) -> Result<bool, NotCacheable> {
         for plugin in self.plugins.iter().filter(|plugin| plugin.filters) {
+            let watch = PluginWatch::start(cx.timing);
             let status = plugin.state.filter(cx, node);
+            watch.end(plugin.index, TimedPoint::Filter, status.code);
             if status.is_rejected() {
                 return Ok(false);
             }

@@ -2,8 +2,10 @@
 
 use super::evaluate::{NotCacheable, passes_filters, sum_scores};
 use super::plan::PluginPlan;
+use super::timing::{PluginWatch, TimedCycle};
 use crate::cluster::{Headroom, NodeId};
-use crate::framework::{Cycle, CycleStates, HeadroomPlugin};
+use crate::framework::{Code, CycleStates, HeadroomPlugin};
+use crate::metrics::TimedPoint;
 
 /// The plugins that read usage, for pods of one signature.
 #[derive(Default)]
@@ -27,6 +29,8 @@ pub(super) struct UsageBatch {
 }
 
 struct WeightedHeadroomPlugin {
+    /// The plugin's index in the profile.
+    index: usize,
     plugin: Box<dyn HeadroomPlugin>,
     filters: bool,
     /// The plugin's weight, when it scores.
@@ -44,13 +48,23 @@ impl UsagePlugins {
             };
             let scored = usage.scores.iter().position(|(scored, _)| *scored == plugin);
             let weight = scored.map(|at| usage.scores.remove(at).1);
-            usage.headroom_plugins.push(WeightedHeadroomPlugin { plugin: batched, filters: true, weight });
+            usage.headroom_plugins.push(WeightedHeadroomPlugin {
+                index: plugin,
+                plugin: batched,
+                filters: true,
+                weight,
+            });
         }
         let headroom_plugins = &mut usage.headroom_plugins;
         usage.scores.retain(|(plugin, weight)| match states.get(*plugin).headroom_plugin() {
             Some(batched) => {
                 let weight = Some(*weight);
-                headroom_plugins.push(WeightedHeadroomPlugin { plugin: batched, filters: false, weight });
+                headroom_plugins.push(WeightedHeadroomPlugin {
+                    index: *plugin,
+                    plugin: batched,
+                    filters: false,
+                    weight,
+                });
                 false
             }
             None => true,
@@ -63,7 +77,7 @@ impl UsagePlugins {
     /// Runs one plugin on all nodes before the next, so that the memory accesses of the nodes overlap.
     pub(super) fn evaluate(
         &self,
-        cx: &Cycle<'_>,
+        cx: &TimedCycle<'_>,
         states: &CycleStates,
         batch: &mut UsageBatch,
     ) -> Result<(), NotCacheable> {
@@ -73,12 +87,16 @@ impl UsagePlugins {
         headrooms.extend(nodes.iter().map(|node| *cx.cluster.headroom(*node)));
         sums.clear();
         sums.resize(nodes.len(), Some(0));
-        for WeightedHeadroomPlugin { plugin, filters, weight } in headroom_plugins {
+        for WeightedHeadroomPlugin { index, plugin, filters, weight } in headroom_plugins {
             if *filters {
+                let watch = PluginWatch::start(cx.timing);
                 plugin.filter(headrooms, sums);
+                watch.end_many(*index, TimedPoint::Filter, Code::Success, headrooms.len());
             }
             if let Some(weight) = weight {
+                let watch = PluginWatch::start(cx.timing);
                 plugin.score(headrooms, *weight, sums);
+                watch.end_many(*index, TimedPoint::Score, Code::Success, headrooms.len());
             }
         }
         if !filters.is_empty() || !scores.is_empty() {

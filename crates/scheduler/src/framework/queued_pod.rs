@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::PluginName;
 use crate::cluster::PodInfo;
+use crate::trace::AttemptTrace;
 
 /// A pod in the scheduling queue.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct QueuedPod {
     sequence: u64,
     /// When the current attempt began, in nanoseconds on the metrics' clock.
     pub(crate) attempt_started: u64,
+    /// The trace of the current attempt, if it is traced.
+    pub(crate) trace: Option<Arc<AttemptTrace>>,
 }
 
 impl QueuedPod {
@@ -52,6 +55,7 @@ impl QueuedPod {
             flushed: None,
             sequence,
             attempt_started: 0,
+            trace: None,
         }
     }
 

@@ -16,9 +16,9 @@ use crate::cycle::filter::Search;
 use crate::cycle::score::Scores;
 use crate::cycle::{Attempt, Decision};
 use crate::effect::Effect;
-use crate::engine::{DecisionInput, EngineDecision};
-use crate::framework::{Code, CycleStates, QueuedPod, Status};
-use crate::metrics::{OwnerMetrics, TimedPoint};
+use crate::engine::{DecisionInput, DecisionKind, DecisionTimes, EngineDecision, Timing};
+use crate::framework::{CycleStates, QueuedPod, Status};
+use crate::metrics::OwnerMetrics;
 use crate::profile::Profile;
 use crate::shell::{StatusUpdate, pod_event};
 
@@ -57,6 +57,7 @@ impl Scheduler {
             self.queue.done(&uid);
         } else {
             self.begin_record(&pod);
+            self.begin_trace(&mut pod);
             self.attempt(profile, pod, now);
             self.end_record(now);
         }
@@ -67,14 +68,19 @@ impl Scheduler {
         let search = Search { start: self.next_start, percentage: profile.percentage.or(self.percentage) };
         let sampled = self.metrics.as_ref().is_some_and(|metrics| metrics.all.sample_cycle());
         if search.is_exhaustive() {
-            match self.ask_engine(at, &profile, &pod, now) {
+            let (decision, times) = self.ask_engine(at, &profile, &pod, now);
+            match decision {
                 EngineDecision::Node(node, mut states) => {
+                    let is_only = self.cluster.node_count() == 1;
+                    let kind = if is_only { DecisionKind::OnlyNode } else { DecisionKind::Scored };
+                    self.report_points(at, &profile, kind, times);
                     states.sampled = sampled;
                     self.report_decision_time(&pod);
                     return self.place(profile, pod, node.to_string(), states, now);
                 }
                 EngineDecision::NoNodeFits => {
                     if let Some(outcome) = self.ask_engine_why(at, &profile, &pod, now) {
+                        self.report_points(at, &profile, DecisionKind::NoNode, times);
                         self.report_decision_time(&pod);
                         return self.no_node_fits(&profile, pod, outcome, now);
                     }
@@ -123,15 +129,23 @@ impl Scheduler {
         }
     }
 
-    fn ask_engine(&mut self, at: usize, profile: &Profile, pod: &QueuedPod, now: Timestamp) -> EngineDecision {
+    /// The decision of the engine, and its times if it was timed.
+    fn ask_engine(
+        &mut self,
+        at: usize,
+        profile: &Profile,
+        pod: &QueuedPod,
+        now: Timestamp,
+    ) -> (EngineDecision, Option<DecisionTimes>) {
         let nominator = &self.queue.nominator;
-        let input = DecisionInput { profile, cluster: &self.cluster, nominator, pod: &pod.info, now };
-        let watch = profile.stopwatch();
-        let decision = self.profiles.engine(at).decide(input, &mut self.ties);
-        if !matches!(decision, EngineDecision::AskPlainCycle) {
-            // The engine does not run Filter and Score one after the other; its whole time counts as Filter.
-            watch.point(TimedPoint::Filter, Code::Success);
-        }
+        let input = DecisionInput::new(profile, &self.cluster, nominator, &pod.info, now);
+        let timing = profile.metrics.as_ref().and_then(|metrics| {
+            let sampled = self.profiles.samples(at).next_is_timed();
+            (sampled || metrics.all.trace.is_on()).then(|| Timing::start(metrics))
+        });
+        let decision = self.profiles.engine(at).decide(input.timed(timing.as_ref()), &mut self.ties);
+        let scored = matches!(decision, EngineDecision::Node(..)) && self.cluster.node_count() > 1;
+        let times = timing.map(|timing| timing.end(scored));
         if let EngineDecision::Node(node, _) = &decision
             && tracing::enabled!(tracing::Level::DEBUG)
         {
@@ -140,7 +154,19 @@ impl Scheduler {
             let runner_up = ranking.and_then(|ranking| ranking.runner_up);
             log_decision(pod, node, score, runner_up.as_ref().map(|(node, score)| (&**node, *score)));
         }
-        decision
+        (decision, times)
+    }
+
+    /// Reports what the extension points of a decision of the engine took.
+    fn report_points(&mut self, at: usize, profile: &Profile, kind: DecisionKind, times: Option<DecisionTimes>) {
+        let Some(metrics) = &profile.metrics else { return };
+        match times {
+            Some(times) => {
+                self.profiles.samples(at).timed(kind, times, metrics);
+                times.points().for_each(|point| metrics.all.trace.note(point));
+            }
+            None => self.profiles.samples(at).untimed(kind),
+        }
     }
 
     /// Asks the engine why no node fits; none when only the plain cycle can tell.
@@ -152,7 +178,7 @@ impl Scheduler {
         now: Timestamp,
     ) -> Option<PostFilterOutcome> {
         let nominator = &self.queue.nominator;
-        let input = DecisionInput { profile, cluster: &self.cluster, nominator, pod: &pod.info, now };
+        let input = DecisionInput::new(profile, &self.cluster, nominator, &pod.info, now);
         let (cached, answer) = self.profiles.engine(at).explain(input, &mut self.ties).ok()?;
         Some(PostFilterOutcome {
             failure: Failure::unschedulable(&cached.diagnosis, answer.nomination),
@@ -189,7 +215,9 @@ impl Scheduler {
         if !status.is_success() {
             return self.fail_in_cycle(binding, status, now);
         }
-        match self.permit(&mut binding, now) {
+        let permitted = self.permit(&mut binding, now);
+        self.collect_points(&binding.pod);
+        match permitted {
             PermitOutcome::Rejected(status) => self.fail_in_cycle(binding, status, now),
             PermitOutcome::Approved => {
                 self.activate_collected(&mut binding, now);

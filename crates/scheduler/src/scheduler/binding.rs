@@ -6,9 +6,10 @@ use bayplan_model::api::Request;
 use bayplan_model::decision_log::{Changed, Undone};
 use bayplan_model::delta::Delta;
 use jiff::Timestamp;
+use tracing::field;
 
-use super::Scheduler;
 use super::failure::{Failure, with_extension_point};
+use super::{ATTEMPTS, Scheduler};
 use crate::bind::{BindOutcome, Binding};
 use crate::cluster::Object;
 use crate::effect::Effect;
@@ -75,8 +76,10 @@ impl Scheduler {
         if !outcome.status.is_success() {
             return self.fail_binding_cycle(outcome.binding, outcome.status, now);
         }
-        tracing::debug!(pod = %outcome.binding.pod_key(), node = outcome.binding.node, "pod bound");
+        self.log_bound(&outcome.binding);
         self.activate_collected(&mut outcome.binding, now);
+        let Binding { pod, node, .. } = &mut outcome.binding;
+        self.end_trace(pod, AttemptResult::Scheduled, Some(node), None);
         let pod = &outcome.binding.pod;
         if let Some(metrics) = &outcome.binding.profile.metrics {
             metrics.attempt_finished(pod.attempt_started, AttemptResult::Scheduled);
@@ -84,6 +87,18 @@ impl Scheduler {
             let waited = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
             metrics.all.pod_bound(pod.attempts, waited, pod.was_flushed());
         }
+    }
+
+    fn log_bound(&self, binding: &Binding) {
+        let Binding { pod, node, .. } = binding;
+        tracing::debug!(
+            target: ATTEMPTS,
+            pod = %pod.info.key(),
+            node,
+            attempt = pod.attempts,
+            latency = self.latency(pod).map(field::debug),
+            "pod bound"
+        );
     }
 
     /// Fails a pod in the scheduling cycle that assumed it. No other cycle has seen its resources taken, so no event

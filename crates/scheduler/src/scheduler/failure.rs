@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use bayplan_model::api::EventType;
 use jiff::Timestamp;
+use tracing::field;
 
-use super::Scheduler;
 use super::queue_plugins::ProfilePlugins;
+use super::{ATTEMPTS, Scheduler};
 use crate::effect::Effect;
 use crate::framework::{Diagnosis, Nomination, PluginName, QueuedPod, Status};
 use crate::metrics::AttemptResult;
@@ -62,12 +63,22 @@ impl Failure {
 impl Scheduler {
     /// Puts a pod that could not be placed back into the queue, and reports why.
     pub(super) fn fail(&mut self, mut pod: QueuedPod, failure: Failure, now: Timestamp) {
-        tracing::debug!(pod = %pod.info.key(), reason = failure.reason, message = failure.message, "pod not scheduled");
+        tracing::debug!(
+            target: ATTEMPTS,
+            pod = %pod.info.key(),
+            reason = failure.reason,
+            why = failure.message,
+            attempt = pod.attempts,
+            latency = self.latency(&pod).map(field::debug),
+            "pod not scheduled"
+        );
         self.note_failure(&failure.message, &failure.nomination);
         let profile = self.profile(&pod.info.spec.scheduler_name);
         if let Some(metrics) = profile.and_then(|profile| profile.metrics.as_ref()) {
             metrics.attempt_finished(pod.attempt_started, failure.attempt_result());
         }
+        self.collect_points(&pod);
+        self.end_trace(&mut pod, failure.attempt_result(), None, Some(&failure.message));
         let meta = &pod.info.metadata;
         let uid = meta.uid.clone();
         let current = self.cluster.objects.pods.get(&meta.namespace, &meta.name).cloned();

@@ -18,11 +18,14 @@ mod preemption;
 mod profiles;
 mod queue_plugins;
 mod recording;
+mod traced;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bayplan_model::decision_log::{Changed, Evicted};
+use bayplan_model::pod::Pod;
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -33,15 +36,19 @@ use crate::cycle::tie_break::TieBreak;
 use crate::effect::{Effect, Input};
 use crate::extender::Extender;
 use crate::framework::preemption::Preemption;
-use crate::framework::{ClusterEvent, PluginName, Registry};
+use crate::framework::{ClusterEvent, PluginName, QueuedPod, Registry};
 use crate::metrics::{Clock, OwnerMetrics};
 use crate::profile::{self, Profile};
 use crate::queue::{Backoff, ClusterChange, Queue};
 use crate::record::Recorder;
+use crate::trace::Traces;
 use permit::WaitingPod;
 pub(crate) use profiles::Profiles;
 pub(crate) use queue_plugins::ProfilePlugins;
 pub use recording::RecordedChoice;
+
+/// Where the ends of attempts are logged, at level debug: `-v=3` switches it on, as upstream's.
+const ATTEMPTS: &str = "bayplan_scheduler::attempts";
 
 /// Why a scheduler cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +100,7 @@ pub struct Scheduler {
     last_victims: BTreeMap<String, Preemption>,
     effects: Vec<Effect>,
     metrics: Option<OwnerMetrics>,
+    traces: Option<Traces>,
     /// What a decision log is written from, when there is one.
     recorder: Option<Box<Recorder>>,
 }
@@ -127,6 +135,7 @@ impl Scheduler {
             last_victims: BTreeMap::new(),
             effects: Vec::new(),
             metrics: None,
+            traces: None,
             recorder: None,
         })
     }
@@ -147,8 +156,10 @@ impl Scheduler {
         self
     }
 
-    /// Updates the gauges (lengths of queues, sizes of caches); all other metrics are always current.
-    pub fn publish(&self) {
+    /// Updates the gauges (lengths of queues, sizes of caches) and what decisions that were not timed are taken to have
+    /// taken; all other metrics are always current.
+    pub fn publish(&mut self) {
+        self.profiles.report_decisions();
         let Some(OwnerMetrics { all, .. }) = &self.metrics else { return };
         all.set_pending(self.queue.counts());
         let mut rejected = FxHashMap::default();
@@ -169,9 +180,20 @@ impl Scheduler {
         self.metrics.as_ref().map_or(0, |metrics| metrics.all.now())
     }
 
+    /// How long the current attempt of a pod has taken, if there is a clock.
+    fn latency(&self, pod: &QueuedPod) -> Option<Duration> {
+        let metrics = self.metrics.as_ref()?;
+        Some(Duration::from_nanos(metrics.all.now().saturating_sub(pod.attempt_started)))
+    }
+
     /// The cluster state, assumed pods included.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// All pods that have not ended, of other schedulers too, in no order.
+    pub fn pods(&self) -> Vec<Arc<Pod>> {
+        self.cluster.objects.pods.values().cloned().collect()
     }
 
     /// The scheduling queue.

@@ -48,7 +48,7 @@ impl Scheduler {
             return None;
         }
         let nominator = &self.queue.nominator;
-        let input = DecisionInput { profile: &profile, cluster: &self.cluster, nominator, pod, now };
+        let input = DecisionInput::new(&profile, &self.cluster, nominator, pod, now);
         self.profiles.engine(at).fits(input)
     }
 }

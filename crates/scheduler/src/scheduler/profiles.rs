@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Error;
 use crate::config::Configuration;
-use crate::engine::Engine;
+use crate::engine::{DecisionSamples, Engine};
 use crate::extender::{Extender, Extenders};
 use crate::framework::{PluginName, Registry};
 use crate::metrics::{self, Clock, IncomingPods, OwnerMetrics};
@@ -14,6 +14,7 @@ use crate::profile::Profile;
 pub(crate) struct ProfileEntry {
     pub(super) profile: Arc<Profile>,
     pub(super) engine: Engine,
+    samples: DecisionSamples,
 }
 
 /// The profiles in the order of the configuration.
@@ -21,7 +22,11 @@ pub(crate) struct Profiles(Vec<ProfileEntry>);
 
 impl From<Vec<Profile>> for Profiles {
     fn from(profiles: Vec<Profile>) -> Self {
-        let entry = |profile| ProfileEntry { profile: Arc::new(profile), engine: Engine::default() };
+        let entry = |profile| ProfileEntry {
+            profile: Arc::new(profile),
+            engine: Engine::default(),
+            samples: DecisionSamples::default(),
+        };
         Profiles(profiles.into_iter().map(entry).collect())
     }
 }
@@ -101,5 +106,19 @@ impl Profiles {
 
     pub(super) fn engine(&mut self, index: usize) -> &mut Engine {
         &mut self.0[index].engine
+    }
+
+    /// Which decisions of a profile's engine are timed.
+    pub(super) fn samples(&mut self, index: usize) -> &mut DecisionSamples {
+        &mut self.0[index].samples
+    }
+
+    /// Reports the decisions that were not timed.
+    pub(super) fn report_decisions(&mut self) {
+        for ProfileEntry { profile, samples, .. } in &mut self.0 {
+            if let Some(metrics) = &profile.metrics {
+                samples.flush(metrics);
+            }
+        }
     }
 }

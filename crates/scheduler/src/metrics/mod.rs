@@ -4,6 +4,8 @@
 //! one branch. With them, each pod costs a few atomic additions; what happens for every node and plugin is sampled, as
 //! upstream does.
 
+mod points;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -11,6 +13,8 @@ use bayplan_metrics::{Buckets, Counter, Family, Gauge, Grid, Histogram, ONES, Re
 use rustc_hash::FxHashMap;
 
 use crate::framework::{ClusterEvent, Code, PluginName};
+use points::TracedPoints;
+pub(crate) use points::{PointTime, Stopwatch};
 
 /// A monotonic clock, in nanoseconds.
 pub type Clock = fn() -> u64;
@@ -69,6 +73,12 @@ labels! {
     Evaluated { PreFilter = "PreFilter", Filter = "Filter", PreScore = "PreScore", Score = "Score" }
 }
 
+impl AttemptResult {
+    pub(crate) fn label(self) -> &'static str {
+        Self::LABELS[self as usize]
+    }
+}
+
 impl QueueLabel {
     pub(crate) fn label(self) -> &'static str {
         Self::LABELS[self as usize]
@@ -113,11 +123,26 @@ impl Cause {
     }
 }
 
+impl TimedPoint {
+    /// The point as metrics and traces name it.
+    pub(crate) fn name(self) -> &'static str {
+        Self::LABELS[self as usize]
+    }
+
+    /// True for points that only the owner of the queue runs, within an attempt.
+    fn is_of_scheduling_cycle(self) -> bool {
+        use TimedPoint::{Filter, Permit, PostFilter, PreFilter, PreScore, Reserve, Score};
+        matches!(self, PreFilter | Filter | PostFilter | PreScore | Score | Reserve | Permit)
+    }
+}
+
 /// The scheduler's metrics, shared by the owner of the queue and by binding cycles.
 pub(crate) struct Metrics {
     clock: Clock,
     cycles: AtomicU32,
     hints: AtomicU32,
+    /// For the trace of the attempt that is being made.
+    pub(crate) trace: TracedPoints,
     attempts: AttemptMetrics,
     plugins: PluginMetrics,
     preemption: PreemptionMetrics,
@@ -332,6 +357,7 @@ impl Metrics {
             clock,
             cycles: AtomicU32::new(0),
             hints: AtomicU32::new(0),
+            trace: TracedPoints::default(),
             attempts: AttemptMetrics::new(registry, profiles),
             plugins: PluginMetrics::new(registry, profiles, plugins),
             preemption: PreemptionMetrics::new(registry),
@@ -456,38 +482,24 @@ impl ProfileMetrics {
         self.all.attempts.attempt_duration.at([result as usize, self.profile]).observe(elapsed);
     }
 
+    /// An extension point took so long, so many times.
+    pub(crate) fn point_took(&self, point: TimedPoint, code: Code, nanos: u64, times: u64) {
+        self.all.plugins.point_duration.at([point as usize, code as usize, self.profile]).observe_times(nanos, times);
+    }
+
+    /// A plugin took so long for so many calls together.
+    pub(crate) fn plugin_ran(&self, plugin: usize, point: TimedPoint, code: Code, nanos: u64, calls: usize) {
+        let calls = calls as u64;
+        if let Some(each) = nanos.checked_div(calls) {
+            let cell = [self.plugins[plugin], point as usize, code as usize];
+            self.all.plugins.plugin_duration.at(cell).observe_times(each, calls);
+        }
+    }
+
     /// A plugin was evaluated so many times.
     pub(crate) fn evaluated(&self, plugin: usize, point: Evaluated, many: u64) {
         if many > 0 {
             self.all.plugins.evaluations.at([self.plugins[plugin], point as usize, self.profile]).add(many);
-        }
-    }
-}
-
-/// Times an extension point or a plugin; does nothing without metrics.
-#[derive(Clone, Copy)]
-pub(crate) struct Stopwatch<'a>(Option<(&'a ProfileMetrics, u64)>);
-
-impl<'a> Stopwatch<'a> {
-    /// Starts, if there are metrics.
-    pub(crate) fn start(metrics: Option<&'a ProfileMetrics>) -> Self {
-        Stopwatch(metrics.map(|metrics| (metrics, metrics.all.now())))
-    }
-
-    /// An extension point ended.
-    pub(crate) fn point(self, point: TimedPoint, code: Code) {
-        if let Some((metrics, since)) = self.0 {
-            let elapsed = metrics.all.now().saturating_sub(since);
-            metrics.all.plugins.point_duration.at([point as usize, code as usize, metrics.profile]).observe(elapsed);
-        }
-    }
-
-    /// A plugin ended at an extension point.
-    pub(crate) fn plugin(self, plugin: usize, point: TimedPoint, code: Code) {
-        if let Some((metrics, since)) = self.0 {
-            let elapsed = metrics.all.now().saturating_sub(since);
-            let cell = [metrics.plugins[plugin], point as usize, code as usize];
-            metrics.all.plugins.plugin_duration.at(cell).observe(elapsed);
         }
     }
 }
