@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bayplan_client::{Client, EventRecorder};
+use bayplan_client::{Client, EventRecorder, clock};
 use bayplan_model::api::{Api, Event, Recorder, Request};
 use bayplan_model::status::Status;
 use bayplan_scheduler::config::ClientConnection;
@@ -33,7 +33,7 @@ struct TokioTimer;
 
 impl Timer for TokioTimer {
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        clock::now()
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

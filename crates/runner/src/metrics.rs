@@ -1,7 +1,7 @@
 //! Metrics of the process, and the monotonic clock of durations.
 
 use std::sync::LazyLock;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bayplan_metrics::{Gauge, Registry};
 
@@ -15,6 +15,18 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// Nanoseconds since the first call.
 pub fn steady_nanos() -> u64 {
     u64::try_from(ORIGIN.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// When the clock of [`steady_nanos`] is at zero, in nanoseconds since 1970.
+pub fn steady_zero() -> u64 {
+    let steady = steady_nanos();
+    unix_nanos().saturating_sub(steady)
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn unix_nanos() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A registry with the metrics of the process and its build.
@@ -47,12 +59,29 @@ pub fn process_registry() -> Registry {
     let build = registry.family::<Gauge>(
         "kubernetes_build_info",
         "[ALPHA] The version of Kubernetes whose behaviour this is, and our own.",
-        &["major", "minor", "git_version", "platform"],
+        &[
+            "major",
+            "minor",
+            "git_version",
+            "git_commit",
+            "git_tree_state",
+            "build_date",
+            "go_version",
+            "compiler",
+            "platform",
+        ],
         (),
     );
-    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
+    // In Go's words.
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let platform = format!("{}/{architecture}", std::env::consts::OS);
     let version = concat!("v1.36.4+bayplan-", env!("CARGO_PKG_VERSION"));
-    build.get(&["1", "36", version, &platform]).set(1.0);
+    // As `/version` says it.
+    build.get(&["1", "36", version, "", "clean", "1970-01-01T00:00:00Z", "rust", "rustc", &platform]).set(1.0);
     registry
 }
 

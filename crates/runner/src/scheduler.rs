@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use bayplan_client::leader_election::{self, Elector};
 use bayplan_client::metrics::ElectionMetrics;
-use bayplan_client::{Client, EventRecorder};
+use bayplan_client::{Client, EventRecorder, clock};
+use bayplan_model::trace::Tracer;
 use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::extender::Extender;
 use bayplan_scheduler::{Registry, Rng, Scheduler, TieBreak};
 use futures::future::BoxFuture;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -25,8 +26,8 @@ use crate::decision_log::{self, DecisionLog, DecisionLogConfig};
 use crate::effects::EffectRunner;
 use crate::extender::{self, HttpExtender};
 use crate::inputs::{self, Inputs};
-use crate::metrics::steady_nanos;
-use crate::telemetry::Telemetry;
+use crate::metrics::{steady_nanos, steady_zero};
+use crate::telemetry::{Scrape, Telemetry};
 
 /// Scheduling attempts before inputs are handled again, so that a long queue does not hide changes of the cluster.
 const POD_BATCH_MAX: usize = 16;
@@ -70,6 +71,8 @@ pub struct SchedulerConfig {
     pub telemetry: Option<Telemetry>,
     /// The decision log, if one is written.
     pub decision_log: Option<DecisionLogConfig>,
+    /// Where spans of attempts go, if they are traced; it needs telemetry.
+    pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Default for SchedulerConfig {
@@ -83,6 +86,7 @@ impl Default for SchedulerConfig {
             max_in_unschedulable: None,
             telemetry: None,
             decision_log: None,
+            tracer: None,
         }
     }
 }
@@ -131,6 +135,9 @@ async fn run(client: Client, mut config: SchedulerConfig, mut shutdown: watch::R
     if let Some(telemetry) = &telemetry {
         scheduler = scheduler.with_metrics(&telemetry.registry, steady_nanos);
     }
+    if let Some(tracer) = config.tracer.take() {
+        scheduler = scheduler.with_traces(tracer, steady_zero());
+    }
     let mut elector = config.leader_election.clone().map(|rules| {
         let component = config.configuration.profiles.iter().find_map(|p| p.scheduler_name.as_deref());
         let recorder = EventRecorder::core(&client, component.unwrap_or_default());
@@ -143,6 +150,7 @@ async fn run(client: Client, mut config: SchedulerConfig, mut shutdown: watch::R
         }
     });
     let outcome = tokio::select! {
+        biased;
         outcome = elect_and_work(&client, &config, Core { scheduler, telemetry, log }, elector.as_mut()) => outcome,
         _ = shutdown.wait_for(|stop| *stop) => Ok(()),
     };
@@ -170,18 +178,27 @@ impl Core {
     /// Brings the gauges up to date for scrapes that wait.
     fn publish(&mut self) {
         while let Some(scrape) = self.telemetry.as_mut().and_then(Telemetry::waiting) {
-            self.scheduler.publish();
-            // The scraper may have disconnected.
-            let _ = scrape.send(());
+            answer(&mut self.scheduler, scrape);
         }
     }
 }
 
 /// Resolves with the next scrape; never without telemetry.
-async fn scraped(telemetry: &mut Option<Telemetry>) -> tokio::sync::oneshot::Sender<()> {
+async fn scraped(telemetry: &mut Option<Telemetry>) -> Scrape {
     match telemetry {
         Some(telemetry) => telemetry.scraped().await,
         None => std::future::pending().await,
+    }
+}
+
+fn answer(scheduler: &mut Scheduler, scrape: Scrape) {
+    // The scraper may have disconnected.
+    match scrape {
+        Scrape::Gauges(answer) => {
+            scheduler.publish();
+            let _ = answer.send(());
+        }
+        Scrape::Pods(answer) => drop(answer.send(scheduler.pods())),
     }
 }
 
@@ -215,6 +232,7 @@ async fn elect_and_work(
     let mut owner = JoinSet::new();
     owner.spawn(run_owner(core, inputs, effects));
     tokio::select! {
+        biased;
         ended = owner.join_next() => match ended {
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             _ => Ok(()),
@@ -231,16 +249,14 @@ async fn fill(core: &mut Core, inputs: &mut Inputs, until: impl Future<Output = 
     while !is_over {
         let Core { scheduler, telemetry, .. } = &mut *core;
         tokio::select! {
+            biased;
             () = &mut until => is_over = true,
-            Some(input) = inputs.next() => scheduler.handle(input, Timestamp::now()),
-            scrape = scraped(telemetry) => {
-                scheduler.publish();
-                let _ = scrape.send(());
-            }
+            Some(input) = inputs.next() => scheduler.handle(input, clock::now()),
+            scrape = scraped(telemetry) => answer(scheduler, scrape),
         }
         // What the informers sent before it happened belongs to the state.
         while let Some(input) = inputs.try_next() {
-            scheduler.handle(input, Timestamp::now());
+            scheduler.handle(input, clock::now());
         }
         // Effects are the leader's to run.
         scheduler.take_effects();
@@ -258,11 +274,11 @@ async fn run_owner(mut core: Core, mut inputs: Inputs, effects: Arc<EffectRunner
         while handled < INPUT_BATCH_MAX
             && let Some(input) = inputs.try_next()
         {
-            scheduler.handle(input, Timestamp::now());
+            scheduler.handle(input, clock::now());
             handled += 1;
         }
         if Instant::now() >= next_tick {
-            scheduler.tick(Timestamp::now());
+            scheduler.tick(clock::now());
             next_tick = Instant::now() + TICK;
         }
         let mut tried = 0;
@@ -278,16 +294,15 @@ async fn run_owner(mut core: Core, mut inputs: Inputs, effects: Arc<EffectRunner
             tokio::task::yield_now().await;
             continue;
         }
+        // Scrapes and ticks have had their turn above.
         tokio::select! {
+            biased;
             input = inputs.next() => match input {
-                Some(input) => scheduler.handle(input, Timestamp::now()),
+                Some(input) => scheduler.handle(input, clock::now()),
                 None => return,
             },
             () = tokio::time::sleep_until(rounds.due.map_or(next_tick, |due| due.min(next_tick))) => {}
-            scrape = scraped(telemetry) => {
-                scheduler.publish();
-                let _ = scrape.send(());
-            }
+            scrape = scraped(telemetry) => answer(scheduler, scrape),
         }
     }
 }
@@ -317,12 +332,12 @@ impl RetryRounds {
         let retries = scheduler.retries();
         if retries == 0 {
             (self.due, self.left) = (None, 0);
-            return scheduler.schedule_one(Timestamp::now());
+            return scheduler.schedule_one(clock::now());
         }
         if self.left == 0 && !self.begins(retries) {
-            return scheduler.schedule_new_one(Timestamp::now());
+            return scheduler.schedule_new_one(clock::now());
         }
-        let tried = scheduler.schedule_one(Timestamp::now());
+        let tried = scheduler.schedule_one(clock::now());
         if scheduler.retries() < retries || !tried {
             self.left -= 1;
         }
@@ -349,6 +364,7 @@ impl RetryRounds {
 #[cfg(test)]
 mod tests {
     use bayplan_scheduler::{Effect, Input, Object};
+    use jiff::Timestamp;
     use serde_json::{Value, json};
 
     use super::*;

@@ -6,17 +6,35 @@ use std::time::Duration;
 
 use bayplan_client::leader_election::Leadership;
 use bayplan_metrics::Registry;
+use bayplan_model::pod::Pod;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::ops_server::Refresh;
 use crate::ops_server::health::{CheckedBy, Health};
+use crate::ops_server::pod_resources::Pods;
 
 /// Scrapes that wait for a busy component; more are answered with the last values.
 const SCRAPES_MAX: usize = 16;
 /// A leader that has not renewed this long after its lease expired counts as unhealthy.
 const WATCHDOG_GRACE: Duration = Duration::from_secs(20);
 
-type Scrape = oneshot::Sender<()>;
+/// What the operations server asks of a component.
+pub(crate) enum Scrape {
+    /// To bring its gauges up to date.
+    Gauges(oneshot::Sender<()>),
+    /// For the pods that it knows.
+    Pods(oneshot::Sender<Vec<Arc<Pod>>>),
+}
+
+impl Scrape {
+    /// Answers for a component whose gauges are up to date and that keeps no pods.
+    pub(crate) fn acknowledge(self) {
+        if let Scrape::Gauges(answer) = self {
+            // The scraper may have disconnected.
+            let _ = answer.send(());
+        }
+    }
+}
 
 /// The component's side.
 pub struct Telemetry {
@@ -77,12 +95,28 @@ impl Probe {
         let scrapes = self.scrapes.clone();
         Arc::new(move || {
             let (sender, answered) = oneshot::channel();
-            let asked = scrapes.try_send(sender).is_ok();
+            let asked = scrapes.try_send(Scrape::Gauges(sender)).is_ok();
             Box::pin(async move {
                 if asked {
                     // A component that is gone has no new values.
                     let _ = answered.await;
                 }
+            })
+        })
+    }
+
+    /// Asks the component for its pods, while it leads or if nobody is elected.
+    pub fn pods(&self, elects: bool) -> Pods {
+        let (scrapes, leadership) = (self.scrapes.clone(), Arc::clone(&self.leadership));
+        Arc::new(move || {
+            let (scrapes, leads) = (scrapes.clone(), !elects || leadership.is_leading());
+            Box::pin(async move {
+                if !leads {
+                    return None;
+                }
+                let (sender, answer) = oneshot::channel();
+                scrapes.send(Scrape::Pods(sender)).await.ok()?;
+                answer.await.ok()
             })
         })
     }
@@ -131,7 +165,7 @@ mod tests {
     async fn a_scrape_waits_for_the_part_and_not_for_one_that_is_gone() {
         let (mut telemetry, probe) = telemetry(Registry::default());
         let scraping = tokio::spawn(probe.refresh()());
-        telemetry.scraped().await.send(()).unwrap();
+        telemetry.scraped().await.acknowledge();
         scraping.await.unwrap();
         drop(telemetry);
         probe.refresh()().await;

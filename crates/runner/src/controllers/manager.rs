@@ -53,16 +53,16 @@ async fn run(
         let mut leading = std::pin::pin!(elector.acquire());
         loop {
             tokio::select! {
+            biased;
                 () = &mut leading => break,
                 // A standby has no new values.
-                scrape = telemetry.scraped() => {
-                    let _ = scrape.send(());
-                }
+                scrape = telemetry.scraped() => scrape.acknowledge(),
                 _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
             }
         }
     }
     tokio::select! {
+            biased;
         () = run_controllers_with_telemetry(client, config, Some(telemetry), shutdown) => Ok(()),
         () = elector.hold() => Err(Error::LeaseLost),
     }

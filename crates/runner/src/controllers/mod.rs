@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   informers ─▶ cache ─▶ observe ─▶ queue ─▶ workers ─▶ sync ─▶ API server
-//!   discovery (every 30 s) ─▶ monitors ─▶ garbage collector's graph
+//!   discovery (every 30 s) ─▶ monitors ─▶ garbage collector's graph, numbers of objects for quotas
 //! ```
 
 mod discovery;
@@ -10,6 +10,7 @@ pub mod manager;
 mod monitors;
 pub mod names;
 mod provisioner;
+mod signing;
 mod workers;
 mod write_log;
 
@@ -20,16 +21,24 @@ use std::time::Duration;
 use bayplan_client::informer;
 use bayplan_client::metrics::QueueMetrics;
 use bayplan_client::{Client, EventRecorder, Informer, Scope, WorkQueue};
+pub use bayplan_controllers::TokenSigner;
 use bayplan_controllers::discovery::Resources;
 use bayplan_controllers::{
-    AnyDelta, Apply, Cache, ClaimProtectionController, Controller, DeploymentController, DisruptionController,
-    EphemeralVolumeController, GarbageCollector, Kind, NamespaceController, NodeLifecycleConfig,
-    NodeLifecycleController, PersistentVolumeController, PodGcController, ReplicaSetController,
-    ResourceClaimController, RootCaPublisher, ServiceAccountController, TERMINATED_PODS_MAX, TaintEvictionController,
-    Visitor, VolumeProtectionController,
+    AnyDelta, Apply, AttributesClassProtectionController, Cache, CertificateApprovingController,
+    CertificateCleanerController, CertificateSigningController, ClaimProtectionController,
+    ClusterRoleAggregationController, Controller, CronJobController, DaemonSetController, DeploymentController,
+    DisruptionController, EndpointSliceConfig, EndpointSliceController, EndpointSliceMirroringConfig,
+    EndpointSliceMirroringController, EndpointsController, EphemeralVolumeController, GarbageCollector,
+    HorizontalPodAutoscalerController, JobController, Kind, NamespaceController, NodeLifecycleConfig,
+    NodeLifecycleController, NodeTtlController, PersistentVolumeController, PodGcController, ReplicaSetController,
+    ResourceClaimController, ResourceQuotaController, RootCaPublisher, ServiceAccountController,
+    ServiceAccountTokenController, ServiceCidrController, StatefulSetController, TERMINATED_PODS_MAX,
+    TaintEvictionController, TokenCleanerController, TtlAfterFinishedController, Visitor, VolumeExpansionController,
+    VolumeProtectionController,
 };
 use bayplan_metrics::Gauge;
 use bayplan_model::meta::HasMeta;
+use bayplan_model::trace::Tracer;
 use futures::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
@@ -37,7 +46,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use self::provisioner::SimulatedProvisioner;
 pub use self::provisioner::create_default_class;
+use self::signing::Authorities;
+pub use self::signing::{SIGNERS, SigningKeyPair, check as check_authority};
 use crate::telemetry::Telemetry;
+pub use bayplan_controllers::AutoscalerConfig;
 
 /// Which control loops run, and their settings.
 #[derive(Clone, Debug)]
@@ -46,12 +58,26 @@ pub struct ControllersConfig {
     pub controllers: Vec<String>,
     /// The CA that pods verify the API server by, as PEM; nothing is published when absent.
     pub root_ca: Option<String>,
+    /// Signs the tokens of service accounts that are kept in secrets; such secrets are left alone when absent.
+    pub token_signer: Option<TokenSigner>,
     /// How long the namespace controller waits before it empties a namespace; upstream's 5 s when absent.
     pub namespace_delay: Option<Duration>,
     /// When nodes count as unreachable, and how fast their pods are evicted.
     pub node_lifecycle: NodeLifecycleConfig,
     /// Upstream's `--terminated-pod-gc-threshold`.
     pub terminated_pods_max: usize,
+    /// How autoscalers follow their metrics.
+    pub autoscaler: AutoscalerConfig,
+    /// The authorities that sign certificates, by signer.
+    pub authorities: BTreeMap<String, SigningKeyPair>,
+    /// Upstream's `--cluster-signing-duration`: how long signed certificates live at most.
+    pub signing_duration: Duration,
+    /// Upstream's `--endpoint-updates-batch-period`.
+    pub endpoints_batch_period: Duration,
+    /// How endpoints are packed into slices.
+    pub endpoint_slices: EndpointSliceConfig,
+    /// How Endpoints are mirrored into slices.
+    pub endpoint_slice_mirroring: EndpointSliceMirroringConfig,
     /// Whether claims get volumes that exist as objects only, for clusters of simulated nodes.
     pub simulated_volumes: bool,
     /// How many keys a loop reconciles at the same time, by name; each loop has a default.
@@ -59,25 +85,41 @@ pub struct ControllersConfig {
     /// Upstream's `--min-resync-period`: every loop observes all objects again at a period between this and twice this;
     /// 0 for never.
     pub resync_min: Duration,
+    /// Upstream's `--resource-quota-sync-period`: how often every quota is counted again; 0 for never.
+    pub quota_period: Duration,
     /// Requests per second and burst of each loop; nothing is throttled when absent.
     pub limit: Option<(f64, u32)>,
+    /// Where spans of reconciles go, if they are traced.
+    pub tracer: Option<SharedTracer>,
 }
 
 /// Upstream's `--min-resync-period`.
 pub const RESYNC_MIN: Duration = Duration::from_secs(12 * 3600);
+
+/// Upstream's `--cluster-signing-duration`.
+pub const SIGNING_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Default for ControllersConfig {
     fn default() -> Self {
         ControllersConfig {
             controllers: vec!["*".into()],
             root_ca: None,
+            token_signer: None,
             namespace_delay: None,
             node_lifecycle: NodeLifecycleConfig::default(),
             terminated_pods_max: TERMINATED_PODS_MAX,
+            autoscaler: AutoscalerConfig::default(),
+            authorities: BTreeMap::new(),
+            signing_duration: SIGNING_DURATION,
+            endpoints_batch_period: Duration::ZERO,
+            endpoint_slices: EndpointSliceConfig::default(),
+            endpoint_slice_mirroring: EndpointSliceMirroringConfig::default(),
             simulated_volumes: false,
             workers: BTreeMap::new(),
             resync_min: RESYNC_MIN,
+            quota_period: bayplan_controllers::resource_quota::SYNC_PERIOD,
             limit: None,
+            tracer: None,
         }
     }
 }
@@ -86,7 +128,18 @@ impl ControllersConfig {
     /// Whether the loop of this name is selected.
     fn runs(&self, name: &str) -> bool {
         let says = |text: &str| self.controllers.iter().any(|known| known == text);
-        says(name) || (says("*") && !says(&format!("-{name}")))
+        let by_default = !names::OFF_BY_DEFAULT.contains(&name);
+        says(name) || (by_default && says("*") && !says(&format!("-{name}")))
+    }
+}
+
+/// Where spans go; a configuration shows no more of it than that it is there.
+#[derive(Clone)]
+pub struct SharedTracer(pub Arc<dyn Tracer>);
+
+impl std::fmt::Debug for SharedTracer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("SharedTracer")
     }
 }
 
@@ -112,7 +165,10 @@ impl Loop {
 
 /// The names of all loops that [`names::select`] selects from.
 pub fn known() -> Vec<&'static str> {
-    running(&ControllersConfig { root_ca: Some(String::new()), ..ControllersConfig::default() })
+    let token_signer = Some(TokenSigner::new(|_| Err("this one only has a name".into())));
+    let controllers = names::OFF_BY_DEFAULT.into_iter().chain(["*"]).map(str::to_owned).collect();
+    let root_ca = Some(String::new());
+    running(&ControllersConfig { controllers, root_ca, token_signer, ..ControllersConfig::default() })
 }
 
 /// The names of the loops that run with this configuration.
@@ -153,6 +209,7 @@ async fn run_controllers_with_telemetry(
         }
     };
     tokio::select! {
+        biased;
         () = synced => {}
         _ = shutdown.wait_for(|stop| *stop) => return,
     }
@@ -160,22 +217,23 @@ async fn run_controllers_with_telemetry(
         scrapes.synced.notify_one();
     }
     let mut running = JoinSet::new();
-    for each in loops.iter().filter(|each| each.controller.name() != collector.name()) {
+    let (following, others): (Vec<Loop>, Vec<Loop>) =
+        loops.iter().cloned().partition(|each| each.controller.follows_objects());
+    for each in &others {
         spawn_workers(&mut running, each, &client, &config);
     }
-    let collecting = loops.iter().find(|each| each.controller.name() == collector.name());
-    let mut monitor = monitors::start(&client, &resources, collecting.map(|each| (collector, each.queue.clone())));
-    let collect = async {
+    let mut monitor = monitors::start(&client, &resources, following.clone());
+    let known = async {
         let started = monitor.started.notified();
         started.await;
     };
-    let mut collect_workers = JoinSet::new();
     tokio::select! {
-        () = collect => {}
+        biased;
+        () = known => {}
         _ = shutdown.wait_for(|stop| *stop) => {}
     }
-    if let Some(each) = collecting {
-        spawn_workers(&mut collect_workers, each, &client, &config);
+    for each in &following {
+        spawn_workers(&mut running, each, &client, &config);
     }
     // The sender is dropped only when the process is about to end.
     let _ = shutdown.wait_for(|stop| *stop).await;
@@ -185,7 +243,6 @@ async fn run_controllers_with_telemetry(
     drop(informers);
     monitor.stop().await;
     while running.join_next().await.is_some() {}
-    while collect_workers.join_next().await.is_some() {}
 }
 
 /// The task that updates metrics before a scrape; it ends when this is dropped.
@@ -220,8 +277,7 @@ fn record_metrics(mut telemetry: Telemetry, loops: &[Loop]) -> ScrapeTask {
             tokio::select! {
                 scrape = telemetry.scraped() => {
                     loops.iter().for_each(|each| each.queue.publish());
-                    // The scraper may have disconnected.
-                    let _ = scrape.send(());
+                    scrape.acknowledge();
                 }
                 () = bell.notified() => telemetry.set_synced(),
             }
@@ -242,8 +298,18 @@ fn spawn_workers(running: &mut JoinSet<()>, each: &Loop, client: &Client, config
         each.queue.add_after(wakeup.key, wakeup.after);
     }
     for _ in 0..workers {
-        running.spawn(workers::work(each.clone(), client.clone(), recorder.clone()));
+        running.spawn(workers::work(each.clone(), client.clone(), recorder.clone(), config.tracer.clone()));
     }
+}
+
+/// The loops that the configuration selects, for a shell of the caller's own: one that steps them under virtual time.
+pub fn controllers(
+    cache: &Arc<Cache>,
+    resources: &Resources,
+    collector: &Arc<GarbageCollector>,
+    config: &ControllersConfig,
+) -> Vec<Arc<dyn Controller>> {
+    assemble(cache, resources, collector, config).into_iter().map(|each| each.controller).collect()
 }
 
 /// The loops that the configuration selects.
@@ -261,26 +327,67 @@ fn assemble(
         Arc::new(DeploymentController::new(cache.clone())),
         Arc::new(ReplicaSetController::new(cache.clone())),
         Arc::new(ReplicaSetController::of_replication_controllers(cache.clone())),
+        Arc::new(DaemonSetController::new(cache.clone())),
+        Arc::new(StatefulSetController::new(cache.clone())),
+        Arc::new(JobController::new(cache.clone())),
+        Arc::new(CronJobController::new(cache.clone())),
+        Arc::new(TtlAfterFinishedController::new(cache.clone())),
+        Arc::new(HorizontalPodAutoscalerController::new(cache.clone(), resources.clone(), config.autoscaler)),
+        Arc::new(CertificateApprovingController::new(cache.clone())),
+        Arc::new(CertificateSigningController::new(
+            cache.clone(),
+            Arc::new(Authorities::new(&config.authorities)),
+            config.signing_duration,
+        )),
+        Arc::new(CertificateCleanerController::new(cache.clone())),
+        Arc::new(EndpointsController::new(cache.clone(), config.endpoints_batch_period)),
+        Arc::new(EndpointSliceController::new(cache.clone(), config.endpoint_slices)),
+        Arc::new(EndpointSliceMirroringController::new(cache.clone(), config.endpoint_slice_mirroring)),
         Arc::new(namespaces),
         Arc::new(DisruptionController::new(cache.clone(), resources.clone())),
         Arc::new(ServiceAccountController::new(cache.clone())),
         Arc::new(NodeLifecycleController::new(cache.clone(), config.node_lifecycle)),
         Arc::new(TaintEvictionController::new(cache.clone())),
         Arc::new(PodGcController::new(cache.clone(), config.terminated_pods_max)),
-        Arc::new(PersistentVolumeController::new(cache.clone())),
-        Arc::new(ClaimProtectionController::new(cache.clone())),
-        Arc::new(VolumeProtectionController::new(cache.clone())),
-        Arc::new(EphemeralVolumeController::new(cache.clone())),
         Arc::new(ResourceClaimController::new(cache.clone())),
+        Arc::new(ResourceQuotaController::new(cache.clone(), resources.clone(), config.quota_period)),
         collector.clone(),
     ];
+    all.extend(volume_loops(cache));
+    all.extend(cluster_loops(cache));
     if let Some(ca) = &config.root_ca {
         all.push(Arc::new(RootCaPublisher::new(cache.clone(), ca.clone())));
+    }
+    if let Some(signer) = &config.token_signer {
+        let ca = config.root_ca.as_deref();
+        all.push(Arc::new(ServiceAccountTokenController::new(cache.clone(), signer.clone(), ca)));
     }
     if config.simulated_volumes {
         all.push(Arc::new(SimulatedProvisioner::new(cache.clone())));
     }
     all.into_iter().filter(|controller| config.runs(controller.name())).map(Loop::new).collect()
+}
+
+/// The loops over volumes and claims.
+fn volume_loops(cache: &Arc<Cache>) -> [Arc<dyn Controller>; 6] {
+    [
+        Arc::new(PersistentVolumeController::new(cache.clone())),
+        Arc::new(ClaimProtectionController::new(cache.clone())),
+        Arc::new(VolumeProtectionController::new(cache.clone())),
+        Arc::new(AttributesClassProtectionController::new(cache.clone())),
+        Arc::new(VolumeExpansionController::new(cache.clone())),
+        Arc::new(EphemeralVolumeController::new(cache.clone())),
+    ]
+}
+
+/// The loops over what belongs to the cluster as a whole.
+fn cluster_loops(cache: &Arc<Cache>) -> [Arc<dyn Controller>; 4] {
+    [
+        Arc::new(ClusterRoleAggregationController::new(cache.clone())),
+        Arc::new(NodeTtlController::new(cache.clone())),
+        Arc::new(ServiceCidrController::new(cache.clone())),
+        Arc::new(TokenCleanerController::new(cache.clone())),
+    ]
 }
 
 /// Starts one informer for each kind that some loop watches.

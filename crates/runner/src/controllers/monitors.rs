@@ -1,12 +1,11 @@
-//! Refreshes the list of served resources, and keeps a metadata watch on each resource that is garbage collected.
+//! Refreshes the list of served resources, and keeps a metadata watch on each resource that some loop follows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_client::informer::RunningInformer;
-use bayplan_client::{Client, Informer, Scope, WorkQueue};
-use bayplan_controllers::GarbageCollector;
+use bayplan_client::{Client, Informer, Scope};
 use bayplan_controllers::discovery::{ApiResource, Resources};
 use bayplan_model::api::Resource;
 use bayplan_model::meta::PartialObjectMetadata;
@@ -14,6 +13,7 @@ use futures::future::join_all;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use super::Loop;
 use super::discovery::discover;
 
 /// The period of discovery.
@@ -22,12 +22,12 @@ const REFRESH: Duration = Duration::from_secs(30);
 /// How soon discovery is retried after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long the garbage collector waits for the first watches before it starts without them.
+/// How long the loops that follow objects wait for the first watches before they start without them.
 const INITIAL_SYNC_MAX: Duration = Duration::from_secs(30);
 
 /// The running task; it ends with [`Monitors::stop`], or soon after this is dropped.
 pub(super) struct Monitors {
-    /// Notified once, when the graph is complete enough to start collecting.
+    /// Notified once, when enough is known of all objects to start.
     pub(super) started: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -46,27 +46,21 @@ impl Drop for Monitors {
     }
 }
 
-/// Starts discovery and, if there is a collector, its watches.
-pub(super) fn start(
-    client: &Client,
-    resources: &Resources,
-    collector: Option<(Arc<GarbageCollector>, WorkQueue<String>)>,
-) -> Monitors {
+/// Starts discovery and the watches of what the loops follow.
+pub(super) fn start(client: &Client, resources: &Resources, loops: Vec<Loop>) -> Monitors {
     let started = Arc::new(Notify::new());
     let (client, resources, ring) = (client.clone(), resources.clone(), started.clone());
     let task = tokio::spawn(async move {
-        let mut watches: HashMap<Resource, RunningInformer> = HashMap::new();
+        let mut watches: HashMap<Resource, (ApiResource, RunningInformer)> = HashMap::new();
         let mut first = true;
         loop {
             let wait = match discover(&client).await {
                 Ok((found, failures)) => {
-                    if resources.replace_partly(found, failures)
-                        && let Some((collector, queue)) = &collector
-                    {
-                        follow(&client, &resources, collector, queue, &mut watches);
+                    if resources.replace_partly(found, failures) {
+                        follow(&client, &resources, &loops, &mut watches);
                     }
                     if std::mem::take(&mut first) {
-                        let synced = join_all(watches.values().map(RunningInformer::synced));
+                        let synced = join_all(watches.values().map(|(_, informer)| informer.synced()));
                         // A watch that cannot start must not stop the collection of all other resources.
                         let _ = tokio::time::timeout(INITIAL_SYNC_MAX, synced).await;
                         ring.notify_one();
@@ -88,30 +82,34 @@ pub(super) fn start(
 fn follow(
     client: &Client,
     resources: &Resources,
-    collector: &Arc<GarbageCollector>,
-    queue: &WorkQueue<String>,
-    watches: &mut HashMap<Resource, RunningInformer>,
+    loops: &[Loop],
+    watches: &mut HashMap<Resource, (ApiResource, RunningInformer)>,
 ) {
     let all = resources.all();
-    let collected: Vec<&ApiResource> = all.iter().filter(|resource| GarbageCollector::collects(resource)).collect();
-    watches.retain(|watched, _| collected.iter().any(|resource| resource.resource == *watched));
-    for resource in collected {
-        watches.entry(resource.resource.clone()).or_insert_with(|| watch(client, resource, collector, queue));
+    let is_followed = |resource: &&ApiResource| loops.iter().any(|each| each.controller.follows(resource));
+    let followed: Vec<&ApiResource> = all.iter().filter(is_followed).collect();
+    watches.retain(|watched, (resource, _)| {
+        let stays = followed.iter().any(|resource| resource.resource == *watched);
+        if !stays {
+            loops.iter().for_each(|each| each.controller.forget_objects(resource));
+        }
+        stays
+    });
+    for resource in followed {
+        let id = resource.resource.clone();
+        watches.entry(id).or_insert_with(|| (resource.clone(), watch(client, resource, loops)));
     }
 }
 
-fn watch(
-    client: &Client,
-    resource: &ApiResource,
-    collector: &Arc<GarbageCollector>,
-    queue: &WorkQueue<String>,
-) -> RunningInformer {
+fn watch(client: &Client, resource: &ApiResource, loops: &[Loop]) -> RunningInformer {
     let mut informer = Informer::<PartialObjectMetadata>::new(client, Scope::all(&resource.resource).metadata_only());
-    let (collector, queue) = (collector.clone(), queue.clone());
-    let (api_version, kind) = (resource.api_version(), resource.kind.clone());
+    let followers: Vec<Loop> = loops.iter().filter(|each| each.controller.follows(resource)).cloned().collect();
+    let resource = resource.clone();
     informer.on_delta(move |delta| {
-        for wakeup in collector.observe_object(&api_version, &kind, delta) {
-            queue.add_after(wakeup.key, wakeup.after);
+        for each in &followers {
+            for wakeup in each.controller.observe_metadata(&resource, delta) {
+                each.queue.add_after(wakeup.key, wakeup.after);
+            }
         }
     });
     informer.spawn()

@@ -53,6 +53,9 @@ const UPSTREAM: [(&str, &str); 49] = [
     ("volumeattributesclass-protection-controller", ""),
 ];
 
+/// Those that `*` does not mean: each runs when it is named.
+pub const OFF_BY_DEFAULT: [&str; 1] = ["token-cleaner-controller"];
+
 /// The controllers that `--controllers` selects, and those it names that Bayplan does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {

@@ -93,7 +93,7 @@ impl SimulatedProvisioner {
                     "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta.namespace,
                     "name": meta.name, "uid": meta.uid, "resourceVersion": meta.resource_version,
                 },
-                "csi": {"driver": class.provisioner, "volumeHandle": name_of(claim)},
+                "csi": {"driver": driver_of(&class.provisioner), "volumeHandle": name_of(claim)},
                 "persistentVolumeReclaimPolicy": class.reclaim_policy.as_deref().unwrap_or("Delete"),
                 "storageClassName": class.metadata.name,
                 "volumeMode": spec.volume_mode.as_deref().unwrap_or("Filesystem"),
@@ -111,6 +111,16 @@ impl SimulatedProvisioner {
 
 fn name_of(claim: &PersistentVolumeClaim) -> String {
     format!("pvc-{}", claim.metadata.uid)
+}
+
+/// The longest name of a CSI driver that a volume may have.
+const DRIVER_NAME_MAX: usize = 63;
+
+/// The provisioner as the name of a CSI driver, which is a DNS subdomain: `bayplan.dev/simulated` has a slash.
+fn driver_of(provisioner: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };
+    let name: String = provisioner.chars().take(DRIVER_NAME_MAX).map(allowed).collect();
+    name.trim_matches(['-', '.']).to_owned()
 }
 
 /// Whether a claim needs a volume now.
@@ -199,6 +209,17 @@ mod tests {
                 "persistentVolumeReclaimPolicy": policy},
             "status": {"phase": phase},
         })
+    }
+
+    #[test]
+    fn a_driver_has_a_name_that_volumes_may_have() {
+        for (provisioner, driver) in [
+            ("bayplan.dev/simulated", "bayplan.dev-simulated"),
+            ("csi.example.com", "csi.example.com"),
+            ("Example.com/Fast_1", "example.com-fast-1"),
+        ] {
+            assert_eq!(driver_of(provisioner), driver);
+        }
     }
 
     /// Reconciles all that the last of these objects wakes.

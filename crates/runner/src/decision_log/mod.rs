@@ -39,6 +39,9 @@ use lines::Lines;
 /// Batches that wait for the writer. A batch is what the owner did between two looks at its inputs, at most about a
 /// thousand records; with objects of 1 KiB that is 256 MiB in the worst case and a few KiB as a rule.
 const BATCHES_MAX: usize = 256;
+/// Empty batches that are kept for the next records. As many are on their way as the writer is behind, a few as a rule;
+/// without them the owner would have memory cleared by the kernel whenever the writer is not done in time.
+const SPARE_MAX: usize = 8;
 /// How long a log that fell behind, or whose disk failed, rests before it begins again: the whole state is large.
 const REST: Duration = Duration::from_secs(10);
 /// The size at which a file is full, unless it is chosen.
@@ -96,8 +99,8 @@ pub struct DecisionLog {
     /// The writer waits for the whole state, to begin a new file with it.
     wants_state: Arc<AtomicBool>,
     written: WrittenBatches,
-    /// An empty batch, for the next records.
-    spare: Vec<Record>,
+    /// Empty batches, for the next records.
+    spare: Vec<Vec<Record>>,
     /// Records left out since the log fell behind.
     lost: u64,
     /// When a log that fell behind begins again.
@@ -145,9 +148,12 @@ impl DecisionLog {
         let written = self.written.try_lock().map(|mut written| std::mem::take(&mut *written));
         for mut batch in written.unwrap_or_default() {
             batch.clear();
-            self.spare = batch;
+            if self.spare.len() < SPARE_MAX {
+                self.spare.push(batch);
+            }
         }
-        if scheduler.has_records() { scheduler.swap_records(std::mem::take(&mut self.spare)) } else { Vec::new() }
+        // The one that came back last is the likeliest to be in a cache.
+        if scheduler.has_records() { scheduler.swap_records(self.spare.pop().unwrap_or_default()) } else { Vec::new() }
     }
 
     fn send(&mut self, message: Message, records: u64) {

@@ -10,10 +10,13 @@ mod outgoing;
 pub mod removal;
 pub mod rights;
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use bayplan_client::{Cache, Client, EventRecorder, Informer, Scope, informer};
+use bayplan_client::{Cache, Client, EventRecorder, Informer, Scope, clock, informer};
 use bayplan_model::api::{Api, ListOptions, Recorder, Request, Resource, Verb, decode};
 use bayplan_model::delta::Delta;
 use bayplan_model::meta::{ObjectMeta, PartialObjectMetadata};
@@ -149,30 +152,37 @@ impl Shell {
         };
         tokio::pin!(shutdown);
         tokio::select! {
+            biased;
             () = &mut shutdown => return Ok(()),
             effects = listed(fleet, &mut node_events, &mut pod_events) => self.outgoing.add(effects),
         }
-        self.outgoing.add(fleet.start(Timestamp::now()));
+        self.outgoing.add(fleet.start(clock::now()));
+        let (mut sources, mut turn) = (Sources { pods: pod_events, nodes: node_events }, 0);
         let outcome = loop {
             self.outgoing.send();
-            let held_back = self.outgoing.is_held_back();
-            let effects = tokio::select! {
+            turn += 1;
+            let next = next_wakeup(turn, &mut sources, &mut self.outgoing, fleet.next_deadline());
+            let wakeup = tokio::select! {
+                biased;
                 () = &mut shutdown => break Ok(()),
-                Some(event) = pod_events.recv() => handle(fleet, event, Event::Pod),
-                Some(event) = node_events.recv() => handle_node(fleet, event, by_node.as_ref()),
-                Some(answers) = self.outgoing.answers() => match answered(fleet, &answers) {
+                wakeup = next => wakeup,
+            };
+            let effects = match wakeup {
+                Wakeup::Pod(event) => handle(fleet, event, Event::Pod),
+                Wakeup::Node(event) => handle_node(fleet, event, by_node.as_ref()),
+                Wakeup::Answers(answers) => match answered(fleet, &answers) {
                     Ok(effects) => effects,
                     Err(error) => break Err(error),
                 },
-                () = tokio::time::sleep(PACE_INTERVAL), if held_back => Vec::new(),
-                () = sleep_until(fleet.next_deadline()) => fleet.tick(Timestamp::now()).0,
+                Wakeup::Pace => Vec::new(),
+                Wakeup::Deadline => fleet.tick(clock::now()).0,
             };
             self.outgoing.add(effects);
             report(Counts { registered: fleet.registered(), managed: fleet.managed() });
             self.show_events(fleet);
         };
         let answered = |ticket: Ticket, answer: Result<Bytes, Status>| {
-            fleet.answered(&ticket, answer.as_deref(), Timestamp::now());
+            fleet.answered(&ticket, answer.as_deref(), clock::now());
         };
         self.outgoing.finish(FINISH_PATIENCE, answered).await;
         outcome
@@ -181,10 +191,62 @@ impl Shell {
     fn show_events(&self, fleet: &mut Fleet) {
         for event in fleet.take_events() {
             let (kind, name) = (&*event.regarding.kind, &*event.regarding.name);
-            tracing::warn!(kind, namespace = event.regarding.namespace, name, "{}", event.note);
+            let namespace = &*event.regarding.namespace;
+            // What somebody meant and nobody can read is for whoever runs the nodes; a pod's life is for its users.
+            match &*event.reason {
+                "InvalidAnnotation" | "NotSimulated" => tracing::warn!(kind, namespace, name, "{}", event.note),
+                _ => tracing::debug!(kind, namespace, name, "{}", event.note),
+            }
             self.recorder.record(event);
         }
     }
+}
+
+/// The changes that the fleet hears of.
+struct Sources {
+    pods: mpsc::Receiver<informer::Event<PodView>>,
+    nodes: mpsc::Receiver<informer::Event<NodeView>>,
+}
+
+/// What the fleet does next.
+enum Wakeup {
+    Pod(informer::Event<PodView>),
+    Node(informer::Event<NodeView>),
+    Answers(Vec<(Ticket, Result<Bytes, Status>)>),
+    /// A rate lets more through.
+    Pace,
+    Deadline,
+}
+
+/// Waits for the next thing to do. Which source is asked first changes with the turn: a flood of one never keeps the
+/// others waiting, and runs repeat themselves.
+async fn next_wakeup(
+    turn: usize,
+    sources: &mut Sources,
+    outgoing: &mut Outgoing,
+    deadline: Option<Timestamp>,
+) -> Wakeup {
+    let held_back = outgoing.is_held_back();
+    let mut pace = pin!(tokio::time::sleep(PACE_INTERVAL));
+    let mut due = pin!(sleep_until(deadline));
+    poll_fn(|context| {
+        for source in (turn..turn + 5).map(|source| source % 5) {
+            let woken = match source {
+                0 => sources.pods.poll_recv(context).map(|event| event.map(Wakeup::Pod)),
+                1 => sources.nodes.poll_recv(context).map(|event| event.map(Wakeup::Node)),
+                2 => outgoing.poll_answers(context).map(|answers| answers.map(Wakeup::Answers)),
+                3 if held_back => pace.as_mut().poll(context).map(|()| Some(Wakeup::Pace)),
+                3 => Poll::Pending,
+                _ => due.as_mut().poll(context).map(|()| Some(Wakeup::Deadline)),
+            };
+            // A source that has ended says nothing any more.
+            if let Poll::Ready(Some(wakeup)) = woken {
+                return Poll::Ready(wakeup);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// The nodes that are there, then the pods: nodes learn which pods run on them before they admit any other.
@@ -199,9 +261,10 @@ async fn listed(
     let (mut nodes_listed, mut pods_listed) = (false, false);
     while !(nodes_listed && pods_listed) {
         tokio::select! {
+            biased;
             Some(event) = nodes.recv() => match event {
                 informer::Event::Delta(delta) => {
-                    effects.extend(fleet.handle(Event::Node(delta), Timestamp::now()));
+                    effects.extend(fleet.handle(Event::Node(delta), clock::now()));
                 }
                 informer::Event::Synced => nodes_listed = true,
             },
@@ -214,7 +277,7 @@ async fn listed(
         }
     }
     for delta in early {
-        effects.extend(fleet.handle(Event::Pod(delta), Timestamp::now()));
+        effects.extend(fleet.handle(Event::Pod(delta), clock::now()));
     }
     effects
 }
@@ -229,7 +292,7 @@ fn answered(fleet: &mut Fleet, answers: &[(Ticket, Result<Bytes, Status>)]) -> R
         {
             return Err(Error::Refused(status.clone()));
         }
-        effects.extend(fleet.answered(ticket, answer.as_deref(), Timestamp::now()));
+        effects.extend(fleet.answered(ticket, answer.as_deref(), clock::now()));
     }
     Ok(effects)
 }
@@ -241,7 +304,7 @@ fn is_final(status: &Status) -> bool {
 
 fn handle<V>(fleet: &mut Fleet, event: informer::Event<V>, wrap: fn(Delta<Arc<V>>) -> Event) -> Vec<Effect> {
     match event {
-        informer::Event::Delta(delta) => fleet.handle(wrap(delta), Timestamp::now()),
+        informer::Event::Delta(delta) => fleet.handle(wrap(delta), clock::now()),
         informer::Event::Synced => Vec::new(),
     }
 }
@@ -251,20 +314,20 @@ fn handle_node(fleet: &mut Fleet, event: informer::Event<NodeView>, by_node: Opt
     let informer::Event::Delta(delta) = event else { return Vec::new() };
     let name = delta.object().metadata.name.clone();
     let was_run = fleet.runs(&name);
-    let mut effects = fleet.handle(Event::Node(delta), Timestamp::now());
+    let mut effects = fleet.handle(Event::Node(delta), clock::now());
     if let Some(by_node) = by_node
         && !was_run
         && fleet.runs(&name)
     {
         for pod in by_node.by_index(BY_NODE, &name) {
-            effects.extend(fleet.handle(Event::Pod(Delta::Added(pod)), Timestamp::now()));
+            effects.extend(fleet.handle(Event::Pod(Delta::Added(pod)), clock::now()));
         }
     }
     effects
 }
 
 async fn sleep_until(deadline: Option<Timestamp>) {
-    let left = deadline.map(|at| at.duration_since(Timestamp::now()));
+    let left = deadline.map(|at| at.duration_since(clock::now()));
     // A deadline that has passed has a negative distance: no time is left.
     let left = left.map_or(SLEEP_MAX, |left| Duration::try_from(left).unwrap_or(Duration::ZERO));
     tokio::time::sleep(left.min(SLEEP_MAX)).await;

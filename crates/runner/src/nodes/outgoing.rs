@@ -1,7 +1,9 @@
 //! The requests of simulated nodes that wait or are in flight, and how fast they are sent.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
 use bayplan_client::Client;
@@ -47,6 +49,9 @@ impl Pace {
 /// How often a queue that a rate holds back is looked at: a thousandth of a second each, at the fastest rates several
 /// requests at once.
 pub(super) const PACE_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Final answers, each with what it is the answer to.
+pub(super) type Answers = Vec<(Ticket, Result<Bytes, Status>)>;
 
 /// Requests that wait or are in flight: at most one status and one deletion per pod, and a few per node.
 pub(super) struct Outgoing {
@@ -130,13 +135,18 @@ impl Outgoing {
     }
 
     /// The next final answers, all that are there; `None` while nothing is in flight.
-    pub(super) async fn answers(&mut self) -> Option<Vec<(Ticket, Result<Bytes, Status>)>> {
-        let first = self.under_way.join_next().await?;
+    pub(super) async fn answers(&mut self) -> Option<Answers> {
+        poll_fn(|context| self.poll_answers(context)).await
+    }
+
+    /// As [`answers`](Self::answers).
+    pub(super) fn poll_answers(&mut self, context: &mut TaskContext<'_>) -> Poll<Option<Answers>> {
+        let Some(first) = ready!(self.under_way.poll_join_next(context)) else { return Poll::Ready(None) };
         let more = std::iter::from_fn(|| self.under_way.try_join_next());
         let ended = std::iter::once(first).chain(more);
         let answer =
             |end: Result<_, JoinError>| end.inspect_err(|error| tracing::error!("a request task ended: {error}")).ok();
-        Some(ended.filter_map(answer).collect())
+        Poll::Ready(Some(ended.filter_map(answer).collect()))
     }
 
     /// Forgets what waits, and waits for what is in flight: a registration must not arrive after the removal.
@@ -187,7 +197,7 @@ fn retry_after(request: &Request, status: &Status, tries: u32) -> Option<Duratio
     }
     let asked_for = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     let delay = RETRY_MIN.saturating_mul(1u32.checked_shl(tries).unwrap_or(u32::MAX)).min(RETRY_MAX);
-    let jittered = delay.mul_f64(1.0 + rand::random::<f64>());
+    let jittered = delay.mul_f64(1.0 + bayplan_client::clock::fraction());
     Some(jittered.max(Duration::from_secs(asked_for.into()).min(RETRY_MAX)))
 }
 

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod health;
+pub mod pod_resources;
 pub mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bayplan_listener::{BACKLOG, Handler, Limits, RequestBody};
-use bayplan_metrics::{Registry, ZPages, text};
+use bayplan_metrics::{NO_PROFILES, Registry, ZPages, is_profile, text};
 use bayplan_model::status::{Status, reason};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -28,6 +29,7 @@ use tokio::time::Instant;
 
 use access::{Access, Peer};
 use health::Health;
+use pod_resources::PodResources;
 
 /// Scrapers and probes are few; when there are more, those that ask for nothing are closed. One that says nothing costs
 /// little more than its socket, and the more there is room for, the longer a client has before its place is wanted.
@@ -109,6 +111,8 @@ pub struct Endpoints {
     pub metrics: Registry,
     /// Called before a scrape is answered.
     pub refresh: Option<Refresh>,
+    /// `/metrics/resources`, of a scheduler.
+    pub pod_resources: Option<PodResources>,
     /// `/configz`.
     pub config: Value,
     /// `/statusz` and `/flagz`.
@@ -219,9 +223,23 @@ async fn route(endpoints: &Endpoints, method: &Method, path: &str, query: &str) 
             }
             with_type(200, text::CONTENT_TYPE, endpoints.metrics.render())
         }
+        "/metrics/resources" if endpoints.pod_resources.is_some() && method == Method::DELETE => {
+            // Nothing is kept from scrape to scrape.
+            plain(200, "metrics reset\n".into())
+        }
+        "/metrics/resources" => pod_resources(endpoints).await,
         "/metrics/slis" => with_type(200, text::CONTENT_TYPE, endpoints.health.slis().render()),
+        _ if is_profile(path) => plain(501, NO_PROFILES.into()),
         "/configz" => with_type(200, "application/json", endpoints.config.to_string()),
         _ => plain(404, "404 page not found\n".into()),
+    }
+}
+
+async fn pod_resources(endpoints: &Endpoints) -> Response<Full<Bytes>> {
+    let Some(resources) = &endpoints.pod_resources else { return plain(404, "404 page not found\n".into()) };
+    match resources.scrape().await {
+        Some(metrics) => with_type(200, text::CONTENT_TYPE, metrics),
+        None => plain(503, "the scheduler is busy, try again\n".into()),
     }
 }
 

@@ -49,7 +49,9 @@ async fn world() -> World {
     let seconds = ahead.clone();
     let clock = move || Timestamp::from_second(Timestamp::now().as_second() + seconds.load(Ordering::Relaxed)).unwrap();
     let pages = bayplan_metrics::ZPages { component: "kube-scheduler", ..Default::default() };
-    let endpoints = Endpoints { health, metrics, refresh: None, config: json!({"componentconfig": {}}), pages };
+    let config = json!({"componentconfig": {}});
+    let pod_resources = Some(PodResources::new(Arc::new(|| Box::pin(async { Some(vec![Arc::new(pod())]) }))));
+    let endpoints = Endpoints { health, metrics, refresh: None, pod_resources, config, pages };
     let server = OpsServer::start(
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
         tls::renewed(options).unwrap(),
@@ -60,6 +62,14 @@ async fn world() -> World {
     .unwrap();
     let admin = client("kubernetes-admin", &["system:masters"]);
     World { _api: api, server, pki, admin, healthy, ahead }
+}
+
+fn pod() -> bayplan_model::pod::Pod {
+    let requests = json!({"cpu": "250m"});
+    serde_json::from_value(json!({
+        "metadata": {"namespace": "d", "name": "p"}, "spec": {"containers": [{"resources": {"requests": requests}}]},
+    }))
+    .unwrap()
 }
 
 #[derive(Debug)]
@@ -209,6 +219,15 @@ async fn other_paths_need_a_right_that_the_api_server_vouches_for() {
     let (_, body) = world.ask(Method::GET, "/metrics", masters, None).await;
     assert!(body.contains("\nthings_total 0\n"), "{body}");
     assert_eq!(world.ask(Method::GET, "/nothing", masters, None).await.0, 404);
+    assert_eq!(world.get("/debug/pprof/profile?seconds=5").await.0, 403);
+    let (code, why) = world.ask(Method::GET, "/debug/pprof/profile?seconds=5", masters, None).await;
+    assert_eq!((code, why.contains("perf record")), (501, true), "{why}");
+    assert_eq!(world.get("/metrics/resources").await.0, 403);
+    let (code, body) = world.ask(Method::GET, "/metrics/resources", masters, None).await;
+    let cpu =
+        "{namespace=\"d\",node=\"\",pod=\"p\",priority=\"\",resource=\"cpu\",scheduler=\"\",unit=\"cores\"} 0.25\n";
+    assert_eq!((code, body.ends_with(&format!("\nkube_pod_resource_request{cpu}"))), (200, true), "{body}");
+    assert_eq!(world.ask(Method::DELETE, "/metrics/resources", masters, None).await.0, 200);
     let (code, body) = world.ask(Method::GET, "/metrics", Some(&world.pki.scheduler), None).await;
     assert_eq!(code, 403, "{body}");
     world.server.stop().await;
