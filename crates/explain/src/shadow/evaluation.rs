@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bayplan_scheduler::PodInfo;
 use bayplan_scheduler::inspect::{Attempt, Profile, Scores, Search, image_locality_score};
+use bayplan_scheduler::{NodeInfo, PodInfo};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -15,6 +15,9 @@ const IMAGE_LOCALITY: &str = "ImageLocality";
 const MIN_FEASIBLE_NODES: usize = 100;
 /// Upstream's least adaptive percentage.
 const MIN_PERCENTAGE: usize = 5;
+/// Samples that are scored for a binding that nothing else explains: some hundred thousand scores of nodes where there
+/// are thousands, and every sample where a hundred nodes are scored.
+const SAMPLES_MAX: usize = 100;
 
 /// What the state says about the node that was chosen.
 #[derive(Clone, Debug)]
@@ -138,6 +141,56 @@ fn enough(nodes: usize, percentage: Option<i32>) -> usize {
         Some(percentage) => percentage,
     };
     if percentage >= 100 { nodes } else { (nodes * percentage / 100).max(MIN_FEASIBLE_NODES) }
+}
+
+/// Whether the node is one of the best when upstream scores only some of the nodes. Scores are normalised over the
+/// nodes that are scored, so a node can win there without being among the best of all. What several workers find first
+/// is no certain part of the nodes: tried are those that come one after the other, and those that are left when the
+/// best are not found.
+pub(super) fn is_best_of_a_sample(
+    profile: &Profile,
+    percentage: Option<i32>,
+    timeline: &Timeline,
+    pod: &PodInfo,
+    node: &str,
+    now: Timestamp,
+) -> bool {
+    let mut attempt = Attempt::new(profile, timeline.cluster(), timeline.nominator(), pod, now);
+    let Ok(found) = attempt.find(Search::ALL) else { return false };
+    let feasible = found.nodes();
+    let enough = enough(timeline.cluster().node_count(), percentage);
+    let Some(theirs) = feasible.iter().position(|found| *found.name == *node) else { return false };
+    if feasible.len() <= enough {
+        return false;
+    }
+    // By how much each node of a sample is certainly better than theirs.
+    let mut leads = |sample: &[&NodeInfo]| -> Option<Vec<i64>> {
+        let totals = totals(timeline, pod, &attempt.score(sample).ok()?);
+        let at = sample.iter().position(|found| *found.name == *node)?;
+        Some(totals.iter().map(|(least, _)| least - totals[at].1).collect())
+    };
+    let is_best = |leads: &[i64]| leads.iter().all(|lead| *lead <= 0);
+    let mut sample = feasible.to_vec();
+    for _ in 0..SAMPLES_MAX {
+        let Some(leads) = leads(&sample) else { return false };
+        if is_best(&leads) {
+            return true;
+        }
+        let mut by_lead: Vec<(i64, &NodeInfo)> = leads.into_iter().zip(sample).collect();
+        by_lead.sort_by_key(|(lead, _)| *lead);
+        let better = by_lead.iter().filter(|(lead, _)| *lead > 0).count();
+        let kept = enough.max(by_lead.len() - better);
+        if kept == by_lead.len() {
+            break;
+        }
+        sample = by_lead.into_iter().take(kept).map(|(_, found)| found).collect();
+    }
+    let step = enough.div_ceil(SAMPLES_MAX);
+    (0..enough).step_by(step).any(|before| {
+        let first = (theirs + feasible.len() - before) % feasible.len();
+        let sample: Vec<_> = feasible.iter().cycle().skip(first).take(enough).copied().collect();
+        leads(&sample).is_some_and(|leads| is_best(&leads))
+    })
 }
 
 /// The scores of their node and of the best one, for a case.

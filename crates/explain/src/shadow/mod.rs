@@ -33,7 +33,7 @@ pub use evaluation::{NodeScores, PluginScore};
 pub use report::{Case, Regret, ShadowReport, Verdict};
 
 use crate::Profiles;
-use evaluation::{Evaluation, compared};
+use evaluation::{Evaluation, compared, is_best_of_a_sample};
 use report::Tally;
 use search::{Bound, Found, SLACK, StateSearch};
 use timeline::{Timeline, version_of};
@@ -323,6 +323,9 @@ impl BindingReview {
         self.timeline.go_before(self.timeline.version(bound.placed));
         let regret = self.evaluate_now(&bound, seen).and_then(|evaluation| evaluation.regret());
         match found {
+            Found::Nothing { .. } if self.may_be_best_of_a_sample(&bound, seen) => {
+                self.judge(&bound, Verdict::Sampled, regret.unwrap_or_default());
+            }
             Found::Nothing { regret: least } => {
                 let case = self.keep_case(&bound, seen);
                 self.judge(&bound, Verdict::Unexplained, least.or(regret).unwrap_or_default()).case = case;
@@ -332,6 +335,15 @@ impl BindingReview {
             }
         }
         self.timeline.go_to_end();
+    }
+
+    /// Whether the node wins when only a part of the nodes is scored, in the state that the timeline is at.
+    fn may_be_best_of_a_sample(&mut self, bound: &Bound, now: Timestamp) -> bool {
+        let percentage = self.percentage_of(&bound.pod);
+        let Some(profile) = self.profiles.get(&bound.pod.spec.scheduler_name) else { return false };
+        let (pod, node) = (&bound.pod, &bound.node);
+        let wins = |timeline: &Timeline| is_best_of_a_sample(profile, percentage, timeline, pod, node, now);
+        self.timeline.without_pod(pod.uid(), wins)
     }
 
     /// Keeps a case, with the objects of the state that the timeline is at.

@@ -15,6 +15,7 @@
 //! - `n` is before `b`, too, by resource versions, and not much before `p` was stored.
 //! - It knows the acts before `p`, and those after it up to some later one, which may have been stored after `b`:
 //!   bindings overtake each other.
+//! - It takes a pod from its queue a little before `p`. Who comes in between is decided later, however important.
 //!
 //! What lies outside explains nothing: a state of a minute ago cannot have been what the scheduler saw.
 
@@ -38,6 +39,10 @@ const NODES_MAX: usize = 4_000_000;
 /// States that are looked at for one pod, however few nodes there are; and at least, however many.
 const STATES_MAX: usize = 20_000;
 const STATES_MIN: usize = 50;
+
+/// How long before it looks at the state a scheduler may have taken the pod from its queue. The two follow each other,
+/// but on a busy machine its thread may have to wait in between: 7 ms were seen, and four pods that came meanwhile.
+const POPPED_BEFORE: SignedDuration = SignedDuration::from_millis(250);
 
 /// Pods of unknown order whose decisions are tried before and after, in all combinations: 16.
 const UNKNOWN_MAX: usize = 4;
@@ -96,6 +101,26 @@ fn firsts<K: Ord>(acts: &[Act], key: impl Fn(&Turn) -> K) -> Vec<Vec<Act>> {
     (0..=sorted.len()).map(|count| sorted[..count].to_vec()).collect()
 }
 
+/// When the pod was taken from the queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Popped {
+    /// When it was decided.
+    Then,
+    /// A little earlier: before pods that were known when it was decided.
+    Earlier,
+}
+
+/// What a scheduler did and may not have seen stored yet, by what the queue's order says of it.
+#[derive(Default)]
+struct Ahead {
+    /// Decided before.
+    before: Vec<Act>,
+    /// Decided before if they came early enough.
+    if_early: Vec<Act>,
+    /// Nobody knows; in the order in which they were stored, with how far from the binding that was.
+    unknown: Vec<(u64, Act)>,
+}
+
 /// The positions of a range at which the state is another one than at the next: before each change that matters, and
 /// before each new pod, which may have been decided as soon as it was seen.
 fn positions(track: &Track, from: Number, until: Number) -> Vec<Number> {
@@ -122,7 +147,11 @@ impl<'a> StateSearch<'a> {
     pub(super) fn run(mut self) -> Found {
         self.timeline.go_before(self.version);
         self.find_filled();
-        let found = self.search();
+        let states = self.left;
+        let found = self.search(Popped::Then).or_else(|| {
+            self.left = states;
+            self.search(Popped::Earlier)
+        });
         self.timeline.go_to_end();
         match found {
             Some(distance) => Found::Best(distance),
@@ -184,12 +213,15 @@ impl<'a> StateSearch<'a> {
         self.at.duration_since(behind)
     }
 
-    fn search(&mut self) -> Option<SignedDuration> {
+    fn search(&mut self, popped: Popped) -> Option<SignedDuration> {
         for rest in self.rests() {
             self.timeline.go_to_rest(rest);
             for pods in positions(self.timeline.pods(), self.first(), self.last()) {
                 self.timeline.go_to_pods(pods);
-                let ahead = self.decided_ahead(pods);
+                let ahead = match popped {
+                    Popped::Then => self.decided_ahead(pods),
+                    Popped::Earlier => self.decided_before_others_came(pods),
+                };
                 let behind = self.time(self.timeline.pods(), pods).saturating_sub(SLACK).unwrap_or(self.at);
                 let nodes = self.timeline.nodes();
                 let (from, until) = (nodes.first_after(behind), nodes.first_from(self.version));
@@ -225,32 +257,44 @@ impl<'a> StateSearch<'a> {
         found
     }
 
-    /// What the scheduler may have done by then without having seen it stored, where it has seen the pods up to a
-    /// position: one list for each possibility.
-    fn decided_ahead(&self, pods: Number) -> Vec<Vec<Act>> {
+    /// What the scheduler may have done without having seen it stored, where it has seen the pods up to a position.
+    fn ahead(&self, pods: Number) -> Ahead {
         let until = self.timeline.pods().first_after(self.at.saturating_add(SLACK).unwrap_or(Timestamp::MAX));
         let acts = (pods..until).filter(|number| *number != self.bound.placed).filter_map(|number| {
             let (pod, turn) = self.timeline.pods().change(number)?.act()?;
             (turn.since <= pods).then(|| (number, pod.clone(), turn))
         });
-        let (mut before, mut if_early, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        let mut ahead = Ahead::default();
         for (number, pod, turn) in acts {
             match self.bound.turn.order_of(&turn) {
-                Order::Before => before.push((pod, turn)),
+                Order::Before => ahead.before.push((pod, turn)),
                 Order::After => {}
-                Order::BeforeIfEarly => if_early.push((pod, turn)),
-                Order::Unknown => unknown.push((number.abs_diff(self.bound.placed), (pod, turn))),
+                Order::BeforeIfEarly => ahead.if_early.push((pod, turn)),
+                Order::Unknown => ahead.unknown.push((number.abs_diff(self.bound.placed), (pod, turn))),
             }
         }
         let turn = Turn { since: self.first(), is_first: false, ..self.bound.turn };
         let silent = self.timeline.may_be_placed().filter(|pod| pod.metadata.uid != self.bound.pod.uid());
-        unknown.extend(silent.map(|pod| (0, (pod, turn))));
+        ahead.unknown.extend(silent.map(|pod| (0, (pod, turn))));
+        ahead
+    }
+
+    /// What the scheduler may have done by then: one list for each possibility.
+    fn decided_ahead(&self, pods: Number) -> Vec<Vec<Act>> {
+        let Ahead { before, if_early, mut unknown } = self.ahead(pods);
+        let mut possible: Vec<Vec<Act>> = Vec::new();
+        if unknown.len() > UNKNOWN_MAX {
+            // Bindings overtake each other only a little: as a rule the first of them.
+            for count in 0..=unknown.len() {
+                let some = unknown[..count].iter().map(|(_, act)| act);
+                possible.push(before.iter().chain(&if_early).chain(some).cloned().collect());
+            }
+        }
         // Those that were stored closest to the binding are the most doubtful.
         unknown.sort_by_key(|(distance, _)| *distance);
         unknown.truncate(UNKNOWN_MAX);
         let by_age = firsts(&if_early, |turn| (0, turn.since));
         let by_priority = firsts(&if_early, |turn| (-i64::from(turn.priority), turn.since));
-        let mut possible = Vec::new();
         for early in by_age.into_iter().chain(by_priority.into_iter().skip(1)) {
             for chosen in 0..1_usize << unknown.len() {
                 let some = unknown.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1).map(|(_, (_, act))| act);
@@ -261,6 +305,28 @@ impl<'a> StateSearch<'a> {
             // The list is from before the first of them was placed.
             let own = template(&self.bound.pod);
             possible.push(before.into_iter().filter(|(pod, _)| template(pod) != own).collect());
+        }
+        possible
+    }
+
+    /// What the scheduler may have done by then if it took the pod from its queue before others came that it knows
+    /// already: those of higher priority are decided later, too. One list for each possibility.
+    fn decided_before_others_came(&self, pods: Number) -> Vec<Vec<Act>> {
+        let Ahead { before, if_early, unknown } = self.ahead(pods);
+        let came = |since: Number| self.time(self.timeline.pods(), since);
+        let earliest = self.time(self.timeline.pods(), pods).saturating_sub(POPPED_BEFORE).unwrap_or(self.at);
+        let mut recent: Vec<Number> = before.iter().map(|(_, turn)| turn.since).collect();
+        recent.retain(|since| came(*since) >= earliest && *since > self.bound.turn.since);
+        recent.sort_unstable();
+        recent.dedup();
+        let mut possible = Vec::new();
+        for popped in recent {
+            let known = |(_, turn): &&Act| turn.since < popped;
+            for count in 0..=unknown.len() {
+                let some = unknown[..count].iter().map(|(_, act)| act);
+                let all = before.iter().chain(&if_early).chain(some);
+                possible.push(all.filter(known).cloned().collect());
+            }
         }
         possible
     }

@@ -296,6 +296,31 @@ fn on_many_nodes_a_worse_node_may_be_the_best_of_those_that_were_scored() {
 }
 
 #[test]
+fn a_node_may_win_by_what_its_score_is_normalised_to_among_those_that_were_scored() {
+    let names: Vec<(String, &str)> =
+        (0..400).map(|at| (format!("n{at:03}"), if at == 200 { "4" } else { "64" })).collect();
+    let nodes: Vec<(&str, &str)> = names.iter().map(|(name, cpu)| (name.as_str(), *cpu)).collect();
+    // Of all nodes, the first takes the whole of the preference, and every large node is better than the small one.
+    // Where the first is not scored, the small one has the whole of it.
+    let mut picky = pod("p", "1");
+    let prefers = |node: &str, weight: i32| {
+        let fields = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
+        json!({"weight": weight, "preference": {"matchFields": fields}})
+    };
+    picky["spec"]["affinity"] = json!({"nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [prefers("n000", 100), prefers("n200", 1)]}});
+    let mut world = World::new(&nodes);
+    world.put(picky.clone());
+    world.bind(picky.clone(), "n200");
+    assert_counts(&world.report(), [0, 0, 1, 0, 0]);
+    let mut whole = World::new(&nodes);
+    whole.judge.percentage = Some(100);
+    whole.put(picky.clone());
+    whole.bind(picky, "n200");
+    assert_counts(&whole.report(), [0, 0, 0, 0, 1]);
+}
+
+#[test]
 fn nodes_with_an_image_are_counted_as_of_the_last_change_on_each_node() {
     let with_image = |name: &str, cpu: &str| {
         let mut node = node(name, cpu);
@@ -390,6 +415,68 @@ fn a_nominated_pod_with_a_claim_may_be_on_its_node() {
         other["spec"]["priority"] = 10.into();
         world.put(other.clone());
         world.bind(other, "b");
+        assert_counts(&world.report(), expected);
+    }
+}
+
+#[test]
+fn a_pod_that_a_preemptor_took_off_its_node_while_it_waited_for_its_claim_is_forgotten_at_once() {
+    // It waits for its claim on a, which it fills; its binding is given up, and p goes there before that is stored.
+    for (forgotten, expected) in [(true, [0, 0, 0, 1, 0]), (false, [0, 0, 0, 0, 1])] {
+        let mut world = World::new(&[("a", "8"), ("b", "2")]);
+        let mut waiting = pod("waiting", "7");
+        waiting["spec"]["priority"] = (-10).into();
+        waiting["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+        world.put(waiting.clone());
+        waiting["status"] = json!({"nominatedNodeName": "a"});
+        world.put(waiting.clone());
+        world.now += SLACK + SLACK;
+        world.put(pod("p", "4"));
+        world.bind(pod("p", "4"), "a");
+        if forgotten {
+            waiting["status"] = json!({"conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "preempted"}]});
+            world.put(waiting);
+        }
+        assert_counts(&world.report(), expected);
+    }
+}
+
+#[test]
+fn a_pod_that_was_on_its_way_counts_although_its_binding_fails_later() {
+    // p goes to b, because the pod on its way has taken most of a by then.
+    let mut world = World::new(&[("a", "8"), ("b", "6")]);
+    let mut waiting = pod("waiting", "5");
+    waiting["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+    world.put(waiting.clone());
+    world.put(pod("p", "1"));
+    world.bind(pod("p", "1"), "b");
+    waiting["status"] = json!({"nominatedNodeName": "a"});
+    world.put(waiting.clone());
+    waiting["status"] = json!({"conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "preempted"}]});
+    world.put(waiting);
+    assert_counts(&world.report(), [0, 0, 0, 1, 0]);
+}
+
+#[test]
+fn more_important_pods_that_came_after_a_pod_was_taken_from_the_queue_are_decided_after_it() {
+    // p is taken from the queue, q comes, filler leaves, and only then p is decided: b is its best node without both.
+    for (pause, expected) in [(SignedDuration::ZERO, [2, 0, 0, 1, 0]), (SLACK + SLACK, [2, 0, 0, 0, 1])] {
+        let mut world = World::new(&[("a", "4"), ("b", "6")]);
+        let mut filler = pod("filler", "3");
+        world.put(filler.clone());
+        filler["spec"]["nodeName"] = "b".into();
+        world.put(filler.clone());
+        world.now += SLACK + SLACK;
+        world.put(pod("p", "1"));
+        let mut important = pod("q", "4");
+        important["spec"]["priority"] = 10.into();
+        world.put(important.clone());
+        world.now += pause;
+        world.delete(&filler);
+        world.bind(important, "b");
+        world.bind(pod("p", "1"), "b");
         assert_counts(&world.report(), expected);
     }
 }

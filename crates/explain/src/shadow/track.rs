@@ -96,15 +96,30 @@ impl Change {
         }
     }
 
-    /// The pod that this change places or nominates, and its turn: its scheduler knew that before the API server did.
+    /// The pod that this change takes off the node that it was on its way to: its binding failed, as when a preemptor
+    /// wants the node while the pod still waits for its claims. Its scheduler knew that before the API server did, and
+    /// no queue says when.
+    pub(super) fn forgotten(&self) -> Option<&Arc<Pod>> {
+        match (&self.old, &self.new) {
+            (Some(Object::Pod(old)), Some(Object::Pod(new))) if old.is_assigned() && !new.is_assigned() => Some(new),
+            _ => None,
+        }
+    }
+
+    /// The pod that this change places, nominates or forgets, and its turn: its scheduler knew that before the API
+    /// server did.
     pub(super) fn act(&self) -> Option<(&Arc<Pod>, Turn)> {
         let pod = match &self.new {
             Some(Object::Pod(new)) if !new.is_assigned() => {
-                (nomination(self.old.as_ref()) != nomination(self.new.as_ref())).then_some(new)
+                let is_nominated_anew = nomination(self.old.as_ref()) != nomination(self.new.as_ref());
+                (is_nominated_anew || self.forgotten().is_some()).then_some(new)
             }
             _ => self.placed(),
         };
-        Some((pod?, self.turn?))
+        let turn = self.turn?;
+        // It comes back into the queue then.
+        let is_first = turn.is_first && self.forgotten().is_none();
+        Some((pod?, Turn { is_first, ..turn }))
     }
 
     /// The object was not there before.

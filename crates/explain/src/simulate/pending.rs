@@ -16,11 +16,15 @@ use std::sync::Arc;
 
 use bayplan_model::pod::Pod;
 use bayplan_scheduler::PodInfo;
+use bayplan_scheduler::config::{Configuration, ProfileConfig};
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
+use serde_json::Value;
 
 /// How many different priorities are told apart; with more, every change may help every important pod.
 const PRIORITIES_MAX: usize = 64;
+/// The spread constraints that filters hold.
+const DO_NOT_SCHEDULE: &str = "DoNotSchedule";
 
 /// The order in which pods are tried again: important ones first, then those that have waited longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,9 +147,21 @@ pub(super) struct Pending {
     heads: BTreeMap<Rank, usize>,
     of_pod: FxHashMap<String, (Rank, usize)>,
     changes: Changes,
+    /// Whether pods without constraints of their own get some that filters count pods for.
+    spread_by_default: bool,
 }
 
 impl Pending {
+    /// Nobody waits yet, under this configuration.
+    pub(super) fn new(configuration: &Configuration) -> Self {
+        let is_hard = |rule: &Value| rule["whenUnsatisfiable"] == DO_NOT_SCHEDULE;
+        let spreads = |profile: &ProfileConfig| {
+            let rules = profile.args("PodTopologySpread").and_then(|args| args["defaultConstraints"].as_array());
+            rules.is_some_and(|rules| rules.iter().any(is_hard))
+        };
+        Pending { spread_by_default: configuration.profiles.iter().any(spreads), ..Pending::default() }
+    }
+
     /// A pod came to a node.
     pub(super) fn placed(&mut self, pod: &Pod) {
         let now = self.changes.next();
@@ -232,7 +248,8 @@ impl Pending {
         if let Some(at) = self.find_group(pod) {
             return at;
         }
-        let group = Group { counts_pods: counts_pods(pod), pod: pod.clone(), uids: BTreeMap::new(), refused_at: None };
+        let counts_pods = self.counts_pods(pod);
+        let group = Group { counts_pods, pod: pod.clone(), uids: BTreeMap::new(), refused_at: None };
         let at = match self.free.pop() {
             Some(at) => {
                 self.groups[at] = group;
@@ -290,6 +307,14 @@ impl Pending {
         }
     }
 
+    /// Whether filters count pods for this one: it must be near some, or evenly spread.
+    fn counts_pods(&self, pod: &PodInfo) -> bool {
+        let rules = &pod.spec.topology_spread_constraints;
+        !pod.required_affinity.is_empty()
+            || rules.iter().any(|rule| rule.when_unsatisfiable == DO_NOT_SCHEDULE)
+            || (rules.is_empty() && self.spread_by_default)
+    }
+
     /// All pods in their order.
     #[cfg(test)]
     pub(super) fn all(&self) -> Vec<String> {
@@ -297,10 +322,4 @@ impl Pending {
         all.sort();
         all.into_iter().map(|(_, uid)| uid.clone()).collect()
     }
-}
-
-/// Whether filters count pods for this one: it must be near some, or evenly spread.
-fn counts_pods(pod: &PodInfo) -> bool {
-    !pod.required_affinity.is_empty()
-        || pod.spec.topology_spread_constraints.iter().any(|rule| rule.when_unsatisfiable == "DoNotSchedule")
 }

@@ -96,6 +96,32 @@ fn random_event(number: usize, names: &[String], templates: &[Value], rng: &mut 
     }
 }
 
+/// Pods of a service are kept even over the zones although they ask for nothing.
+fn spreading_by_default() -> Configuration {
+    Configuration::from_yaml(
+        "apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: PodTopologySpread
+    args:
+      defaultingType: List
+      defaultConstraints:
+      - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}
+",
+    )
+    .unwrap()
+}
+
+fn services() -> impl Iterator<Item = Object> {
+    let service = |namespace: &str, app: &str| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": namespace, "name": app},
+            "spec": {"selector": {"app": app}}})
+    };
+    let all = NAMESPACES.iter().flat_map(move |namespace| APPS.iter().map(move |app| service(namespace, app)));
+    all.filter_map(|object| Object::decode(&object)?.ok())
+}
+
 #[test]
 fn trying_the_hopeful_pods_places_all_where_and_when_trying_every_pod_in_the_plain_cycle_does() {
     let seeds = match number("BAYPLAN_SEED") {
@@ -105,8 +131,12 @@ fn trying_the_hopeful_pods_places_all_where_and_when_trying_every_pod_in_the_pla
     let (mut waited, mut preemptions, mut never) = (0, 0, 0);
     for seed in seeds {
         let mut rng = Rng::new(seed);
-        let history = random_history(&mut rng);
+        let mut history = random_history(&mut rng);
         let mut engine = Configuration::default();
+        if rng.one_in(3) {
+            engine = spreading_by_default();
+            history.objects.extend(services());
+        }
         if rng.one_in(4) {
             engine = without_preemption(&engine);
         }

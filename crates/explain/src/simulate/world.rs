@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use bayplan_model::pod::Pod;
-use bayplan_scheduler::config::{Configuration, PluginRef};
+use bayplan_scheduler::config::Configuration;
 use bayplan_scheduler::inspect::QueueStage;
 use bayplan_scheduler::{Effect, Input, Object, Preemption, Registry, Scheduler, TieBreak};
 use jiff::{SignedDuration, Timestamp};
@@ -96,7 +96,7 @@ impl World {
             pods: FxHashMap::default(),
             by_uid: FxHashMap::default(),
             finishing: BinaryHeap::new(),
-            pending: Pending::default(),
+            pending: Pending::new(configuration),
             held_back: FxHashSet::default(),
             retries,
             now: start,
@@ -448,8 +448,7 @@ fn whole_second(time: Timestamp) -> Timestamp {
 pub(super) fn without_preemption(configuration: &Configuration) -> Configuration {
     let mut changed = configuration.clone();
     for profile in &mut changed.profiles {
-        profile.plugins.post_filter.enabled.clear();
-        profile.plugins.post_filter.disabled = vec![PluginRef { name: "*".into(), ..PluginRef::default() }];
+        *profile = profile.without_preemption();
     }
     changed
 }

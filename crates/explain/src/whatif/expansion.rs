@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bayplan_controllers::deployment::template;
+use bayplan_controllers::{pod_template_hash, revisions};
 use bayplan_model::meta::OwnerReference;
 use bayplan_model::node::LABEL_HOSTNAME;
 use bayplan_model::pod::Pod;
@@ -95,7 +95,7 @@ impl Workload {
 
     /// The ReplicaSet that a Deployment makes for its template.
     pub(super) fn replica_set(&self) -> Value {
-        let hash = template::hash(self.template(), None);
+        let hash = pod_template_hash::hash(self.template(), None);
         let mut template = self.template().clone();
         template["metadata"]["labels"][TEMPLATE_HASH] = hash.clone().into();
         let mut selector = self.object.pointer("/spec/selector").cloned().unwrap_or_else(|| json!({}));
@@ -166,6 +166,11 @@ impl Template {
             for label in ["batch.kubernetes.io/job-name", "job-name"] {
                 pod["metadata"]["labels"][label] = base.clone().into();
             }
+        }
+        if naming == Naming::Ordinal {
+            let template = owner_object.pointer("/spec/template").unwrap_or(&Value::Null);
+            let revision = revisions::name(&base, &revisions::hash(&revisions::data(template), 0));
+            pod["metadata"]["labels"][revisions::REVISION_LABEL] = revision.into();
         }
         let mut claims: Vec<Value> = Vec::new();
         for claim in owner_object.pointer("/spec/volumeClaimTemplates").and_then(Value::as_array).into_iter().flatten()

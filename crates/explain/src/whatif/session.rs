@@ -177,7 +177,7 @@ impl<'a> Session<'a> {
 
     fn ask(&mut self, profile: &Arc<Profile>, pod: &PodInfo, preempt: bool) -> (Decision, Reserve) {
         let (cluster, nominator, now) = (self.state.cluster(), self.state.nominator(), self.options.now);
-        let input = DecisionInput { profile, cluster, nominator, pod, now };
+        let input = DecisionInput::new(profile, cluster, nominator, pod, now);
         let percentage = self.options.percentage;
         let decider = self.deciders.entry(profile.name.clone()).or_insert_with(|| Decider::new(percentage));
         decider.decide(input, &mut self.ties, preempt)

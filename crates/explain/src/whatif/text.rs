@@ -26,7 +26,10 @@ pub fn render(answer: &WhatIf, detail: Detail) -> String {
     for action in &answer.actions {
         let _ = writeln!(out, "• {action}");
     }
-    let _ = writeln!(out, "\n{}", headline(answer));
+    if !answer.actions.is_empty() {
+        out.push('\n');
+    }
+    let _ = writeln!(out, "{}", headline(answer));
     for (section, lines) in [
         ("Placed", placed(answer, detail)),
         ("Pending", pending(answer, detail)),
