@@ -11,13 +11,22 @@ use bayplan_kinds::admission::{add_default_tolerations, protect_in_use, taint_un
 use bayplan_model::status::Status;
 use serde_json::Value;
 
+use crate::authz::Authorizer;
 use crate::registry::SystemObjects;
 use crate::status_errors;
 use crate::user::User;
+use crate::warnings::Warnings;
+pub(crate) use metrics::AdmissionMetrics;
+use metrics::{Step, StepTimer};
 
+mod certificates;
+mod ingress_class;
 mod limit_ranger;
+mod metrics;
 mod namespace_lifecycle;
 mod node_restriction;
+mod owner_references;
+mod pod_security;
 mod priority;
 mod resource_quota;
 mod role_escalation;
@@ -55,8 +64,14 @@ pub(crate) struct AdmissionContext<'a> {
     pub(crate) user: &'a User,
     /// Without consequences.
     pub(crate) dry_run: bool,
+    /// What the client is warned of.
+    pub(crate) warnings: &'a Warnings,
     /// The other objects.
     pub(crate) objects: &'a dyn SystemObjects,
+    /// Where it is told how long the plugins took.
+    pub(crate) metrics: Option<&'a AdmissionMetrics>,
+    /// Who decides about rights beyond that to the write itself.
+    pub(crate) authorizer: &'a Authorizer,
 }
 
 /// Which of the plugins that lean on a controller are on; the others always are.
@@ -70,6 +85,10 @@ pub struct AdmissionPlugins {
     pub storage_object_in_use_protection: bool,
     /// `NodeRestriction`: kubelets change their own node and its pods alone. For real kubelets.
     pub node_restriction: bool,
+    /// `PodSecurity`: namespaces choose by their labels what pods may do.
+    pub pod_security: bool,
+    /// `OwnerReferencesPermissionEnforcement`: owners are set by those alone who may delete. Off upstream, too.
+    pub owner_references: bool,
 }
 
 impl Default for AdmissionPlugins {
@@ -80,6 +99,8 @@ impl Default for AdmissionPlugins {
             taint_nodes_by_condition: false,
             storage_object_in_use_protection: true,
             node_restriction: false,
+            pod_security: true,
+            owner_references: false,
         }
     }
 }
@@ -92,30 +113,48 @@ impl AdmissionPlugins {
         object: &mut Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        namespace_lifecycle::admit(context, object).await?;
-        limit_ranger::admit(context, object).await?;
+        let mut timer = StepTimer::start(context.metrics, Step::Admit, context.operation);
+        let answer = self.ask_to_admit(context, object, old, &mut timer).await;
+        timer.end(answer)
+    }
+
+    async fn ask_to_admit(
+        &self,
+        context: &AdmissionContext<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+        timer: &mut StepTimer<'_>,
+    ) -> Result<(), Status> {
+        timer.answered("NamespaceLifecycle", namespace_lifecycle::admit(context, object).await)?;
+        timer.answered("LimitRanger", limit_ranger::admit(context, object).await)?;
         if self.service_account {
-            service_account::admit(context, object).await?;
+            timer.answered("ServiceAccount", service_account::admit(context, object).await)?;
         }
         if self.node_restriction {
-            node_restriction::admit(context, object, old).await?;
+            timer.answered("NodeRestriction", node_restriction::admit(context, object, old).await)?;
         }
         if self.taint_nodes_by_condition && context.is_new("", "nodes") {
             taint_until_ready(object);
+            timer.answered("TaintNodesByCondition", Ok(()))?;
         }
-        priority::admit(context, object, old).await?;
+        timer.answered("Priority", priority::admit(context, object, old).await)?;
         if context.operation != Operation::Delete && context.is("", "pods") {
             add_default_tolerations(object);
+            timer.answered("DefaultTolerationSeconds", Ok(()))?;
         }
-        storage::admit_class(context, object).await?;
+        timer.answered("DefaultStorageClass", storage::admit_class(context, object).await)?;
         if self.storage_object_in_use_protection
             && context.operation == Operation::Create
             && context.subresource.is_empty()
         {
             protect_in_use(context.resource, object);
+            timer.answered("StorageObjectInUseProtection", Ok(()))?;
         }
-        runtime_class::admit(context, object).await?;
-        topology_labels::admit(context, object).await?;
+        timer.answered("RuntimeClass", runtime_class::admit(context, object).await)?;
+        timer.answered("DefaultIngressClass", ingress_class::admit(context, object).await)?;
+        timer.answered("PodTopologyLabels", topology_labels::admit(context, object).await)?;
+        certificates::admit(context, object);
+        // Part of storing roles and bindings upstream, not of admission: it has no series of its own.
         role_escalation::admit(context, object, old).await
     }
 
@@ -131,12 +170,44 @@ impl AdmissionPlugins {
         object: &Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        limit_ranger::validate(context, object).await?;
-        priority::validate(context, object).await?;
-        storage::validate_resize(context, object, old).await?;
-        runtime_class::validate(context, object).await?;
-        resource_quota::validate(context, object, old).await
+        let mut timer = StepTimer::start(context.metrics, Step::Validate, context.operation);
+        let answer = self.ask_to_validate(context, object, old, &mut timer).await;
+        timer.end(answer)
     }
+
+    async fn ask_to_validate(
+        &self,
+        context: &AdmissionContext<'_>,
+        object: &Value,
+        old: Option<&Value>,
+        timer: &mut StepTimer<'_>,
+    ) -> Result<(), Status> {
+        timer.answered("LimitRanger", limit_ranger::validate(context, object).await)?;
+        if self.pod_security {
+            timer.answered("PodSecurity", pod_security::validate(context, object, old).await)?;
+        }
+        if self.owner_references {
+            let answer = owner_references::validate(context, object, old);
+            timer.answered("OwnerReferencesPermissionEnforcement", answer)?;
+        }
+        ask_others_to_validate(context, object, old, timer).await
+    }
+}
+
+/// Those that cannot be switched off.
+async fn ask_others_to_validate(
+    context: &AdmissionContext<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    timer: &mut StepTimer<'_>,
+) -> Result<(), Status> {
+    timer.answered("Priority", priority::validate(context, object).await)?;
+    timer.answered("PersistentVolumeClaimResize", storage::validate_resize(context, object, old).await)?;
+    timer.answered("RuntimeClass", runtime_class::validate(context, object).await)?;
+    if let Some(plugin) = certificates::plugin(context) {
+        timer.answered(plugin, certificates::validate(context, object, old))?;
+    }
+    timer.answered("ResourceQuota", resource_quota::validate(context, object, old).await)
 }
 
 impl AdmissionContext<'_> {

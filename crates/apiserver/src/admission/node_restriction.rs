@@ -370,7 +370,10 @@ mod tests {
             requested_name: if parts[0] == "create" { "" } else { name },
             user: &user,
             dry_run: false,
+            warnings: &crate::warnings::Warnings::default(),
             objects: &world,
+            metrics: None,
+            authorizer: &crate::authz::Authorizer::default(),
         };
         let judged = match parts[0] {
             "token" => admit_token(&context, &object).await,

@@ -1,12 +1,9 @@
 //! ResourceQuota: what a write adds to the namespace's usage must fit into every quota that counts it.
 //!
-//! Quotas are enforced by their status: until a controller (or an administrator) has filled in `status.hard` and
-//! `status.used`, a quota limits nothing.
+//! Quotas are enforced by their status: until a controller (or an administrator) has filled in `status.hard`, a quota
+//! limits nothing. Usage is charged by compare-and-swap, so that writes at the same time never exceed a quota together.
 
-use bayplan_kinds::admission::resource_quota::{
-    charge, check_stated, difference, limited, matches_scopes, measured_on_update, usage,
-};
-use bayplan_model::quantity::Quantity;
+use bayplan_kinds::admission::resource_quota::{Change, is_ignored, measures_update};
 use bayplan_model::status::Status;
 use serde_json::Value;
 
@@ -18,35 +15,28 @@ pub(super) async fn validate(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    let resize = context.resizes();
-    if context.namespace.is_empty()
-        || !(context.subresource.is_empty() || resize)
-        || context.operation == Operation::Delete
-    {
-        return Ok(());
-    }
-    let delta = match (context.operation, old) {
-        (Operation::Update, Some(old)) if resize || measured_on_update(context.resource) => {
-            difference(usage(context.resource, object), &usage(context.resource, old))
-        }
-        (Operation::Update, _) => return Ok(()),
-        _ => usage(context.resource, object),
+    let kind = context.resource;
+    let measured = match (context.operation, old) {
+        (Operation::Create, _) => context.subresource.is_empty(),
+        (Operation::Update, Some(old)) => measures_update(kind, context.subresource, object, old),
+        (Operation::Update, None) | (Operation::Delete, _) => false,
     };
-    if delta.values().all(Quantity::is_zero) {
+    if !measured || context.namespace.is_empty() || is_ignored(kind) {
         return Ok(());
     }
     let resource = row("", "resourcequotas")?;
     let quotas = context.objects.list(resource, context.namespace).await?;
+    if quotas.is_empty() {
+        return Ok(());
+    }
     let refuse = |why: String| context.refuse(object, why);
+    let old = old.filter(|_| context.operation == Operation::Update);
+    let change = Change::measure(kind, object, old).map_err(refuse)?;
     let mut charged = Vec::new();
-    for quota in quotas.iter().filter(|quota| matches_scopes(quota, context.resource, object)) {
-        let relevant = limited(quota, &delta);
-        if relevant.is_empty() {
-            continue;
+    for quota in &quotas {
+        if change.charge(kind, object, quota).map_err(refuse)?.is_some() {
+            charged.push(text(quota, "/metadata/name"));
         }
-        check_stated(context.resource, object, quota).map_err(refuse)?;
-        charge(quota, &relevant).map_err(refuse)?;
-        charged.push(text(quota, "/metadata/name"));
     }
     if context.dry_run {
         return Ok(());
@@ -56,9 +46,9 @@ pub(super) async fn validate(
             .objects
             .update_unchecked(SystemWrite::QuotaUsage, resource, context.namespace, name, &mut |quota| {
                 // Others may have been charged in between: judge again by what is there now.
-                let relevant = limited(quota, &delta);
-                let used = charge(quota, &relevant).map_err(refuse)?;
-                quota["status"]["used"] = used.into();
+                if let Some(used) = change.charge(kind, object, quota).map_err(refuse)? {
+                    quota["status"]["used"] = used.into();
+                }
                 Ok(())
             })
             .await?;

@@ -8,7 +8,7 @@ use rand::RngExt;
 use serde_json::{Value, json};
 
 use super::{AdmissionContext, Operation, elements_mut, list, list_mut, row, text};
-use crate::status_errors;
+use crate::{chance, status_errors};
 
 const DEFAULT: &str = "default";
 const LIMIT_ANNOTATION: &str = "/metadata/annotations/kubernetes.io~1enforce-mountable-secrets";
@@ -225,6 +225,6 @@ fn token_volume(name: &str) -> Value {
 }
 
 fn random_suffix() -> String {
-    let mut rng = rand::rng();
+    let mut rng = chance::rng();
     (0..SUFFIX_LENGTH).map(|_| char::from(SUFFIX_LETTERS[rng.random_range(0..SUFFIX_LETTERS.len())])).collect()
 }

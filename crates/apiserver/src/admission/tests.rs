@@ -37,7 +37,10 @@ async fn admit_as(
         requested_name: if write.operation == Operation::Create { "" } else { write.name },
         user,
         dry_run: false,
+        warnings: &Warnings::default(),
         objects: world,
+        metrics: None,
+        authorizer: &Authorizer::default(),
     };
     let plugins = AdmissionPlugins::default();
     let mut object = object;
