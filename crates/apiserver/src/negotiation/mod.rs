@@ -1,6 +1,8 @@
 //! Content negotiation: the form of the answer that the client accepts.
 
+mod compression;
 mod pieces;
+mod protobuf;
 mod render;
 
 use bayplan_model::status::{Details, Status, reason};
@@ -10,7 +12,9 @@ use http::{HeaderMap, HeaderValue};
 use crate::request::{IncludeObject, Query};
 use crate::status_errors;
 
+pub(crate) use compression::compressed;
 pub(crate) use pieces::Content;
+pub(crate) use protobuf::versioned_metadata;
 pub(crate) use render::{TableMeta, render, status, table, weight, work};
 
 /// The form of an answer.
@@ -29,6 +33,19 @@ pub(crate) enum Media {
     Json,
     /// `application/yaml`.
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
+}
+
+impl Media {
+    /// The content type.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Media::Json => "application/json",
+            Media::Yaml => "application/yaml",
+            Media::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
 }
 
 /// What the objects of an answer are converted to.
@@ -41,6 +58,9 @@ pub(crate) enum Transform {
     /// A `Table`.
     Table(IncludeObject),
 }
+
+/// The media types that objects have.
+const SERVED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 impl Format {
     /// Plain JSON.
@@ -58,22 +78,40 @@ impl Format {
         for clause in &clauses {
             let Some(media) = clause.media() else { continue };
             known = true;
-            if let Some(transform) = clause.transform(query)? {
+            if let Some(transform) = clause.transform(media, query)? {
                 return Ok(Format { media, pretty, transform });
             }
         }
         if known {
-            return Err(status_errors::not_acceptable());
+            return Err(status_errors::not_acceptable(SERVED));
         }
-        Err(unavailable("application/json, application/yaml, application/vnd.kubernetes.protobuf"))
+        Err(unavailable(SERVED))
+    }
+
+    /// Chooses the form of the answers that have no protobuf form.
+    pub(crate) fn negotiate_text(headers: &HeaderMap, query: &Query) -> Result<Format, Status> {
+        let format = Format::negotiate(headers, query)?;
+        Ok(if format.media == Media::Protobuf { Format { media: Media::Json, ..format } } else { format })
     }
 
     /// Chooses the form of a failure, which is never converted and never refused.
     pub(crate) fn for_status(headers: &HeaderMap, query: &Query) -> Format {
         let plain = Format { pretty: wants_pretty(headers, query), ..Format::JSON };
         let accept = headers.get(ACCEPT).map(header_text).unwrap_or_default();
-        let media = clauses(accept).iter().find_map(Clause::media).unwrap_or(Media::Json);
+        let clauses = clauses(accept);
+        let mut unconverted = clauses.iter().filter(|clause| !clause.converts());
+        let media = unconverted.find_map(Clause::media).unwrap_or(Media::Json);
         Format { media, ..plain }
+    }
+
+    /// Refuses the forms that no watch has.
+    pub(crate) fn check_stream(self) -> Result<(), Status> {
+        if self.media == Media::Yaml {
+            return Err(status_errors::not_acceptable(
+                "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -108,6 +146,10 @@ struct Clause<'a> {
     kind: Option<&'a str>,
     group: Option<&'a str>,
     version: Option<&'a str>,
+    /// `stream`: which events a stream has.
+    stream: &'a str,
+    /// `sv`: the version of what is not an object of the resource.
+    server_version: &'a str,
 }
 
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
@@ -123,34 +165,54 @@ fn clauses(accept: &str) -> Vec<Clause<'_>> {
                     Some(("as", kind)) => clause.kind = Some(kind),
                     Some(("g", group)) => clause.group = Some(group),
                     Some(("v", version)) => clause.version = Some(version),
+                    Some(("stream", stream)) => clause.stream = stream,
+                    Some(("sv", version)) => clause.server_version = version,
                     _ => {}
                 }
             }
             clause
         })
         .collect();
-    // A stable sort: clauses of equal quality keep the client's order.
-    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    // A stable sort: clauses of equal quality keep the client's order, but those with a wildcard come later.
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(a.wildcards().cmp(&b.wildcards())));
     clauses
 }
 
 impl Clause<'_> {
-    /// The encoding of the clause, if it is served. Protobuf is not: clients that prefer it accept JSON as well.
+    /// The encoding of the clause, if it is served.
     fn media(&self) -> Option<Media> {
         match self.media_type {
             "application/json" | "*/*" | "application/*" => Some(Media::Json),
             "application/yaml" => Some(Media::Yaml),
+            "application/vnd.kubernetes.protobuf" => Some(Media::Protobuf),
             _ => None,
         }
     }
 
+    /// How little the clause says: 2 for any type, 1 for any of a family.
+    fn wildcards(&self) -> usize {
+        self.media_type.split('/').filter(|part| *part == "*").count()
+    }
+
+    fn converts(&self) -> bool {
+        self.kind.is_some() || self.group.is_some() || self.version.is_some()
+    }
+
     /// The conversion of the clause; `None` if it is not served.
-    fn transform(&self, query: &Query) -> Result<Option<Transform>, Status> {
-        let Some(kind) = self.kind else { return Ok(Some(Transform::Object)) };
+    fn transform(&self, media: Media, query: &Query) -> Result<Option<Transform>, Status> {
+        if !matches!(self.stream, "" | "watch") || !matches!(self.server_version, "" | "v1") {
+            return Ok(None);
+        }
+        if !self.converts() {
+            return Ok(Some(Transform::Object));
+        }
+        let kind = self.kind.unwrap_or_default();
         if self.group != Some("meta.k8s.io") || !matches!(self.version, Some("v1" | "v1beta1")) {
             return Ok(None);
         }
         Ok(match kind {
+            // A cell may be anything, which protobuf has no form for.
+            "Table" if media == Media::Protobuf => None,
             "Table" => Some(Transform::Table(IncludeObject::parse(query)?)),
             "PartialObjectMetadata" | "PartialObjectMetadataList" => Some(Transform::Partial),
             _ => None,
@@ -167,7 +229,13 @@ mod tests {
         let table = [
             ("", Ok((Media::Json, Transform::Object))),
             ("*/*", Ok((Media::Json, Transform::Object))),
-            ("application/vnd.kubernetes.protobuf, */*", Ok((Media::Json, Transform::Object))),
+            ("application/vnd.kubernetes.protobuf, */*", Ok((Media::Protobuf, Transform::Object))),
+            ("*/*, application/vnd.kubernetes.protobuf", Ok((Media::Protobuf, Transform::Object))),
+            ("application/json, application/vnd.kubernetes.protobuf", Ok((Media::Json, Transform::Object))),
+            ("application/vnd.kubernetes.protobuf;stream=watch", Ok((Media::Protobuf, Transform::Object))),
+            ("application/json;stream=other, application/yaml", Ok((Media::Yaml, Transform::Object))),
+            ("application/json;g=apps", Err(406)),
+            ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", Err(406)),
             ("application/yaml", Ok((Media::Yaml, Transform::Object))),
             ("application/json;q=0.1,application/yaml;q=0.9", Ok((Media::Yaml, Transform::Object))),
             (
@@ -178,7 +246,7 @@ mod tests {
             (
                 "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
                  application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-                Ok((Media::Json, Transform::Partial)),
+                Ok((Media::Protobuf, Transform::Partial)),
             ),
             ("application/json;as=Table;v=v2;g=meta.k8s.io", Err(406)),
             ("application/xml", Err(406)),
@@ -192,6 +260,19 @@ mod tests {
             }
             let got = Format::negotiate(&headers, &Query::default());
             assert_eq!(got.map(|f| (f.media, f.transform)).map_err(|s| s.code), expected, "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_never_converted_and_has_the_first_form_that_is_served() {
+        for (accept, expected) in [
+            ("application/vnd.kubernetes.protobuf, */*", Media::Protobuf),
+            ("application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Media::Json),
+            ("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/yaml", Media::Yaml),
+            ("application/xml", Media::Json),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(Format::for_status(&headers, &Query::default()).media, expected, "{accept}");
         }
     }
 }

@@ -1,15 +1,17 @@
-//! Renders answers as JSON or YAML: objects, lists, tables and metadata.
+//! Renders answers: objects, lists, tables and metadata.
+
+use std::cmp::Ordering;
 
 use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::pieces::{Content, ListPieces};
-use super::{Format, Media, Transform};
+use super::{Format, Media, Transform, protobuf};
 use crate::big_work::apart_now;
 use crate::registry::{Answer, Body, List, VersionedObject};
 use crate::request::IncludeObject;
@@ -21,9 +23,14 @@ const SHARED_MIN: usize = 16 * 1024;
 /// Renders an answer in the negotiated form.
 pub(crate) fn render(answer: Answer, format: Format, now: Timestamp) -> Result<Response<Content>, Status> {
     let body = match (answer.body, format.transform) {
+        (body, Transform::Object | Transform::Partial)
+            if format.media == Media::Protobuf && !matches!(body, Body::Status(_)) =>
+        {
+            let content = protobuf::content(body, format.transform == Transform::Partial)?;
+            return Ok(response(answer.code, content, format));
+        }
         (Body::Status(status), _) => {
-            let response = self::status(answer.code, &status, format).map(Content::Whole);
-            return Ok(with_warnings(response, &answer.warnings));
+            return Ok(self::status(answer.code, &status, format).map(Content::Whole));
         }
         (Body::Object(_, versioned), Transform::Object) => object(&versioned),
         (Body::Object(_, versioned), Transform::Partial) => Content::Whole(partial(&versioned)),
@@ -40,13 +47,17 @@ pub(crate) fn render(answer: Answer, format: Format, now: Timestamp) -> Result<R
         (Body::Value(value), Transform::Table(include)) => to_bytes(&plain_table(&value, include)),
     };
     let body = if plain(format) { body } else { Content::Whole(reformat(&body.whole(), format)?) };
-    Ok(with_warnings(response(answer.code, body, format), &answer.warnings))
+    Ok(response(answer.code, body, format))
 }
 
 /// Renders a `Status`; `code` is the code of the response, for failures that of the status.
 pub(crate) fn status(code: u16, status: &Status, format: Format) -> Response<Bytes> {
     let body = Bytes::from(serde_json::to_vec(status).expect("a Status has a JSON form"));
-    let body = if plain(format) { body } else { reformat(&body, format).unwrap_or(body) };
+    let (body, format) = match reformat(&body, format) {
+        _ if plain(format) => (body, format),
+        Ok(reformatted) => (reformatted, format),
+        Err(_) => (body, Format::JSON),
+    };
     let mut response = response(code, body, format);
     if let Some(seconds) = status.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -57,35 +68,7 @@ pub(crate) fn status(code: u16, status: &Status, format: Format) -> Response<Byt
 fn response<B>(code: u16, body: B, format: Format) -> Response<B> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let content_type = match format.media {
-        Media::Json => "application/json",
-        Media::Yaml => "application/yaml",
-    };
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
-}
-
-/// The most bytes of all warnings together, as upstream: clients limit the size of headers.
-const WARNING_BYTES_MAX: usize = 4096;
-
-fn with_warnings<B>(mut response: Response<B>, warnings: &[String]) -> Response<B> {
-    let mut total = 0;
-    let mut seen: Vec<&String> = Vec::new();
-    for warning in warnings {
-        if seen.contains(&warning) {
-            continue;
-        }
-        seen.push(warning);
-        let clean: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let quoted = clean.replace('\\', "\\\\").replace('"', "\\\"");
-        total += quoted.len();
-        if total > WARNING_BYTES_MAX {
-            break;
-        }
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers_mut().append(WARNING, value);
-        }
-    }
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.media.content_type()));
     response
 }
 
@@ -94,7 +77,7 @@ fn plain(format: Format) -> bool {
     format.media == Media::Json && !format.pretty
 }
 
-/// Turns JSON into indented JSON or YAML.
+/// Turns JSON into indented JSON, YAML or protobuf.
 fn reformat(json: &[u8], format: Format) -> Result<Bytes, Status> {
     let value: Value = serde_json::from_slice(json).map_err(status_errors::internal)?;
     let text = match format.media {
@@ -104,6 +87,7 @@ fn reformat(json: &[u8], format: Format) -> Result<Bytes, Status> {
             text
         }
         Media::Yaml => serde_saphyr::to_string(&value).map_err(status_errors::internal)?,
+        Media::Protobuf => return protobuf::value(&value),
     };
     Ok(Bytes::from(text))
 }
@@ -152,7 +136,7 @@ fn partial(object: &VersionedObject) -> Bytes {
     Bytes::from(out)
 }
 
-fn list_meta(list: &List) -> Value {
+pub(super) fn list_meta(list: &List) -> Value {
     let mut meta = json!({"resourceVersion": list.revision.to_string()});
     if let Some(token) = &list.continue_token {
         meta["continue"] = json!(token);
@@ -193,7 +177,10 @@ fn partial_collection(list: List) -> Content {
     Content::of_list(ListPieces::new((head + "[").into_bytes(), list.items, Box::new(write)))
 }
 
-fn table_of_list(list: List, include: IncludeObject, now: Timestamp) -> Content {
+fn table_of_list(mut list: List, include: IncludeObject, now: Timestamp) -> Content {
+    if let Some(order) = list.resource.table_order() {
+        in_order(&mut list.items, order);
+    }
     let head = format!(
         "{{\"apiVersion\":\"meta.k8s.io/v1\",\"columnDefinitions\":{},\"kind\":\"Table\",\"metadata\":{},\"rows\":[",
         json!(list.resource.columns()),
@@ -208,6 +195,14 @@ fn table_of_list(list: List, include: IncludeObject, now: Timestamp) -> Content 
         }
     };
     Content::of_list(ListPieces::new(head.into_bytes(), list.items, Box::new(write)))
+}
+
+/// Sorts the items of a page; those that cannot be read come first, and are left out later.
+fn in_order(items: &mut Vec<VersionedObject>, order: fn(&Value, &Value) -> Ordering) {
+    let decoded = |item: VersionedObject| (item.encoded.decode(item.revision).unwrap_or_default(), item);
+    let mut keyed: Vec<(Value, VersionedObject)> = items.drain(..).map(decoded).collect();
+    keyed.sort_by(|(a, _), (b, _)| order(a, b));
+    items.extend(keyed.into_iter().map(|(_, item)| item));
 }
 
 /// The list metadata of a table.
