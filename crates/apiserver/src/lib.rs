@@ -17,13 +17,17 @@ pub mod authz;
 mod big_work;
 mod bootstrap;
 pub mod certificates;
+mod chance;
 mod discovery;
 mod encode;
 mod encryption;
+mod kubelets;
+mod measured_store;
 mod negotiation;
 mod openapi;
 mod registry;
 mod request;
+mod resource_metrics;
 mod reviews;
 mod selection;
 mod server;
@@ -31,8 +35,10 @@ mod serviceaccounts;
 mod status_errors;
 mod subresources;
 mod user;
+mod warnings;
 mod watch;
 mod watch_cache;
+mod websocket;
 
 use bayplan_kinds::codec;
 
@@ -44,7 +50,9 @@ pub use encryption::{EncryptionConfigError, StoredCodec};
 pub use registry::{Clock, ServiceRange, ServiceRangeError};
 pub use request::Verb;
 pub use server::{ApiServer, Config, InProcess, ResponseBody, StartError};
-pub use serviceaccounts::{KeyError, ServiceAccountOptions, check_signing_key, check_verification_keys};
+pub use serviceaccounts::{
+    KeyError, LegacyTokenKey, ServiceAccountOptions, check_signing_key, check_verification_keys,
+};
 pub use user::User;
 
 /// True for the name of an API version, `apps/v1` for example, that the server has.

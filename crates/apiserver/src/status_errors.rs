@@ -50,11 +50,10 @@ pub(crate) fn path_not_found() -> Status {
         .with_details(Details::default())
 }
 
-/// 404 for what a kubelet would answer.
-pub(crate) fn not_passed_on(resource: &Kind, name: &str, subresource: &str) -> Status {
-    let what = format!("{}/{subresource} of {name:?}", resource.plural);
-    Status::failure(404, reason::NOT_FOUND, format!("{what} is not served: requests are not passed on to kubelets"))
-        .with_details(Details::default())
+/// 501 for what the kubelet of a real node would answer.
+pub(crate) fn not_passed_on(node: &str) -> Status {
+    let message = format!("{node} is not simulated, and requests are not passed on to kubelets and to what runs there");
+    Status::failure(501, "", message)
 }
 
 /// 405.
@@ -135,13 +134,9 @@ pub(crate) fn invalid_object(resource: &Kind, name: &str, errors: &[FieldError])
 }
 
 /// 406: the client accepts no form that is served.
-pub(crate) fn not_acceptable() -> Status {
-    Status::failure(
-        406,
-        reason::NOT_ACCEPTABLE,
-        "only the following media types are accepted: application/json, application/yaml, \
-         application/vnd.kubernetes.protobuf",
-    )
+pub(crate) fn not_acceptable(served: &str) -> Status {
+    let message = format!("only the following media types are accepted: {served}");
+    Status::failure(406, reason::NOT_ACCEPTABLE, message)
 }
 
 /// 415 for the body of an object.

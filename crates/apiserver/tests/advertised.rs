@@ -3,7 +3,7 @@
 
 mod support;
 
-use bayplan_kinds::{Kind, Verb, served};
+use bayplan_kinds::{Kind, Subresource, Verb, served};
 use serde_json::{Value, json};
 use support::objects::{collection, name, object};
 use support::{Client, Cluster, Watch, cluster};
@@ -99,7 +99,9 @@ impl Trial<'_> {
         for subresource in self.resource.subresources {
             let path = format!("{one}/{}", subresource.name);
             let tried = match subresource.name {
-                "status" | "scale" | "ephemeralcontainers" | "resize" => self.written(&path, subresource.name).await,
+                "approval" | "status" | "scale" | "ephemeralcontainers" | "resize" => {
+                    self.written(&path, subresource.name).await
+                }
                 "finalize" => {
                     let (code, namespace) = self.admin.get(one).await;
                     assert_eq!(code, 200);
@@ -112,6 +114,7 @@ impl Trial<'_> {
                     vec!["create"]
                 }
                 "binding" | "eviction" => self.once(subresource.name).await,
+                "attach" | "exec" | "log" | "portforward" | "proxy" => self.passed_on(&path, subresource).await,
                 other => panic!("nothing tries {other}"),
             };
             assert_eq!(tried, words(subresource.verbs), "{path}");
@@ -139,6 +142,30 @@ impl Trial<'_> {
             _ => {}
         }
         vec!["get", "patch", "update"]
+    }
+
+    /// Subresources that upstream passes on: what they would reach does not run.
+    async fn passed_on(&mut self, path: &str, subresource: &'static Subresource) -> Vec<&'static str> {
+        for verb in subresource.verbs {
+            let method = match verb {
+                Verb::Create => "POST",
+                Verb::Delete => "DELETE",
+                Verb::Patch => "PATCH",
+                Verb::Update => "PUT",
+                _ => "GET",
+            };
+            let (code, answer) = self.admin.json(method, path, Value::Null).await;
+            let why = match (subresource.name, self.resource.kind) {
+                ("log", _) => "",
+                ("proxy", "Pod") => "address not allowed",
+                ("proxy", "Service") => "endpoints \"one\" not found",
+                ("proxy", _) => "one is not simulated",
+                _ => "pod one does not have a host assigned",
+            };
+            let said = answer["message"].as_str().unwrap_or_default();
+            assert!(said.starts_with(why) && !matches!(code, 405 | 500), "{method} {path}: {code} {answer}");
+        }
+        words(subresource.verbs)
     }
 
     /// Subresources that can be used once for each pod.

@@ -87,7 +87,9 @@ async fn live(admin: &Client, place: &Place, value: &Value) {
     ask(admin, "GET", &one, "", &Value::Null, &what).await;
     ask(admin, "GET", &collection, "", &Value::Null, &what).await;
     ask(admin, "PATCH", &one, MERGE, &json!({"metadata": {"finalizers": null}}), &what).await;
-    for options in [Value::Null, json!({"gracePeriodSeconds": i64::MAX}), json!({"gracePeriodSeconds": 0})] {
+    // Jobs and replication controllers orphan their dependents unless a delete says otherwise.
+    let at_once = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+    for options in [Value::Null, json!({"gracePeriodSeconds": i64::MAX}), at_once] {
         ask(admin, "DELETE", &one, "application/json", &options, &what).await;
     }
     let (code, left) = ask(admin, "GET", &one, "", &Value::Null, &what).await;

@@ -22,6 +22,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
 use support::Client;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::RwLock;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -29,6 +30,9 @@ type Body = UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
 /// Anybody who may do everything, by rights and not by belonging to `system:masters`.
 const USERS: [&str; 3] = ["mallory", "alice", "system:kube-controller-manager"];
+
+/// Held shared by tests that take memory, and alone by the one that measures the memory of their process.
+static MEMORY: RwLock<()> = RwLock::const_new(());
 
 struct World {
     _server: ApiServer,
@@ -105,6 +109,7 @@ async fn code(response: Response<Incoming>) -> u16 {
 
 #[tokio::test]
 async fn silent_connections_lock_nobody_out() {
+    let _memory = MEMORY.read().await;
     let world = world(300).await;
     let mut silent = Vec::new();
     for number in 0..900 {
@@ -122,6 +127,7 @@ async fn silent_connections_lock_nobody_out() {
 
 #[tokio::test]
 async fn reads_that_wait_for_a_version_keep_nobody_waiting() {
+    let _memory = MEMORY.read().await;
     let world = world(100).await;
     let mut flood = Vec::new();
     for _ in 0..6 {
@@ -159,6 +165,7 @@ fn memory() -> usize {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn lists_that_nobody_reads_take_little_memory() {
+    let _memory = MEMORY.write().await;
     let world = world(100).await;
     let data = "x".repeat(5_000);
     let objects = (0..2_000).map(|number| {
@@ -199,6 +206,7 @@ async fn lists_that_nobody_reads_take_little_memory() {
 
 #[tokio::test]
 async fn slow_bodies_keep_nobody_waiting() {
+    let _memory = MEMORY.read().await;
     let world = world(100).await;
     let client = world.client().await;
     let mut slow = Vec::new();

@@ -1,7 +1,7 @@
 //! The cost of a request grows in a line with its size, for every list, map and text of every kind.
 //!
 //! The cases are made from the schema: a value of n bytes and one of 4n bytes at a place go through the request path,
-//! by every verb that writes. Allocations may grow five-fold. The processor's time is a coarse second measure for what
+//! by every verb that writes. Allocations may grow six-fold. The processor's time is a coarse second measure for what
 //! allocates nothing, such as the comparison of each with each: it may grow nine-fold, where a square grows
 //! sixteen-fold.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -29,8 +29,9 @@ const BYTES_MAX: usize = 256 * 1024;
 /// What the smaller request must take for the growth of its time to mean something. If the first does not, the second
 /// pair is larger.
 const TIME_MIN: Duration = Duration::from_millis(4);
-/// The most that allocations, and the bytes in them, may grow when the size grows four-fold.
-const ALLOCATIONS_GROW_MAX: f64 = 5.0;
+/// The most that allocations, and the bytes in them, may grow when the size grows four-fold: buffers double at sizes of
+/// their own, so that one of few large ones may be copied once more (5.4-fold was seen), but a square is sixteen-fold.
+const ALLOCATIONS_GROW_MAX: f64 = 6.0;
 /// The most that the time may grow, between a line (four-fold) and a square (sixteen-fold).
 const TIME_GROWS_MAX: f64 = 9.0;
 /// An answer has a message and its causes, each of which quotes what is wrong once, and then some.

@@ -305,7 +305,7 @@ async fn bad_input_gets_upstreams_code_and_reason() {
         ("POST", MAPS.into(), "application/json", wrong_namespace, 400, "BadRequest"),
         ("POST", MAPS.into(), "application/json", big, 413, "RequestEntityTooLarge"),
         ("POST", MAPS.into(), "text/html", "x".into(), 415, "UnsupportedMediaType"),
-        ("PATCH", format!("{MAPS}/x"), "application/apply-patch+yaml", "{}".into(), 415, "UnsupportedMediaType"),
+        ("PATCH", format!("{MAPS}/x"), "application/apply-patch+yaml", "{}".into(), 422, "Invalid"),
         ("GET", "/api/v1/namespaces/default/nopes".into(), "", String::new(), 404, "NotFound"),
         ("GET", format!("{MAPS}/x/nope"), "", String::new(), 404, "NotFound"),
         ("GET", format!("{MAPS}/x"), "", String::new(), 404, "NotFound"),

@@ -12,9 +12,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bayplan_model::status::Status;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -22,6 +24,7 @@ use crate::registry::Objects;
 use crate::serviceaccounts::Tokens;
 use crate::status_errors::unauthorized;
 use crate::user::{GROUP_AUTHENTICATED, User};
+use crate::websocket;
 
 mod bootstrap_token;
 mod certificate;
@@ -87,6 +90,9 @@ impl Authenticator {
             // A token that is no text is an unknown token.
             let token = std::str::from_utf8(token).map_err(|_| unauthorized())?;
             return self.token_user(token, &[], objects, now).await.map(|(user, _)| user).ok_or_else(unauthorized);
+        }
+        if let Some(token) = websocket_token(headers)? {
+            return self.token_user(&token, &[], objects, now).await.map(|(user, _)| user).ok_or_else(unauthorized);
         }
         if self.accepted.anonymous && known.is_ok() { Ok(anonymous()) } else { Err(unauthorized()) }
     }
@@ -168,6 +174,20 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty()).then_some(token)
 }
 
+/// The token among the subprotocols of a WebSocket request, of which it must not be the only one; upstream's
+/// `ProtocolAuthenticator`.
+fn websocket_token(headers: &HeaderMap) -> Result<Option<String>, Status> {
+    if !websocket::is_asked(headers) {
+        return Ok(None);
+    }
+    let mut given = websocket::tokens(headers, &SEC_WEBSOCKET_PROTOCOL)
+        .filter_map(|protocol| protocol.strip_prefix(websocket::BEARER_PROTOCOL));
+    let Some(encoded) = given.next() else { return Ok(None) };
+    let decoded = URL_SAFE_NO_PAD.decode(encoded).ok().and_then(|token| String::from_utf8(token).ok());
+    let is_alone = given.next().is_none() && websocket::protocols(headers).next().is_some();
+    decoded.filter(|token| is_alone && !token.is_empty()).map(Some).ok_or_else(unauthorized)
+}
+
 #[cfg(test)]
 mod tests {
     use bayplan_listener::ClientCertificate;
@@ -213,6 +233,26 @@ mod tests {
             if let Err(status) = user {
                 assert_eq!((status.code, status.message.as_str()), (401, "Unauthorized"));
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_websocket_request_may_have_its_token_among_the_subprotocols() {
+        let token = "base64url.bearer.authorization.k8s.io.dDE";
+        for (upgrade, offered, expected) in [
+            ("websocket", format!("{token}, v5.channel.k8s.io"), Some("alice")),
+            ("websocket", token.to_owned(), None),
+            ("websocket", format!("{token}, {token}, v5"), None),
+            ("websocket", "base64url.bearer.authorization.k8s.io.bm9wZQ, v5".to_owned(), None),
+            ("websocket", "v5".to_owned(), Some(ANONYMOUS)),
+            ("SPDY/3.1", format!("{token}, v5"), Some(ANONYMOUS)),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(http::header::CONNECTION, http::HeaderValue::from_static("Upgrade"));
+            headers.insert(http::header::UPGRADE, http::HeaderValue::from_static(upgrade));
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, offered.parse().unwrap());
+            let user = authenticator().authenticate(None, &headers, &Fixture::default(), at(0)).await;
+            assert_eq!(user.ok().map(|user| user.name).as_deref(), expected, "{offered}");
         }
     }
 

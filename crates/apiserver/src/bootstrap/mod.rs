@@ -14,8 +14,13 @@ use crate::authz::policy::Rule;
 use crate::registry::{SystemObjects, SystemWrite};
 use crate::status_errors;
 
+mod api_services;
+mod certificate_roles;
+mod controller_roles;
+mod flow_control;
 mod roles;
 mod server_address;
+mod user_roles;
 
 pub(crate) use server_address::ServerAddress;
 
@@ -68,6 +73,11 @@ enum Reconcile {
     Rules,
     /// Add missing subjects, keep additional ones.
     Subjects,
+    /// Restore a spec of priority and fairness, if it is the server's.
+    Configuration {
+        /// It always is.
+        mandatory: bool,
+    },
 }
 
 /// One object that the cluster starts with.
@@ -151,6 +161,7 @@ fn reconcile(found: &mut Value, wanted: &BootstrapObject) {
             let wanted = wanted.object["subjects"].as_array().into_iter().flatten().cloned();
             append(found, "subjects", wanted.filter(|subject| !known.contains(subject)));
         }
+        Reconcile::Configuration { mandatory } => flow_control::reconcile(found, &wanted.object, mandatory),
     }
 }
 
@@ -184,8 +195,6 @@ fn namespaces() -> Result<Vec<BootstrapObject>, Status> {
     let make = |name: &str| {
         let object = json!({
             "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-            "spec": {"finalizers": ["kubernetes"]},
-            "status": {"phase": "Active"},
         });
         bootstrap_object("", "namespaces", "", Reconcile::Never, object)
     };
@@ -208,6 +217,8 @@ fn rest(service_address: Ipv4Addr, options: &BootstrapOptions) -> Result<Vec<Boo
         "data": authentication(options),
     });
     objects.push(bootstrap_object("", "configmaps", "kube-system", Reconcile::ClientAuthority, authentication)?);
+    objects.extend(flow_control::objects()?);
+    objects.extend(api_services::objects()?);
     objects.extend(kubernetes_service(service_address, options)?);
     Ok(objects)
 }

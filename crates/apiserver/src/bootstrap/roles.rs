@@ -7,22 +7,23 @@
 use bayplan_model::status::Status;
 use serde_json::{Value, json};
 
-use super::{AUTOUPDATE, BootstrapObject, Reconcile, bootstrap_object};
+use super::user_roles::{ADMIN, EDIT, VIEW};
+use super::{AUTOUPDATE, BootstrapObject, Reconcile, bootstrap_object, certificate_roles, controller_roles};
 use crate::authz::policy::{GROUP, Rule};
 
-const READ: &str = "get,list,watch";
-const WRITE: &str = "create,delete,deletecollection,patch,update";
-const ALL: &str = "create,delete,deletecollection,get,list,patch,update,watch";
+pub(super) const READ: &str = "get,list,watch";
+pub(super) const WRITE: &str = "create,delete,deletecollection,patch,update";
+pub(super) const ALL: &str = "create,delete,deletecollection,get,list,patch,update,watch";
 const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 const SCHEDULER: &str = "system:kube-scheduler";
 
 /// Verbs, API groups and resources, each separated by commas.
-type Row = (&'static str, &'static str, &'static str);
+pub(super) type Row = (&'static str, &'static str, &'static str);
 
 /// A cluster role with rules for resources.
-struct ClusterRole {
-    name: &'static str,
-    rows: &'static [Row],
+pub(super) struct ClusterRole {
+    pub(super) name: &'static str,
+    pub(super) rows: &'static [Row],
 }
 
 /// The rule for leader election with one lease: verbs and name.
@@ -30,68 +31,9 @@ const fn lease_of(name: &'static str) -> (&'static str, &'static str) {
     ("get,list,update,watch", name)
 }
 
-const EVENTS: Row = ("create,patch,update", ",events.k8s.io", "events");
-const REVIEWS: [Row; 2] =
+pub(super) const EVENTS: Row = ("create,patch,update", ",events.k8s.io", "events");
+pub(super) const REVIEWS: [Row; 2] =
     [("create", "authentication.k8s.io", "tokenreviews"), ("create", "authorization.k8s.io", "subjectaccessreviews")];
-
-const VIEW: &[Row] = &[
-    (
-        READ,
-        "",
-        "configmaps,endpoints,persistentvolumeclaims,persistentvolumeclaims/status,pods,replicationcontrollers,\
-         replicationcontrollers/scale,serviceaccounts,services,services/status",
-    ),
-    (
-        READ,
-        "",
-        "bindings,events,limitranges,namespaces/status,pods/log,pods/status,replicationcontrollers/status,\
-         resourcequotas,resourcequotas/status",
-    ),
-    (READ, "", "namespaces"),
-    (READ, "events.k8s.io", "events"),
-    (READ, "discovery.k8s.io", "endpointslices"),
-    (
-        READ,
-        "apps",
-        "controllerrevisions,daemonsets,daemonsets/status,deployments,deployments/scale,deployments/status,replicasets,\
-         replicasets/scale,replicasets/status,statefulsets,statefulsets/scale,statefulsets/status",
-    ),
-    (READ, "autoscaling", "horizontalpodautoscalers,horizontalpodautoscalers/status"),
-    (READ, "batch", "cronjobs,cronjobs/status,jobs,jobs/status"),
-    (READ, "policy", "poddisruptionbudgets,poddisruptionbudgets/status"),
-    (READ, "networking.k8s.io", "ingresses,ingresses/status,networkpolicies"),
-    (READ, "resource.k8s.io", "resourceclaims,resourceclaims/status,resourceclaimtemplates"),
-];
-const EDIT: &[Row] = &[
-    (READ, "", "pods/attach,pods/exec,pods/portforward,pods/proxy,secrets,services/proxy"),
-    ("impersonate", "", "serviceaccounts"),
-    (WRITE, "", "pods,pods/attach,pods/exec,pods/portforward,pods/proxy"),
-    ("create", "", "pods/eviction"),
-    (
-        WRITE,
-        "",
-        "configmaps,events,persistentvolumeclaims,replicationcontrollers,replicationcontrollers/scale,secrets,\
-         serviceaccounts,services,services/proxy",
-    ),
-    (WRITE, "events.k8s.io", "events"),
-    ("create", "", "serviceaccounts/token"),
-    (
-        WRITE,
-        "apps",
-        "daemonsets,deployments,deployments/rollback,deployments/scale,replicasets,replicasets/scale,statefulsets,\
-         statefulsets/scale",
-    ),
-    (WRITE, "autoscaling", "horizontalpodautoscalers"),
-    (WRITE, "batch", "cronjobs,jobs"),
-    (WRITE, "policy", "poddisruptionbudgets"),
-    (WRITE, "networking.k8s.io", "ingresses,networkpolicies"),
-    (ALL, "coordination.k8s.io", "leases"),
-    (WRITE, "resource.k8s.io", "resourceclaims,resourceclaimtemplates"),
-];
-const ADMIN: &[Row] = &[
-    ("create", "authorization.k8s.io", "localsubjectaccessreviews"),
-    (ALL, "rbac.authorization.k8s.io", "rolebindings,roles"),
-];
 
 const ROLES: &[ClusterRole] = &[
     ClusterRole { name: "system:aggregate-to-admin", rows: ADMIN },
@@ -172,6 +114,7 @@ const ROLES: &[ClusterRole] = &[
             ("get", "", "persistentvolumeclaims,persistentvolumes"),
             ("create", "", "serviceaccounts/token"),
             ("get", "storage.k8s.io", "volumeattachments"),
+            ("create,get,list,watch", "certificates.k8s.io", "certificatesigningrequests"),
             ("create,delete,get,patch,update", "coordination.k8s.io", "leases"),
             ("create,delete,get,list,patch,update,watch", "storage.k8s.io", "csinodes"),
             (READ, "storage.k8s.io", "csidrivers"),
@@ -216,12 +159,96 @@ const CONTROLLERS: &[ClusterRole] = &[
         ],
     },
     ClusterRole {
+        name: "daemon-set-controller",
+        rows: &[
+            (READ, "apps,extensions", "daemonsets"),
+            ("update", "apps,extensions", "daemonsets/status"),
+            ("update", "apps,extensions", "daemonsets/finalizers"),
+            ("list,watch", "", "nodes"),
+            ("create,delete,list,patch,watch", "", "pods"),
+            ("create", "", "pods/binding"),
+            ("create,delete,get,list,patch,update,watch", "apps", "controllerrevisions"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "statefulset-controller",
+        rows: &[
+            ("list,watch", "", "pods"),
+            (READ, "apps", "statefulsets"),
+            ("update", "apps", "statefulsets/status"),
+            ("update", "apps", "statefulsets/finalizers"),
+            ("create,delete,get,patch,update", "", "pods"),
+            ("create,delete,get,list,patch,update,watch", "apps", "controllerrevisions"),
+            ("create,get,list,watch", "", "persistentvolumeclaims"),
+            ("delete,update", "", "persistentvolumeclaims"),
+            ("update", "", "pods/finalizers"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
         name: "replication-controller",
         rows: &[
             ("get,list,update,watch", "", "replicationcontrollers"),
             ("update", "", "replicationcontrollers/status"),
             ("update", "", "replicationcontrollers/finalizers"),
             ("create,delete,list,patch,watch", "", "pods"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "job-controller",
+        rows: &[
+            ("get,list,patch,update,watch", "batch", "jobs"),
+            ("update", "batch", "jobs/status"),
+            ("update", "batch", "jobs/finalizers"),
+            ("create,delete,list,patch,watch", "", "pods"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "cronjob-controller",
+        rows: &[
+            ("get,list,update,watch", "batch", "cronjobs"),
+            ("create,delete,get,list,patch,update,watch", "batch", "jobs"),
+            ("update", "batch", "cronjobs/status"),
+            ("update", "batch", "cronjobs/finalizers"),
+            ("delete,list,watch", "", "pods"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "resourcequota-controller",
+        rows: &[("list,watch", "*", "*"), ("update", "", "resourcequotas/status"), EVENTS],
+    },
+    ClusterRole { name: "ttl-after-finished-controller", rows: &[("delete,get,list,watch", "batch", "jobs"), EVENTS] },
+    certificate_roles::HORIZONTAL_POD_AUTOSCALER,
+    certificate_roles::CERTIFICATE_CONTROLLER,
+    ClusterRole {
+        name: "endpoint-controller",
+        rows: &[
+            (READ, "", "pods,services"),
+            ("create,delete,get,list,update,watch", "", "endpoints"),
+            ("create", "", "endpoints/restricted"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "endpointslice-controller",
+        rows: &[
+            (READ, "", "nodes,pods,services"),
+            ("update", "", "services/finalizers"),
+            ("create,delete,get,list,update,watch", "discovery.k8s.io", "endpointslices"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "endpointslicemirroring-controller",
+        rows: &[
+            (READ, "", "endpoints,services"),
+            ("update", "", "services/finalizers"),
+            ("update", "", "endpoints/finalizers"),
+            ("create,delete,get,list,update,watch", "discovery.k8s.io", "endpointslices"),
             EVENTS,
         ],
     },
@@ -248,6 +275,15 @@ const CONTROLLERS: &[ClusterRole] = &[
             ("patch,update", "", "persistentvolumeclaims/status"),
             (READ, "storage.k8s.io", "storageclasses"),
             (READ, "", "nodes,pods"),
+            EVENTS,
+        ],
+    },
+    ClusterRole {
+        name: "expand-controller",
+        rows: &[
+            ("get,list,patch,update,watch", "", "persistentvolumes"),
+            ("patch,update", "", "persistentvolumeclaims/status"),
+            (READ, "", "persistentvolumeclaims"),
             EVENTS,
         ],
     },
@@ -308,6 +344,10 @@ const CONTROLLERS: &[ClusterRole] = &[
     },
     ClusterRole { name: "root-ca-cert-publisher", rows: &[("create,update", "", "configmaps"), EVENTS] },
     ClusterRole { name: "service-account-controller", rows: &[("create", "", "serviceaccounts"), EVENTS] },
+    controller_roles::CLUSTER_ROLE_AGGREGATION,
+    controller_roles::TTL,
+    controller_roles::SERVICE_CIDRS,
+    controller_roles::ATTRIBUTES_CLASS_PROTECTION,
 ];
 
 const DISCOVERY_PATHS: &[&str] = &[
@@ -384,8 +424,8 @@ fn cluster_roles() -> Vec<(String, Vec<Rule>)> {
         ),
         ("system:service-account-issuer-discovery".to_owned(), vec![paths("get", ISSUER_PATHS)]),
     ];
-    for role in ROLES {
-        let mut rules = rules(role.rows);
+    for role in ROLES.iter().chain(certificate_roles::ROLES) {
+        let mut rules = all_rules(role);
         if let Some((verbs, lease)) = match role.name {
             SCHEDULER => Some(lease_of("kube-scheduler")),
             CONTROLLER_MANAGER => Some(lease_of("kube-controller-manager")),
@@ -401,11 +441,11 @@ fn cluster_roles() -> Vec<(String, Vec<Rule>)> {
         }
         all.push((role.name.to_owned(), rules));
     }
-    all.extend(CONTROLLERS.iter().map(|role| (format!("system:controller:{}", role.name), rules(role.rows))));
+    all.extend(CONTROLLERS.iter().map(|role| (format!("system:controller:{}", role.name), all_rules(role))));
     all
 }
 
-fn words(list: &str) -> Vec<String> {
+pub(super) fn words(list: &str) -> Vec<String> {
     list.split(',').map(|word| word.trim().to_owned()).collect()
 }
 
@@ -417,6 +457,10 @@ fn rules(rows: &[Row]) -> Vec<Rule> {
         ..Rule::default()
     };
     rows.iter().map(rule).collect()
+}
+
+fn all_rules(role: &ClusterRole) -> Vec<Rule> {
+    [rules(role.rows), certificate_roles::signer_rules(role.name)].concat()
 }
 
 fn paths(verbs: &str, paths: &[&str]) -> Rule {
@@ -459,7 +503,7 @@ fn own_roles() -> Result<Vec<BootstrapObject>, Status> {
     let mut objects = Vec::new();
     for role in CONTROLLERS {
         let name = format!("bayplan:controller:{}", role.name);
-        objects.push(cluster_role(&name, rules(role.rows), json!({}))?);
+        objects.push(cluster_role(&name, all_rules(role), json!({}))?);
         objects.push(cluster_role_binding(&name, vec![user(CONTROLLER_MANAGER)])?);
     }
     Ok(objects)

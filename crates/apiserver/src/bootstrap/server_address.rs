@@ -54,7 +54,7 @@ pub(crate) struct ServerAddress {
 impl ServerAddress {
     pub(crate) fn new(registry: Arc<Registry>, options: &BootstrapOptions) -> ServerAddress {
         let (address, port) = (options.advertise_address, options.advertise_port);
-        let holder = format!("{}_{}", identity(address, port), uuid::Uuid::new_v4());
+        let holder = format!("{}_{}", identity(address, port), crate::chance::uuid());
         ServerAddress { registry, address, port, shared: options.shared_store, holder, seen: BTreeMap::new() }
     }
 

@@ -32,6 +32,9 @@ async fn a_second_start_writes_nothing() {
         ("services", "default", "kubernetes"),
         ("endpoints", "default", "kubernetes"),
         ("configmaps", "kube-system", "extension-apiserver-authentication"),
+        ("apiservices", "", "v1."),
+        ("flowschemas", "", "probes"),
+        ("prioritylevelconfigurations", "", "catch-all"),
     ] {
         assert!(objects.one(plural, namespace, name).is_some(), "{plural} {name}");
     }
@@ -146,4 +149,32 @@ async fn greater_roles_include_the_lesser_ones() {
         let missing = uncovered(&held.iter().collect::<Vec<_>>(), &rules(lesser));
         assert!(missing.is_empty() && !rules(lesser).is_empty(), "{greater} lacks {missing:?}");
     }
+}
+
+#[tokio::test]
+async fn a_start_restores_the_configuration_that_is_its_own() {
+    const AUTOUPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
+    let objects = Fixture::default();
+    ensure(&objects, ADDRESS, &options()).await.unwrap();
+    let change = |name: &str, annotation: Option<&str>, shares: u32| {
+        let mut level = Value::clone(&objects.one("prioritylevelconfigurations", "", name).unwrap());
+        level["metadata"]["generation"] = 2.into();
+        level["metadata"]["annotations"] = annotation.map_or(json!({}), |value| json!({AUTOUPDATE: value}));
+        level["spec"]["limited"]["nominalConcurrencyShares"] = shares.into();
+        objects.put("prioritylevelconfigurations", level);
+    };
+    change("catch-all", Some("false"), 77);
+    change("system", Some("true"), 77);
+    change("node-high", Some("false"), 77);
+    change("workload-low", None, 77);
+    ensure(&objects, ADDRESS, &options()).await.unwrap();
+    let level = |name: &str| {
+        let level = objects.one("prioritylevelconfigurations", "", name).unwrap();
+        let shares = level["spec"]["limited"]["nominalConcurrencyShares"].as_u64();
+        (shares, level["metadata"]["generation"].as_u64(), level["metadata"]["annotations"][AUTOUPDATE] == "true")
+    };
+    assert_eq!(level("catch-all"), (Some(5), Some(3), true));
+    assert_eq!(level("system"), (Some(30), Some(3), true));
+    assert_eq!(level("node-high"), (Some(77), Some(2), false));
+    assert_eq!(level("workload-low"), (Some(77), Some(2), false));
 }

@@ -23,8 +23,9 @@ const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
 const LEAF_RENEWAL: Duration = DAY.saturating_mul(30);
 /// An authority is replaced before a leaf that it issues could outlive it.
 const AUTHORITY_RENEWAL: Duration = LEAF_LIFETIME;
-/// Certificates are valid from a little before their creation, for clients whose clock is slow.
-const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+/// Certificates are valid from an hour before their creation, for clients whose clock is slow: machines without a time
+/// server are further apart than kubeadm's five minutes.
+const CLOCK_SKEW: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate with its private key, both as PEM.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bayplan_listener::crypto_provider;
 use jiff::Timestamp;
-use rustls::RootCertStore;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use x509_parser::parse_x509_certificate;
 
 use super::{Error, Identity, Pki};
@@ -88,6 +89,7 @@ impl ServingOptions {
 /// The keys and certificates of a server at one moment: its own, and those of the authorities it trusts.
 pub struct Serving {
     config: Arc<ServerConfig>,
+    asking: Arc<ServerConfig>,
     users: Option<Arc<dyn ClientCertVerifier>>,
     front_proxies: Option<Arc<dyn ClientCertVerifier>>,
 }
@@ -105,28 +107,40 @@ impl Serving {
             .map_err(|error| options.key.unusable(format!("it holds no private key in PEM ({error})")))?;
         let (users, front_proxies) = (&options.client_authority, &options.front_proxy_authority);
         let all: Vec<&NamedPem> = users.iter().chain(front_proxies).collect();
-        let builder = match all.is_empty() {
-            true => builder.with_no_client_auth(),
-            false => builder.with_client_cert_verifier(verifier(&all, &provider, now)?),
+        let with = |verifier: Option<Arc<dyn ClientCertVerifier>>| {
+            let builder = match verifier {
+                None => builder.clone().with_no_client_auth(),
+                Some(verifier) => builder.clone().with_client_cert_verifier(verifier),
+            };
+            let mut config = builder.with_single_cert(chain.clone(), key.clone_key()).map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => {
+                    options.key.unusable(format!("it is not the key of {}", options.certificate.origin))
+                }
+                error => options.certificate.unusable(error),
+            })?;
+            let protocols = if options.without_http2 { &PROTOCOLS[1..] } else { &PROTOCOLS[..] };
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            without_resumption(&mut config);
+            Ok::<_, Error>(Arc::new(config))
         };
-        let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => {
-                options.key.unusable(format!("it is not the key of {}", options.certificate.origin))
-            }
-            error => options.certificate.unusable(error),
-        })?;
-        let protocols = if options.without_http2 { &PROTOCOLS[1..] } else { &PROTOCOLS[..] };
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        without_resumption(&mut config);
+        let verifying = if all.is_empty() { None } else { Some(verifier(&all, &provider, now)?) };
+        let asking = verifying.clone().map(|verifier| Arc::new(Asking(verifier)) as Arc<dyn ClientCertVerifier>);
+        let (config, asking) = (with(verifying)?, with(asking)?);
         let alone = |authority: &Option<NamedPem>| {
             authority.as_ref().map(|authority| verifier(&[authority], &provider, now)).transpose()
         };
-        Ok(Serving { config: Arc::new(config), users: alone(users)?, front_proxies: alone(front_proxies)? })
+        Ok(Serving { config, asking, users: alone(users)?, front_proxies: alone(front_proxies)? })
     }
 
-    /// The configuration of new connections.
+    /// The configuration of connections on which every certificate has been verified.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.clone()
+    }
+
+    /// The configuration of connections whose clients prove that they hold the key of a certificate, but not whose it
+    /// is: that must be asked of each request, with [`is_user`](Self::is_user).
+    pub(crate) fn asking(&self) -> Arc<ServerConfig> {
+        self.asking.clone()
     }
 
     /// True if the chain leads to the authority of users.
@@ -137,6 +151,52 @@ impl Serving {
     /// True if the chain leads to the authority of front proxies.
     pub(crate) fn is_front_proxy(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> bool {
         leads_to(self.front_proxies.as_ref(), chain, now)
+    }
+}
+
+/// Lets every chain of certificates into a connection, as upstream does: what a foreign or expired one gets is a 401
+/// for its requests, which says more than a broken handshake. The key of the certificate is proven all the same.
+#[derive(Debug)]
+struct Asking(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for Asking {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, own, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, own, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
     }
 }
 

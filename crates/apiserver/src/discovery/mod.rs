@@ -10,8 +10,10 @@ use http::{HeaderMap, Response};
 use serde_json::{Map, Value, json};
 
 use crate::negotiation::header_text;
+use crate::resource_metrics;
 
 mod document;
+mod usage;
 
 pub(crate) use document::{Document, sha256};
 
@@ -20,18 +22,43 @@ const JSON: &str = "application/json";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers a discovery path; `None` for other paths. `server` is the `host:port` that clients may use.
-pub(crate) fn answer(path: &str, headers: &HeaderMap, server: &str) -> Option<Response<Bytes>> {
+///
+/// `simulated_usage` adds the group of a metrics server.
+pub(crate) fn answer(path: &str, headers: &HeaderMap, server: &str, simulated_usage: bool) -> Option<Response<Bytes>> {
     let path = path.trim_end_matches('/');
+    let documents = if simulated_usage { &*WITH_USAGE } else { &*WITHOUT_USAGE };
     match path {
-        "" => return Some(ROOT.respond(headers)),
+        "" => return Some(documents.root.respond(headers)),
         "/api" if wants_aggregated(headers) => return Some(AGGREGATED_CORE.respond(headers)),
-        "/apis" if wants_aggregated(headers) => return Some(AGGREGATED_GROUPS.respond(headers)),
+        "/apis" if wants_aggregated(headers) => return Some(documents.aggregated_groups.respond(headers)),
         // This document names the address of the server, so it is not built in advance.
         "/api" => return Some(Document::new(JSON, &core_versions(server)).respond(headers)),
         _ => {}
     }
-    LEGACY.get(path).map(|document| document.respond(headers))
+    documents.legacy.get(path).map(|document| document.respond(headers))
 }
+
+/// The documents that differ with what is served.
+struct Documents {
+    aggregated_groups: Document,
+    legacy: BTreeMap<String, Document>,
+    /// The list of paths at `/`.
+    root: Document,
+}
+
+impl Documents {
+    fn new(simulated_usage: bool) -> Documents {
+        let legacy = legacy(simulated_usage);
+        let mut paths: Vec<&str> = OTHER_PATHS.into_iter().chain(legacy.keys().map(String::as_str)).collect();
+        paths.sort_unstable();
+        let root = Document::new(JSON, &json!({ "paths": paths }));
+        let metrics = simulated_usage.then(usage::aggregated_group);
+        Documents { aggregated_groups: aggregated(|group| !group.is_empty(), metrics), legacy, root }
+    }
+}
+
+static WITH_USAGE: LazyLock<Documents> = LazyLock::new(|| Documents::new(true));
+static WITHOUT_USAGE: LazyLock<Documents> = LazyLock::new(|| Documents::new(false));
 
 /// The paths that are served beside resources and their discovery.
 const OTHER_PATHS: [&str; 11] = [
@@ -48,15 +75,7 @@ const OTHER_PATHS: [&str; 11] = [
     "/version",
 ];
 
-static AGGREGATED_CORE: LazyLock<Document> = LazyLock::new(|| aggregated(|group| group.is_empty()));
-static AGGREGATED_GROUPS: LazyLock<Document> = LazyLock::new(|| aggregated(|group| !group.is_empty()));
-/// The list of paths at `/`.
-static ROOT: LazyLock<Document> = LazyLock::new(|| {
-    let mut paths: Vec<&str> = OTHER_PATHS.into_iter().chain(LEGACY.keys().map(String::as_str)).collect();
-    paths.sort_unstable();
-    Document::new(JSON, &json!({ "paths": paths }))
-});
-static LEGACY: LazyLock<BTreeMap<String, Document>> = LazyLock::new(legacy);
+static AGGREGATED_CORE: LazyLock<Document> = LazyLock::new(|| aggregated(|group| group.is_empty(), None));
 
 /// True if the first clause of `Accept` that is served asks for aggregated discovery.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
@@ -96,7 +115,8 @@ fn resources_of(group: &str, version: &str) -> Vec<&'static Kind> {
     rows
 }
 
-fn aggregated(wanted: impl Fn(&str) -> bool) -> Document {
+/// The groups that are wanted, and one more.
+fn aggregated(wanted: impl Fn(&str) -> bool, more: Option<Value>) -> Document {
     let items: Vec<Value> = groups()
         .into_iter()
         .filter(|(group, _)| wanted(group))
@@ -112,6 +132,7 @@ fn aggregated(wanted: impl Fn(&str) -> bool) -> Document {
             let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
             json!({"metadata": metadata, "versions": versions})
         })
+        .chain(more)
         .collect();
     let list = json!({
         "kind": "APIGroupDiscoveryList",
@@ -164,7 +185,7 @@ fn core_versions(server: &str) -> Value {
     })
 }
 
-fn legacy() -> BTreeMap<String, Document> {
+fn legacy(simulated_usage: bool) -> BTreeMap<String, Document> {
     let mut documents = BTreeMap::new();
     let mut list = Vec::new();
     for (group, versions) in groups() {
@@ -184,6 +205,10 @@ fn legacy() -> BTreeMap<String, Document> {
             document.insert("apiVersion".into(), "v1".into());
             documents.insert(format!("/apis/{group}"), Document::new(JSON, &document.into()));
         }
+    }
+    if simulated_usage {
+        list.push(Value::Object(group_description(resource_metrics::GROUP, &[resource_metrics::VERSION])));
+        documents.extend(usage::legacy_documents());
     }
     let list = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list});
     documents.insert("/apis".to_owned(), Document::new(JSON, &list));

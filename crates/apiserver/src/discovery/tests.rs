@@ -7,7 +7,7 @@ fn get(path: &str, accept: Option<&str>) -> (StatusCode, String, Value) {
     if let Some(accept) = accept {
         headers.insert(ACCEPT, accept.parse().unwrap());
     }
-    let response = answer(path, &headers, "127.0.0.1:6443").unwrap();
+    let response = answer(path, &headers, "127.0.0.1:6443", false).unwrap();
     let content_type = response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned();
     (response.status(), content_type, serde_json::from_slice(response.body()).unwrap())
 }
@@ -32,7 +32,7 @@ fn old_and_new_clients_get_the_form_they_accept() {
         let (status, got_type, body) = get(path, accept);
         assert_eq!((status, got_type.as_str(), &body["kind"]), (StatusCode::OK, content_type, &kind.into()), "{path}");
     }
-    assert!(answer("/apis/nope", &HeaderMap::new(), "").is_none());
+    assert!(answer("/apis/nope", &HeaderMap::new(), "", false).is_none());
 }
 
 #[test]
@@ -75,10 +75,10 @@ fn both_views_of_events_share_a_storage_version() {
 
 #[test]
 fn a_client_that_knows_the_document_gets_304() {
-    let tag = answer("/apis", &HeaderMap::new(), "").unwrap().headers()[ETAG].clone();
+    let tag = answer("/apis", &HeaderMap::new(), "", false).unwrap().headers()[ETAG].clone();
     let mut headers = HeaderMap::new();
     headers.insert(IF_NONE_MATCH, tag);
-    let response = answer("/apis", &headers, "").unwrap();
+    let response = answer("/apis", &headers, "", false).unwrap();
     assert_eq!((response.status(), response.body().len()), (StatusCode::NOT_MODIFIED, 0));
 }
 
@@ -90,4 +90,17 @@ fn the_root_lists_the_paths() {
     for path in ["/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/openapi/v3", "/version"] {
         assert!(paths.contains(&path), "{path}");
     }
+}
+
+#[test]
+fn the_group_of_a_metrics_server_is_found_where_usage_is_simulated() {
+    let text = |path: &str, simulated: bool| {
+        let found = answer(path, &HeaderMap::new(), "", simulated);
+        found.map(|response| String::from_utf8(response.body().to_vec()).unwrap()).unwrap_or_default()
+    };
+    for path in ["/apis", "/apis/metrics.k8s.io", "/apis/metrics.k8s.io/v1beta1", "/"] {
+        assert!(text(path, true).contains("metrics.k8s.io"), "{path}");
+        assert!(!text(path, false).contains("metrics.k8s.io"), "{path}");
+    }
+    assert!(text("/apis/metrics.k8s.io/v1beta1", true).contains("PodMetrics"));
 }

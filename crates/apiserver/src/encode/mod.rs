@@ -45,8 +45,8 @@ fn head_of(resource: &'static Kind) -> &'static str {
     HEADS.get(&(std::ptr::from_ref(resource) as usize)).expect("every resource is a row of the table")
 }
 
-/// False for metadata that is never stored: the version is the store's revision. Managed fields are stored as other
-/// servers wrote them; this one writes none.
+/// False for metadata that is never stored: the version is the store's revision. An empty list of
+/// managed fields says nothing.
 fn stored_metadata(key: &str, value: &Value) -> bool {
     match key {
         "resourceVersion" | "selfLink" => false,

@@ -38,7 +38,7 @@ struct ProviderEntry {
     identity: Option<Identity>,
     aesgcm: Option<Keys>,
     aescbc: Option<Keys>,
-    secretbox: Option<serde_json::Value>,
+    secretbox: Option<Keys>,
     kms: Option<serde_json::Value>,
 }
 
@@ -108,15 +108,14 @@ fn providers_of(at: usize, entry: Entry) -> Result<ResourceProviders, Encryption
     for (index, provider) in entry.providers.into_iter().enumerate() {
         let place = format!("{place}.providers[{index}]");
         let ProviderEntry { identity, aesgcm, aescbc, secretbox, kms } = provider;
-        for (name, given) in [("secretbox", secretbox.is_some()), ("kms", kms.is_some())] {
-            if given {
-                return Err(refused(format!("{place}: the provider {name} is not supported")));
-            }
+        if kms.is_some() {
+            return Err(refused(format!("{place}: the provider kms is not supported")));
         }
-        match (identity, aesgcm, aescbc) {
-            (Some(Identity {}), None, None) => providers.push(Provider::Identity),
-            (None, Some(keys), None) => providers.extend(keyed(&place, keys, Provider::aes_gcm)?),
-            (None, None, Some(keys)) => providers.extend(keyed(&place, keys, Provider::aes_cbc)?),
+        match (identity, aesgcm, aescbc, secretbox) {
+            (Some(Identity {}), None, None, None) => providers.push(Provider::Identity),
+            (None, Some(keys), None, None) => providers.extend(keyed(&place, keys, Provider::aes_gcm)?),
+            (None, None, Some(keys), None) => providers.extend(keyed(&place, keys, Provider::aes_cbc)?),
+            (None, None, None, Some(keys)) => providers.extend(keyed(&place, keys, Provider::secretbox)?),
             _ => return Err(refused(format!("{place} needs exactly one provider"))),
         }
     }

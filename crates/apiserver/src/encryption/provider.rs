@@ -7,9 +7,14 @@ use aws_lc_rs::cipher::{
 };
 use aws_lc_rs::iv::FixedLength;
 use bayplan_kinds::stored_value::ENCRYPTED;
+use crypto_secretbox::aead::Aead;
+use crypto_secretbox::{KeyInit, XSalsa20Poly1305};
 
 /// The bytes of an AES block, and of the vector that a value of `aescbc` begins with.
 const BLOCK: usize = 16;
+
+/// The bytes of the nonce that a value of `secretbox` begins with: random ones never meet.
+const SECRETBOX_NONCE: usize = 24;
 
 /// One key of one provider; several keys of a provider are several of these.
 pub(super) enum Provider {
@@ -19,6 +24,8 @@ pub(super) enum Provider {
     AesGcm { prefix: Vec<u8>, key: LessSafeKey },
     /// AES-CBC with padding as in PKCS #7.
     AesCbc { prefix: Vec<u8>, algorithm: &'static Algorithm, key: Vec<u8> },
+    /// NaCl's secretbox: XSalsa20 and Poly1305.
+    Secretbox { prefix: Vec<u8>, key: Box<XSalsa20Poly1305> },
 }
 
 impl std::fmt::Debug for Provider {
@@ -50,10 +57,16 @@ impl Provider {
         Ok(Provider::AesCbc { prefix: prefix("aescbc", name), algorithm, key: secret.to_vec() })
     }
 
+    pub(super) fn secretbox(name: &str, secret: &[u8]) -> Result<Provider, String> {
+        let key = XSalsa20Poly1305::new_from_slice(secret)
+            .map_err(|_| format!("a key of secretbox has 32 bytes, not {}", secret.len()))?;
+        Ok(Provider::Secretbox { prefix: prefix("secretbox", name), key: Box::new(key) })
+    }
+
     fn shown(&self) -> String {
         match self {
             Provider::Identity => "identity".to_owned(),
-            Provider::AesGcm { prefix, .. } | Provider::AesCbc { prefix, .. } => {
+            Provider::AesGcm { prefix, .. } | Provider::AesCbc { prefix, .. } | Provider::Secretbox { prefix, .. } => {
                 String::from_utf8_lossy(prefix).into_owned()
             }
         }
@@ -87,6 +100,13 @@ impl Provider {
                 };
                 Some(open().ok_or_else(broken))
             }
+            Provider::Secretbox { prefix, key } => {
+                let body = stored.strip_prefix(prefix.as_slice())?;
+                let opened = body
+                    .split_first_chunk::<SECRETBOX_NONCE>()
+                    .and_then(|(nonce, sealed)| key.decrypt(nonce.into(), sealed).ok());
+                Some(opened.ok_or_else(broken))
+            }
         }
     }
 
@@ -110,6 +130,13 @@ impl Provider {
                 let context = key.encrypt(&mut sealed).map_err(failed)?;
                 let vector = <&[u8]>::try_from(&context).map_err(failed)?;
                 Ok([prefix.as_slice(), vector, &sealed].concat())
+            }
+            Provider::Secretbox { prefix, key } => {
+                let mut nonce = [0; SECRETBOX_NONCE];
+                aws_lc_rs::rand::fill(&mut nonce).map_err(failed)?;
+                let sealed = key.encrypt(&nonce.into(), plain);
+                let sealed = sealed.map_err(|_| format!("it cannot be encrypted with {}", self.shown()))?;
+                Ok([prefix.as_slice(), &nonce, &sealed].concat())
             }
         }
     }

@@ -21,6 +21,13 @@ const RECORDED_AESCBC: &str = "\
     IISQXZL3fhP/HR6drQNpMuMxrDcxFdiLJ/OOek7E+qqFqj18/OtpwgAMlPLK8ACIWIFdMNFK7peGHuoWRE/As0UL82Q51lSEyAjEK/wLUbhNMH\
     4jTOb5WqWRQPIyvakhXu93poIEViCvPXQ4vmiAZbGtIkRpWUdsrwuJE9llzwS7m5BEMSdD2hbpR10jr6E2uK1ROtN65VpEJDn92SevKmYhE=";
 
+/// A Secret `default/vector` with `a: b`, sealed with that key by the library that kube-apiserver seals with
+/// (golang.org/x/crypto/nacl/secretbox).
+const SEALED_SECRETBOX: &str = "\
+    azhzOmVuYzpzZWNyZXRib3g6djE6azE6AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYmAUHrxaPnir04hGGogK9Ez7t8JlP3W7oGkQvW0JAYhrtW9\
+    sa0eMbjD39bZ+xM+3kGUlvmnNHITs3wX42PmE5AsYSMGau5vSDvpzb1rKtAmsMkwzem8UmNJZIv9c+YeExo7nZbaWHPPO5rtaKCnKl8zuLaiJ7\
+    kVRrwbaUA3ou+SyRpBbVnDT1VKeC";
+
 fn codec(providers: &str) -> Result<StoredCodec, EncryptionConfigError> {
     let text = format!(
         "{{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration, \
@@ -41,7 +48,7 @@ fn keyed(provider: &str, name: &str) -> String {
 
 #[test]
 fn each_provider_reads_what_it_wrote_and_only_under_its_key() {
-    for provider in ["aesgcm", "aescbc"] {
+    for provider in ["aesgcm", "aescbc", "secretbox"] {
         let codec = codec(&keyed(provider, "k1")).unwrap();
         let stored = codec.write(SECRET, PLAIN.into()).unwrap();
         assert!(stored.starts_with(format!("k8s:enc:{provider}:v1:k1:").as_bytes()), "{stored:?}");
@@ -76,6 +83,20 @@ fn what_kube_apiserver_encrypted_is_read() {
         let read: Value = serde_json::from_slice(&codec.read(key, stored.into()).unwrap()).unwrap();
         assert_eq!((&read["metadata"]["name"], &read["data"]["a"]), (&json!("vector"), &json!(value)));
         assert_eq!(read["metadata"]["managedFields"][0]["manager"], "kubectl-create");
+    }
+}
+
+#[test]
+fn what_the_library_of_kube_apiserver_sealed_is_read() {
+    let sealed = BASE64.decode(SEALED_SECRETBOX).unwrap();
+    let read =
+        codec(&keyed("secretbox", "k1")).unwrap().read("/registry/secrets/default/vector", sealed.clone().into());
+    let read: Value = serde_json::from_slice(&read.unwrap()).unwrap();
+    assert_eq!((&read["metadata"]["name"], &read["data"]["a"]), (&json!("vector"), &json!("Yg==")));
+    // A box that is cut anywhere is no value.
+    let reader = codec(&keyed("secretbox", "k1")).unwrap();
+    for length in "k8s:enc:secretbox:v1:k1:".len()..sealed.len() {
+        assert!(reader.read(SECRET, Bytes::copy_from_slice(&sealed[..length])).is_err(), "{length}");
     }
 }
 
@@ -135,7 +156,8 @@ fn resources_are_named_as_upstream_names_them() {
 fn what_is_wrong_or_not_supported_is_said() {
     for (providers, expected) in [
         ("{kms: {name: k}}", "resources[0].providers[0]: the provider kms is not supported"),
-        ("{secretbox: {keys: []}}", "resources[0].providers[0]: the provider secretbox is not supported"),
+        ("{secretbox: {keys: []}}", "needs a key"),
+        ("{secretbox: {keys: [{name: a, secret: YQ==}]}}", "has 32 bytes, not 1"),
         ("{aesgcm: {keys: [{name: a, secret: YQ==}]}}", "has 16 or 32 bytes, not 1"),
         ("{aescbc: {keys: [{name: a, secret: \"?\"}]}}", "the secret of \"a\" is not base64"),
         ("{aescbc: {keys: []}}", "needs a key"),

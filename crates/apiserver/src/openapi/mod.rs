@@ -21,6 +21,7 @@ use crate::discovery::Document;
 use crate::negotiation::header_text;
 
 mod operations;
+mod passed_on;
 mod protobuf;
 mod v2;
 mod v3;

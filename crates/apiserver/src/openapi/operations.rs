@@ -4,6 +4,7 @@ use bayplan_kinds::{Kind, Subresource};
 use bayplan_model::schema::Schema;
 use serde_json::{Value, json};
 
+use super::passed_on;
 use crate::request::Verb;
 
 /// One operation.
@@ -17,13 +18,22 @@ pub(super) struct Operation {
     pub(super) kind: (String, String, String),
     /// Content types and definition of the request's body.
     pub(super) body: Option<(&'static [&'static str], &'static str)>,
-    /// Definition of the answer.
-    pub(super) answer: &'static str,
+    /// Definition of the answer; none for text.
+    pub(super) answer: Option<&'static str>,
+    /// Content types of the answer.
+    pub(super) produces: &'static [&'static str],
     /// Name and type of the query's parameters.
     pub(super) query: Vec<(&'static str, &'static str)>,
 }
 
 const OBJECT_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+const STREAM_TYPES: &[&str] = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
 const PATCH_TYPES: &[&str] = &[
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -106,8 +116,14 @@ pub(super) fn of(row: &'static Kind) -> Vec<Operation> {
         }
     }
     for sub in row.subresources {
+        let path = format!("{collection}/{{name}}/{}", sub.name);
+        let passed_on = passed_on::of(row, sub, &path);
+        if !passed_on.is_empty() {
+            operations.extend(passed_on);
+            continue;
+        }
         for form in DESCRIPTIONS.iter().filter(|form| sub.verbs.contains(&form.verb)) {
-            operations.extend(sub_operation(row, sub, form, format!("{collection}/{{name}}/{}", sub.name)));
+            operations.extend(sub_operation(row, sub, form, path.clone()));
         }
     }
     operations
@@ -132,7 +148,8 @@ fn operation(row: &'static Kind, form: &VerbDescription, path: String, scope: &s
         action: form.action,
         kind,
         body: body(&form.verb, object),
-        answer,
+        answer: Some(answer),
+        produces: if form.verb == Verb::List { STREAM_TYPES } else { OBJECT_TYPES },
         query: query(&form.verb),
     })
 }
@@ -153,7 +170,8 @@ fn sub_operation(
         action: form.action,
         kind: (group.to_owned(), version.to_owned(), sub.kind.to_owned()),
         body: body(&form.verb, object),
-        answer: object,
+        answer: Some(object),
+        produces: OBJECT_TYPES,
         query: query(&form.verb),
     })
 }
@@ -183,13 +201,13 @@ fn query(verb: &Verb) -> Vec<(&'static str, &'static str)> {
 }
 
 /// `patchAppsV1`, `readRbacAuthorizationV1`, `listCoreV1`.
-fn id_prefix(word: &str, row: &Kind) -> String {
+pub(super) fn id_prefix(word: &str, row: &Kind) -> String {
     let group = if row.group.is_empty() { "core" } else { row.group.trim_end_matches(".k8s.io") };
     let group: String = group.split('.').map(capitalized).collect();
     format!("{word}{group}{}", capitalized(row.version))
 }
 
-fn capitalized(word: &str) -> String {
+pub(super) fn capitalized(word: &str) -> String {
     let mut characters = word.chars();
     characters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(characters).collect()
 }
@@ -208,6 +226,6 @@ impl Operation {
 
     /// The definitions it refers to.
     pub(super) fn definitions(&self) -> impl Iterator<Item = &'static str> {
-        self.body.iter().map(|(_, name)| *name).chain([self.answer])
+        self.body.iter().map(|(_, name)| *name).chain(self.answer)
     }
 }

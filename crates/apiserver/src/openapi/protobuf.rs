@@ -36,7 +36,8 @@ fn elements(value: &Value) -> impl Iterator<Item = &Value> {
 
 fn path_item(item: &Value) -> Message {
     let mut message = Message::default();
-    for (method, field) in [("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("patch", 8)] {
+    let fields = [("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("options", 6), ("head", 7), ("patch", 8)];
+    for (method, field) in fields {
         if let Some(value) = item.get(method) {
             message.message(field, &operation(value));
         }

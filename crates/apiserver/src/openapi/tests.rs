@@ -39,6 +39,25 @@ fn a_patch_declares_what_kubectl_looks_for() {
 }
 
 #[test]
+fn what_is_passed_on_has_upstreams_operations() {
+    let document = json_of(&get("/openapi/v3/api/v1", None));
+    let pod = "/api/v1/namespaces/{namespace}/pods/{name}";
+    for (path, method, id) in [
+        (format!("{pod}/log"), "get", "readCoreV1NamespacedPodLog"),
+        (format!("{pod}/exec"), "post", "connectCoreV1PostNamespacedPodExec"),
+        (format!("{pod}/portforward"), "get", "connectCoreV1GetNamespacedPodPortforward"),
+        (format!("{pod}/proxy/{{path}}"), "put", "connectCoreV1PutNamespacedPodProxyWithPath"),
+        ("/api/v1/nodes/{name}/proxy".to_owned(), "options", "connectCoreV1OptionsNodeProxy"),
+    ] {
+        assert_eq!(document["paths"][&path][method]["operationId"], id, "{path}");
+    }
+    assert_eq!(
+        document["paths"][format!("{pod}/exec")]["get"]["x-kubernetes-group-version-kind"]["kind"],
+        "PodExecOptions"
+    );
+}
+
+#[test]
 fn schemas_carry_merge_keys_and_resolve_all_references() {
     fn check(value: &Value, schemas: &Map<String, Value>) {
         match value {

@@ -40,12 +40,13 @@ fn describe(operation: &Operation) -> Value {
             .iter()
             .map(|(name, kind)| json!({"name": name, "in": "query", "type": kind, "uniqueItems": true})),
     );
+    let answer = operation.answer.map_or_else(|| json!({"type": "string"}), reference);
     json!({
         "operationId": operation.id,
         "consumes": consumes,
-        "produces": ["application/json"],
+        "produces": operation.produces,
         "parameters": parameters,
-        "responses": {"200": {"description": "OK", "schema": reference(operation.answer)}},
+        "responses": {"200": {"description": "OK", "schema": answer}},
         "x-kubernetes-action": operation.action,
         "x-kubernetes-group-version-kind": operation.group_version_kind(),
     })

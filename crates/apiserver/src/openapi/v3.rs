@@ -43,7 +43,7 @@ fn describe(operation: &Operation) -> Value {
         .iter()
         .map(|(name, kind)| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}}))
         .collect();
-    let answer = json!({"description": "OK", "content": content(&["application/json"], operation.answer)});
+    let answer = json!({"description": "OK", "content": content(operation.produces, operation.answer)});
     let mut description = json!({
         "operationId": operation.id,
         "parameters": query,
@@ -52,13 +52,17 @@ fn describe(operation: &Operation) -> Value {
         "x-kubernetes-group-version-kind": operation.group_version_kind(),
     });
     if let Some((types, name)) = operation.body {
-        description["requestBody"] = json!({"content": content(types, name)});
+        description["requestBody"] = json!({"content": content(types, Some(name))});
     }
     description
 }
 
-fn content(types: &[&str], name: &str) -> Map<String, Value> {
-    let schema = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
+/// A body of these types: a definition, or text.
+fn content(types: &[&str], name: Option<&str>) -> Map<String, Value> {
+    let schema = match name {
+        Some(name) => json!({"schema": {"$ref": format!("#/components/schemas/{name}")}}),
+        None => json!({"schema": {"type": "string"}}),
+    };
     types.iter().map(|media_type| ((*media_type).to_owned(), schema.clone())).collect()
 }
 

@@ -13,8 +13,6 @@ pub(crate) struct Answer {
     /// The HTTP status code.
     pub(crate) code: u16,
     pub(crate) body: Body,
-    /// Texts for `Warning` headers.
-    pub(crate) warnings: Vec<String>,
 }
 
 /// An encoded object with its resource version.
@@ -54,28 +52,21 @@ pub(crate) enum Body {
 impl Answer {
     /// Answers with a stored object.
     pub(crate) fn object(code: u16, resource: &'static Kind, encoded: Encoded, revision: Option<Revision>) -> Answer {
-        Answer { code, body: Body::Object(resource, VersionedObject { encoded, revision }), warnings: Vec::new() }
+        Answer { code, body: Body::Object(resource, VersionedObject { encoded, revision }) }
     }
 
     /// Answers with a page of a collection.
     pub(crate) fn list(list: List) -> Answer {
-        Answer { code: 200, body: Body::List(list), warnings: Vec::new() }
+        Answer { code: 200, body: Body::List(list) }
     }
 
     /// Answers with an object that is not stored.
     pub(crate) fn value(code: u16, value: Value) -> Answer {
-        Answer { code, body: Body::Value(value), warnings: Vec::new() }
+        Answer { code, body: Body::Value(value) }
     }
 
     /// Answers with a `Status` that is not a failure.
     pub(crate) fn status(code: u16, status: Status) -> Answer {
-        Answer { code, body: Body::Status(status), warnings: Vec::new() }
-    }
-
-    /// Adds warnings.
-    #[must_use]
-    pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Answer {
-        self.warnings.extend(warnings);
-        self
+        Answer { code, body: Body::Status(status) }
     }
 }

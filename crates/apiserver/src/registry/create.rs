@@ -3,8 +3,10 @@
 use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
 use bayplan_store::{Revision, WriteError};
+use jiff::Timestamp;
 use serde_json::Value;
 
+use super::ownership::{Writer, without_entries};
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
 use crate::authz::{Action, Attributes};
@@ -27,14 +29,13 @@ pub(super) enum CreatedBy {
 impl Registry {
     /// Stores a new object; `object` is decoded and defaulted.
     pub(crate) async fn create(&self, call: Call<'_>, mut object: Value) -> Result<Answer, Status> {
-        let mut warnings = Vec::new();
         check_namespace(call.resource, call.namespace, &mut object)?;
         metadata::wipe_system_fields(&mut object);
-        warnings.extend(metadata::deduplicate_owners(&mut object));
+        call.warnings.extend(metadata::deduplicate_owners(&mut object));
+        Writer::from(call).track_create(&mut object, self.now());
         let name = metadata::text(&object, "name").to_owned();
         self.plugins.admit(&self.admission(call, Operation::Create, &name), &mut object, None).await?;
-        let answer = self.create_admitted(call, object, CreatedBy::Create).await?;
-        Ok(answer.with_warnings(warnings))
+        self.create_admitted(call, object, CreatedBy::Create).await
     }
 
     /// The part of a create after mutating admission.
@@ -66,27 +67,37 @@ impl Registry {
     async fn create_named(&self, call: Call<'_>, mut object: Value, by: CreatedBy) -> Result<Answer, Status> {
         let now = self.now();
         metadata::fill_system_fields(&mut object, now);
-        metadata::of(&mut object).remove("generation");
-        call.resource.prepare_for_create(&mut object, now);
-        let name = metadata::text(&object, "name").to_owned();
-        let errors = call.resource.validate_create(&object);
+        // The rules of services are about the addresses and ports that it has by then.
+        let allocation = self.allocate_service(&call, None, &mut object).await?;
+        let created = self.create_allocated(call, &mut object, by, now).await;
+        self.settle_service(allocation, created.is_ok().then_some(&object)).await;
+        created
+    }
+
+    async fn create_allocated(
+        &self,
+        call: Call<'_>,
+        object: &mut Value,
+        by: CreatedBy,
+        now: Timestamp,
+    ) -> Result<Answer, Status> {
+        call.resource.prepare_for_create(object, now);
+        let name = metadata::text(object, "name").to_owned();
+        let errors = call.resource.validate_create(object);
         if !errors.is_empty() {
             return Err(status_errors::invalid_object(call.resource, &name, &errors));
         }
-        let warnings = call.resource.warnings(&object, None);
+        call.warnings.extend(call.resource.warnings(object, None));
         if by == CreatedBy::Update {
             self.authorize_create(&call)?;
         }
-        self.plugins.validate(&self.admission(call, Operation::Create, &name), &object, None).await?;
-        if metadata::resource_version(&object).is_some() {
+        self.plugins.validate(&self.admission(call, Operation::Create, &name), object, None).await?;
+        if metadata::resource_version(object).is_some() {
             return Err(status_errors::plain("resourceVersion should not be set on objects to be created"));
         }
-        let allocation = self.allocate_service(&call, None, &mut object).await?;
-        let stored = self.store_new(&call, &object, &name).await;
-        self.settle_service(allocation, stored.is_ok()).await;
-        let (encoded, revision) = stored?;
+        let (encoded, revision) = self.store_new(&call, object, &name).await?;
         let encoded = super::conversion::view(call.resource, encoded)?;
-        Ok(Answer::object(201, call.resource, encoded, revision).with_warnings(warnings))
+        Ok(Answer::object(201, call.resource, encoded, revision))
     }
 
     /// Writes a new object; a dry run only sees whether it could.
@@ -108,6 +119,10 @@ impl Registry {
                 Ok(revision) => Some(revision),
                 Err(WriteError::Conflict { found: Some(found) }) => {
                     return Err(self.exists(call.resource, name, &found));
+                }
+                Err(error @ WriteError::TooLarge { .. }) => {
+                    let Some(smaller) = without_entries(object) else { return Err(status_errors::write(error)) };
+                    return Box::pin(self.store_new(call, &smaller, name)).await;
                 }
                 Err(error) => return Err(status_errors::write(error)),
             }

@@ -41,12 +41,32 @@ pub(crate) fn without_defaults(
 ) -> Result<Decoded, Status> {
     match input {
         Input::Body { content_type, bytes } => codec::decode(kind, encoding(content_type)?, bytes, field_validation),
-        Input::Patched(patched, patch) => {
-            codec::converted(kind, patched.clone(), patch.conversion(), field_validation).map_err(|status| {
-                if status.code == 400 { invalid_patch(kind, patch.quoted(&patched), &status) } else { status }
-            })
-        }
+        Input::Patched(patched, patch) => of_patch(kind, patched, patch, field_validation),
     }
+}
+
+/// The object that a patch makes. What is repeated or unknown in the patch comes before what is unknown in its result.
+fn of_patch(
+    kind: GroupVersionKind<'_>,
+    patched: Value,
+    patch: &Patch,
+    field_validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    let invalid = |status: Status| {
+        if status.code == 400 { invalid_patch(kind, patch.quoted(&patched), &status) } else { status }
+    };
+    if field_validation == FieldValidation::Ignore {
+        return codec::converted(kind, patched.clone(), patch.conversion(), field_validation).map_err(invalid);
+    }
+    let decoded = codec::converted(kind, patched.clone(), patch.conversion(), FieldValidation::Warn);
+    let mut decoded = decoded.map_err(invalid)?;
+    let mut warnings = patch.strict_errors();
+    warnings.append(&mut decoded.warnings);
+    if field_validation == FieldValidation::Strict && !warnings.is_empty() {
+        let error = format!("strict decoding error: {}", warnings.join(", "));
+        return Err(invalid_patch(kind, patch.quoted(&patched), &status_errors::bad_request(error)));
+    }
+    Ok(Decoded { warnings, ..decoded })
 }
 
 /// The encoding of a request body; a 415 for any other media type.

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
+use crate::codec;
 use crate::encode::Encoded;
-use crate::request::{DeleteOptions, ListOptions, Preconditions};
+use crate::request::{DeleteOptions, FieldValidation, ListOptions, Preconditions};
 use crate::{selection::Selection, status_errors};
-use bayplan_kinds::Strategy;
+use bayplan_kinds::{Dependents, Strategy};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -40,6 +41,7 @@ impl Registry {
     /// the object before the second: then it is gone as it was meant to be.
     pub(crate) async fn delete(&self, call: Call<'_>, options: &DeleteOptions) -> Result<Answer, Status> {
         let call = Call { dry_run: call.dry_run || options.dry_run, ..call };
+        warn_of_orphans(call, options);
         let key = Self::key(call.resource, call.namespace, call.name);
         let strategy = &call.resource.strategy;
         let mut marked: Option<Marked> = None;
@@ -66,6 +68,9 @@ impl Registry {
                 continue;
             }
             let step = next_step(strategy, &old, options, self.now());
+            if call.dry_run && is_finalized_by(&step, &old) {
+                return nothing(call);
+            }
             if let Some(answer) = self.apply_step(call, &key, &entry, &old, step, &mut marked).await? {
                 return Ok(answer);
             }
@@ -186,6 +191,7 @@ impl Registry {
     ) -> Result<Answer, Status> {
         let call = Call { dry_run: call.dry_run || options.dry_run, ..call };
         let selection = Selection::parse(call.resource, &list.label_selector, &list.field_selector)?;
+        warn_of_orphans(call, options);
         let found = self.list(call.resource, call.namespace, &selection, list).await?;
         for item in &found.items {
             let metadata = item.encoded.decode_metadata()?;
@@ -238,6 +244,30 @@ fn namespace_finalized(namespace: &Value) -> bool {
     namespace["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty) && metadata::deleting(namespace)
 }
 
+/// The warning of upstream's Jobs, whose pods stay unless a delete says otherwise.
+const ORPHANS_STAY: &str = "child pods are preserved by default when jobs are deleted; set \
+                            propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress \
+                            this warning";
+
+fn warn_of_orphans(call: Call<'_>, options: &DeleteOptions) {
+    let is_silent = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
+    if is_silent && call.resource.group == "batch" && call.resource.plural == "jobs" {
+        call.warnings.extend([ORPHANS_STAY.to_owned()]);
+    }
+}
+
+/// Whether the step removes an object that has waited for finalizers: the delete itself takes the last ones away.
+fn is_finalized_by(step: &DeletionStep, old: &Value) -> bool {
+    matches!(step, DeletionStep::Remove { marked: None }) && !metadata::finalizers(old).is_empty()
+}
+
+/// What upstream answers to the dry run of such a removal: an object without contents.
+fn nothing(call: Call<'_>) -> Result<Answer, Status> {
+    let kind = call.resource.group_version_kind();
+    let empty = codec::canonical(kind, json!({}), FieldValidation::Ignore)?;
+    Ok(Answer::value(200, empty.object))
+}
+
 fn next_step(strategy: &Strategy, old: &Value, options: &DeleteOptions, now: Timestamp) -> DeletionStep {
     let mut marked = old.clone();
     let mut period = None;
@@ -248,7 +278,7 @@ fn next_step(strategy: &Strategy, old: &Value, options: &DeleteOptions, now: Tim
             Grace::Marked(seconds) => period = Some(seconds),
         }
     }
-    settle_finalizers(&mut marked, old, options);
+    settle_finalizers(strategy.dependents, &mut marked, old, options);
     let held = !metadata::finalizers(&marked).is_empty();
     if period.is_some_and(|seconds| seconds > 0) {
         return DeletionStep::Mark(marked);
@@ -311,15 +341,17 @@ fn mark(object: &mut Value, ends: Timestamp, period: i64) -> Grace {
 }
 
 /// Sets the garbage collector's finalizers as the options demand; without options the object keeps its own.
-fn settle_finalizers(object: &mut Value, old: &Value, options: &DeleteOptions) {
+fn settle_finalizers(dependents: Dependents, object: &mut Value, old: &Value, options: &DeleteOptions) {
     let own = metadata::finalizers(old);
     let had = |finalizer: &str| own.iter().any(|f| f == finalizer);
     let (orphan, foreground) = match (options.orphan_dependents, options.propagation_policy.as_deref()) {
+        _ if dependents == Dependents::Unsupported => (false, false),
         (Some(orphan), _) => (orphan, false),
         (None, Some("Orphan")) => (true, false),
         (None, Some("Foreground")) => (false, true),
         (None, Some(_)) => (false, false),
-        (None, None) => (had(ORPHAN), had(FOREGROUND)),
+        (None, None) if had(ORPHAN) || had(FOREGROUND) => (had(ORPHAN), had(FOREGROUND)),
+        (None, None) => (dependents == Dependents::Orphaned, false),
     };
     let mut finalizers: Vec<String> = own.iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).cloned().collect();
     if orphan {

@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use rand::RngExt;
 use serde_json::{Map, Value, json};
 
+use crate::chance;
+
 /// The longest prefix of a generated name: with the suffix it fits a DNS label.
 const MAX_GENERATED_PREFIX: usize = 58;
 const SUFFIX_LENGTH: usize = 5;
@@ -37,7 +39,7 @@ pub(crate) fn time(at: Timestamp) -> String {
 /// A name with the prefix of `metadata.generateName` and a random suffix.
 pub(crate) fn generate_name(prefix: &str) -> String {
     let mut name: String = prefix.chars().take(MAX_GENERATED_PREFIX).collect();
-    let mut rng = rand::rng();
+    let mut rng = chance::rng();
     for _ in 0..SUFFIX_LENGTH {
         name.push(SUFFIX_ALPHABET[rng.random_range(0..SUFFIX_ALPHABET.len())] as char);
     }
@@ -47,9 +49,7 @@ pub(crate) fn generate_name(prefix: &str) -> String {
 /// Removes the fields that a client may not set on create.
 pub(crate) fn wipe_system_fields(object: &mut Value) {
     let metadata = of(object);
-    for key in
-        ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"]
-    {
+    for key in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(key);
     }
 }
@@ -57,7 +57,7 @@ pub(crate) fn wipe_system_fields(object: &mut Value) {
 /// Sets the uid and creation time of a new object.
 pub(crate) fn fill_system_fields(object: &mut Value, now: Timestamp) {
     let metadata = of(object);
-    metadata.insert("uid".to_owned(), Value::String(uuid::Uuid::new_v4().to_string()));
+    metadata.insert("uid".to_owned(), Value::String(chance::uuid().to_string()));
     metadata.insert("creationTimestamp".to_owned(), Value::String(time(now)));
 }
 
@@ -66,11 +66,6 @@ pub(crate) fn restore_system_fields(object: &mut Value, old: &Value) {
     let metadata = of(object);
     metadata.remove("selfLink");
     let old = &old["metadata"];
-    // Those that another server has written stay as they are.
-    match old.get("managedFields") {
-        Some(fields) => metadata.insert("managedFields".to_owned(), fields.clone()),
-        None => metadata.remove("managedFields"),
-    };
     match old.get("generation") {
         Some(generation) => metadata.insert("generation".to_owned(), generation.clone()),
         None => metadata.remove("generation"),

@@ -8,6 +8,7 @@
 //! ```
 
 mod answer;
+pub(crate) mod apply;
 mod continuation;
 mod conversion;
 mod create;
@@ -16,6 +17,7 @@ mod delete;
 pub(crate) mod list;
 pub(crate) mod metadata;
 mod objects;
+mod ownership;
 pub(crate) mod patch;
 #[cfg(test)]
 mod races;
@@ -38,19 +40,21 @@ use serde_json::Value;
 pub(crate) use answer::{Answer, Body, List, VersionedObject};
 pub(crate) use delete::check_delete_preconditions;
 pub(crate) use objects::{Objects, SystemObjects, SystemWrite};
+pub(crate) use ownership::{ScaleWriter, Writer};
 pub(crate) use patch::PatchKind;
 use revision_waiters::RevisionWaiters;
 pub(crate) use service_addresses::{NODE_PORTS, keep_service_addresses};
 pub use service_addresses::{ServiceRange, ServiceRangeError};
 pub(crate) use update::{UpdatedObject, check_identity};
 
-use crate::admission::{AdmissionContext, AdmissionPlugins, Operation};
+use crate::admission::{AdmissionContext, AdmissionMetrics, AdmissionPlugins, Operation};
 use crate::authz::Authorizer;
 use crate::big_work::BigWork;
 use crate::encode::Encoded;
 use crate::request::Preconditions;
 use crate::status_errors;
 use crate::user::User;
+use crate::warnings::Warnings;
 use crate::watch_cache::WatchCache;
 
 /// How long a read waits for the store to reach its resource version, as upstream's watch cache.
@@ -75,13 +79,15 @@ pub(crate) struct Registry {
     pub(crate) node_ports: RangeInclusive<u16>,
     /// How long an event is kept after its last write.
     pub(crate) event_lifetime: Duration,
+    /// Where it is told how long admission takes, if anybody wants to know.
+    pub(crate) admission_metrics: Option<AdmissionMetrics>,
     /// Decides about what a request does besides its own verb.
     authorizer: Authorizer,
     waiters: Arc<RevisionWaiters>,
     /// Where requests with large bodies are carried out.
     pub(crate) big_work: BigWork,
     /// When the range of cluster IPs was last looked through and found full.
-    range_full: Mutex<Option<Timestamp>>,
+    range_full: Mutex<Option<(Timestamp, usize)>>,
 }
 
 /// One call of a verb on an object or a collection.
@@ -99,6 +105,10 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a User,
     /// Run every check, write nothing.
     pub(crate) dry_run: bool,
+    /// Who owns the fields that a write sets; empty if unknown.
+    pub(crate) manager: &'a str,
+    /// What the client is warned of.
+    pub(crate) warnings: &'a Warnings,
 }
 
 impl Registry {
@@ -122,6 +132,7 @@ impl Registry {
             service_range,
             node_ports: NODE_PORTS,
             event_lifetime: EVENT_LIFETIME,
+            admission_metrics: None,
             authorizer,
             waiters: Arc::default(),
             big_work: BigWork::default(),
@@ -270,7 +281,10 @@ impl Registry {
             requested_name: call.name,
             user: call.user,
             dry_run: call.dry_run,
+            warnings: call.warnings,
             objects: self,
+            metrics: self.admission_metrics.as_ref(),
+            authorizer: &self.authorizer,
         }
     }
 }

@@ -9,6 +9,7 @@ use bayplan_store::WriteError;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use super::ownership::Writer;
 use super::{Registry, metadata};
 use crate::status_errors;
 use crate::watch_cache::labels_of;
@@ -50,15 +51,29 @@ pub(crate) enum SystemWrite {
     Bootstrap,
     /// `pods/binding` sets `spec.nodeName`, which no update may change. The binding itself was authorized and admitted.
     Binding,
-    /// `pods/eviction` takes a disruption from the budget and sets `DisruptionTarget` on the pod. The eviction itself
-    /// was authorized, and the deletion that follows is admitted.
+    /// `pods/eviction` sets `DisruptionTarget` on the pod. The eviction itself was authorized, and the deletion that
+    /// follows is admitted.
     Eviction,
+    /// `pods/eviction` takes a disruption from the budget.
+    Disruption,
     /// The server's address and its leases, renewed while it runs.
     ServerAddress,
     /// The IPAddress of a service that is about to be written.
     ServiceAddress,
     /// The `ResourceQuota` admission plugin charges the quota for the object that is about to be written.
     QuotaUsage,
+}
+
+impl SystemWrite {
+    /// The subresource that a client would write through, if the write makes the server own what it changes. What
+    /// upstream writes straight to its storage is owned by nobody.
+    fn tracked_through(self) -> Option<&'static str> {
+        match self {
+            SystemWrite::Bootstrap | SystemWrite::ServerAddress | SystemWrite::ServiceAddress => Some(""),
+            SystemWrite::QuotaUsage | SystemWrite::Disruption => Some("status"),
+            SystemWrite::Binding | SystemWrite::Eviction => None,
+        }
+    }
 }
 
 /// Writes that skip authorization, admission and validation; each call names its reason.
@@ -137,6 +152,9 @@ impl SystemObjects for Registry {
             if resource.namespaced() {
                 metadata::of(&mut object).insert("namespace".to_owned(), Value::String(namespace.to_owned()));
             }
+            if let Some(subresource) = why.tracked_through() {
+                Writer::server(resource, subresource).track_create(&mut object, self.now());
+            }
             metadata::fill_system_fields(&mut object, self.now());
             resource.prepare_for_create(&mut object, self.now());
             let name = metadata::text(&object, "name").to_owned();
@@ -164,8 +182,12 @@ impl SystemObjects for Registry {
             tracing::trace!(?why, key, "the server updates an object unchecked");
             loop {
                 let entry = self.entry(&key).await?.ok_or_else(|| status_errors::not_found(resource, name))?;
-                let mut object = self.decoded(resource, &entry)?;
+                let old = self.decoded(resource, &entry)?;
+                let mut object = old.clone();
                 change(&mut object)?;
+                if let Some(subresource) = why.tracked_through().filter(|_| object != old) {
+                    Writer::server(resource, subresource).track_update(&old, &mut object, self.now());
+                }
                 let encoded = self.encode(resource, &object);
                 let converted = super::conversion::view(resource, encoded.clone())?;
                 if encoded.bytes() == &entry.value {

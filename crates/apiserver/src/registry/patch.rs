@@ -4,7 +4,7 @@ use bayplan_kinds::GroupVersionKind;
 use bayplan_kinds::codec::Conversion;
 use bayplan_model::schema::Schema;
 use bayplan_model::status::{Details, Status, reason};
-use bayplan_patch::{Fault, body, json_patch, merge_patch, strategic};
+use bayplan_patch::{Fault, body, json_patch, merge_patch, strategic, strict};
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(crate) enum PatchKind {
 }
 
 impl PatchKind {
-    /// Reads the content type of a patch; server-side apply is not served.
+    /// Reads the content type of a patch that is not applied.
     pub(crate) fn parse(content_type: Option<&str>) -> Result<PatchKind, Status> {
         let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
         match media {
@@ -75,6 +75,14 @@ impl Patch {
 }
 
 impl Patch {
+    /// What it says twice, or says that no patch has.
+    pub(super) fn strict_errors(&self) -> Vec<String> {
+        match self.kind {
+            PatchKind::Json => strict::of_operations(&self.body),
+            PatchKind::Merge | PatchKind::Strategic => strict::of_object(&self.body),
+        }
+    }
+
     /// How its result becomes an object, which decides about the words for what does not fit.
     pub(super) fn conversion(&self) -> Conversion {
         match self.kind {
@@ -119,14 +127,12 @@ impl Registry {
         field_validation: FieldValidation,
     ) -> Result<Answer, Status> {
         let patch = Patch::parse(kind, body)?;
-        let mut warnings = Vec::new();
         let mut compute = |old: &Value| {
             let patched = patch.apply(call.resource.group_version_kind(), old)?;
             let decoded = decode::object(call.resource, Input::Patched(patched, &patch), field_validation)?;
-            warnings = decoded.warnings;
+            call.warnings.extend(decoded.warnings);
             Ok(decoded.object)
         };
-        let answer = self.update(call, UpdatedObject::Compute(&mut compute), Preconditions::default()).await?;
-        Ok(answer.with_warnings(warnings))
+        self.update(call, UpdatedObject::Compute(&mut compute), Preconditions::default()).await
     }
 }

@@ -1,4 +1,4 @@
-//! Removals that take two writes, with somebody else between them.
+//! Removals that take two writes, with somebody else between them, and updates whose answer is lost.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,10 +16,13 @@ use crate::encode::Encoded;
 use crate::request::{DeleteOptions, ListOptions, Preconditions};
 use crate::subresources;
 use crate::user::User;
+use crate::warnings::Warnings;
 
-/// What somebody else does right before our removal of a key.
+/// What somebody else does right before our removal of a key, or what happens to our update of it.
 #[derive(Clone)]
 enum Interference {
+    /// The update is carried out, and nobody says so.
+    LosesAnswer,
     Removes,
     /// Removes it and makes another object of the same name.
     Replaces(Bytes),
@@ -38,6 +41,7 @@ impl Contested {
         let Some(interference) = self.next.lock().unwrap().take() else { return };
         let entry = self.store.get(key).await.unwrap().unwrap();
         match interference {
+            Interference::LosesAnswer => {}
             Interference::Writes(value) => {
                 self.store.update(key, value, entry.mod_revision).await.unwrap();
             }
@@ -81,7 +85,11 @@ impl Store for Contested {
         value: Bytes,
         expected: Revision,
     ) -> BoxFuture<'a, Result<Revision, WriteError>> {
-        self.store.update(key, value, expected)
+        Box::pin(async move {
+            let loses_answer = matches!(*self.next.lock().unwrap(), Some(Interference::LosesAnswer));
+            let written = self.store.update(key, value, expected).await;
+            if loses_answer { Err(WriteError::InDoubt("the connection was cut".into())) } else { written }
+        })
     }
 
     fn delete<'a>(&'a self, key: &'a str, expected: Revision) -> BoxFuture<'a, Result<Revision, WriteError>> {
@@ -109,6 +117,7 @@ struct Scene {
     registry: Registry,
     store: Arc<Contested>,
     user: User,
+    warnings: Warnings,
 }
 
 fn running(uid: &str, finalizers: &Value) -> Value {
@@ -142,7 +151,8 @@ impl Scene {
             ServiceRange::default(),
             Authorizer::default(),
         );
-        let scene = Scene { registry, store, user: User::new("admin", ["system:masters"]) };
+        let scene =
+            Scene { registry, store, user: User::new("admin", ["system:masters"]), warnings: Warnings::default() };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}});
         let namespace = Encoded::new(bayplan_kinds::find("", "v1", "namespaces").unwrap(), &namespace);
         scene.store.create("/registry/namespaces/ns", namespace.bytes().clone()).await.unwrap();
@@ -152,7 +162,16 @@ impl Scene {
 
     fn call(&self) -> Call<'_> {
         let resource = bayplan_kinds::find("", "v1", "pods").unwrap();
-        Call { resource, subresource: "", namespace: "ns", name: "p", user: &self.user, dry_run: false }
+        Call {
+            resource,
+            subresource: "",
+            namespace: "ns",
+            name: "p",
+            user: &self.user,
+            dry_run: false,
+            manager: "test",
+            warnings: &self.warnings,
+        }
     }
 
     async fn left(&self) -> Option<Value> {
@@ -241,4 +260,26 @@ async fn an_object_that_somebody_else_deleted_was_not_there() {
     let scene = Scene::new(&pod, Interference::Removes).await;
     let answer = scene.registry.delete(scene.call(), &without_grace()).await;
     assert_eq!(answered(answer), (404, "pods \"p\" not found".to_owned()));
+}
+
+#[tokio::test]
+async fn a_write_in_doubt_is_neither_made_twice_nor_called_a_conflict() {
+    let scene = Scene::new(&running("one", &Value::Null), Interference::LosesAnswer).await;
+    let mut marked = |pod: &Value| {
+        let mut pod = pod.clone();
+        let marks = pod["metadata"]["annotations"]["marks"].as_str().unwrap_or_default().to_owned();
+        pod["metadata"]["annotations"] = json!({"marks": marks + "x"});
+        Ok(pod)
+    };
+    let patched = UpdatedObject::Compute(&mut marked);
+    let answer = scene.registry.update(scene.call(), patched, Preconditions::default()).await;
+    assert_eq!(answered(answer).0, 504);
+    assert_eq!(scene.left().await.unwrap()["metadata"]["annotations"], json!({"marks": "x"}));
+
+    let mut replaced = scene.left().await.unwrap();
+    replaced["metadata"]["annotations"]["marks"] = json!("y");
+    let replaced = UpdatedObject::Replace(replaced);
+    let answer = scene.registry.update(scene.call(), replaced, Preconditions::default()).await;
+    assert_eq!(answered(answer).0, 504);
+    assert_eq!(scene.left().await.unwrap()["metadata"]["annotations"], json!({"marks": "y"}));
 }

@@ -5,6 +5,7 @@ use bayplan_store::{Entry, Revision, WriteError};
 use serde_json::Value;
 
 use super::create::{CreatedBy, check_namespace};
+use super::ownership::{Writer, keep_times, without_entries};
 use super::{Answer, Call, Registry, SystemWrite, check_preconditions, metadata};
 use crate::admission::Operation;
 use crate::big_work::apart;
@@ -17,6 +18,10 @@ pub(crate) enum UpdatedObject<'a> {
     Replace(Value),
     /// Computed from the stored object, as a patch is; called again whenever another writer was faster.
     Compute(&'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send)),
+    /// Computed with its managed fields, as the result of a scale is.
+    Owned(&'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send)),
+    /// The same, from the empty object if there is none.
+    Applied(&'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send)),
 }
 
 /// The entry that an update starts from.
@@ -43,6 +48,7 @@ impl Registry {
     ) -> Result<Answer, Status> {
         let key = Self::key(call.resource, call.namespace, call.name);
         let replaces = matches!(updated, UpdatedObject::Replace(_));
+        let is_tracked = matches!(updated, UpdatedObject::Replace(_) | UpdatedObject::Compute(_));
         if let UpdatedObject::Replace(object) = &mut updated {
             check_identity(&call, object)?;
             let uid = metadata::text(object, "uid");
@@ -52,7 +58,13 @@ impl Registry {
         }
         for attempts in 0.. {
             let Some(base) = self.base(&key, attempts).await? else {
-                return self.update_missing(call, updated, &preconditions).await;
+                match self.update_missing(call, &mut updated, &preconditions).await {
+                    // Somebody else was faster: what is applied goes to their object.
+                    Err(status) if status.is("AlreadyExists") && matches!(updated, UpdatedObject::Applied(_)) => {
+                        continue;
+                    }
+                    answer => return answer,
+                }
             };
             let entry = &base.entry;
             let attempt = async {
@@ -60,12 +72,16 @@ impl Registry {
                 check_preconditions(&call, &key, &preconditions, &old)?;
                 let mut new = match &mut updated {
                     UpdatedObject::Replace(object) => object.clone(),
-                    UpdatedObject::Compute(compute) => {
-                        let mut new = compute(&old)?;
-                        check_identity(&call, &mut new)?;
-                        new
-                    }
+                    UpdatedObject::Compute(compute)
+                    | UpdatedObject::Owned(compute)
+                    | UpdatedObject::Applied(compute) => compute(&old)?,
                 };
+                if !replaces {
+                    check_identity(&call, &mut new)?;
+                }
+                if is_tracked {
+                    Writer::from(call).track_update(&old, &mut new, self.now());
+                }
                 self.try_update(call, &key, entry, &old, &mut new, replaces).await
             };
             // A short patch of a large object is as much work as a large body.
@@ -88,7 +104,8 @@ impl Registry {
     }
 
     /// The outcome of an attempt, if it holds. A write holds by its precondition; a refusal, or that nothing is to be
-    /// written, only if the entry was the newest.
+    /// written, only if the entry was the newest. A write in doubt holds, too: a change that is found afterwards may be
+    /// this very write, which must not be made a second time, nor be called a conflict with itself.
     async fn settled(
         &self,
         key: &str,
@@ -98,7 +115,7 @@ impl Registry {
         let holds = match &attempt {
             Ok(None) => return Ok(None),
             Ok(Some(swapped)) => swapped.is_written || base.is_newest,
-            Err(_) => base.is_newest,
+            Err(status) => base.is_newest || status.is(bayplan_model::status::reason::TIMEOUT),
         };
         if !holds && self.entry(key).await?.map(|entry| entry.mod_revision) != Some(base.entry.mod_revision) {
             return Ok(None);
@@ -110,18 +127,43 @@ impl Registry {
     async fn update_missing(
         &self,
         call: Call<'_>,
-        updated: UpdatedObject<'_>,
+        updated: &mut UpdatedObject<'_>,
         preconditions: &Preconditions,
     ) -> Result<Answer, Status> {
-        let UpdatedObject::Replace(mut object) = updated else {
-            return Err(status_errors::not_found(call.resource, call.name));
+        let object = match updated {
+            UpdatedObject::Replace(object) => object,
+            UpdatedObject::Applied(compute) => {
+                let object = compute(&call.resource.empty())?;
+                return self.apply_new(call, object).await;
+            }
+            _ => return Err(status_errors::not_found(call.resource, call.name)),
         };
         if !call.subresource.is_empty() || !call.resource.strategy.allow_create_on_update {
             return Err(status_errors::not_found(call.resource, call.name));
         }
-        if preconditions.uid.is_some() || metadata::resource_version(&object).is_some() {
+        if preconditions.uid.is_some() || metadata::resource_version(object).is_some() {
             return Err(status_errors::not_found(call.resource, call.name));
         }
+        let mut object = object.clone();
+        metadata::wipe_system_fields(&mut object);
+        Writer::from(call).track_create(&mut object, self.now());
+        self.plugins.admit(&self.admission(call, Operation::Create, call.name), &mut object, None).await?;
+        self.create_admitted(call, object, CreatedBy::Update).await
+    }
+
+    /// Stores an applied object that did not exist.
+    async fn apply_new(&self, call: Call<'_>, mut object: Value) -> Result<Answer, Status> {
+        let uid = metadata::text(&object, "uid");
+        if !uid.is_empty() {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(status_errors::conflict(call.resource, call.name, why));
+        }
+        check_identity(&call, &mut object)?;
+        if !call.subresource.is_empty() {
+            return Err(status_errors::not_found(call.resource, call.name));
+        }
+        call.warnings.extend(metadata::deduplicate_owners(&mut object));
         metadata::wipe_system_fields(&mut object);
         self.plugins.admit(&self.admission(call, Operation::Create, call.name), &mut object, None).await?;
         self.create_admitted(call, object, CreatedBy::Update).await
@@ -157,22 +199,38 @@ impl Registry {
         }
         let version = Value::String(entry.mod_revision.to_string());
         metadata::of(new).insert("resourceVersion".to_owned(), version);
-        let mut warnings = Vec::new();
-        warnings.extend(metadata::deduplicate_owners(new));
+        call.warnings.extend(metadata::deduplicate_owners(new));
         self.plugins.admit(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
+        keep_times(new, old);
         metadata::restore_system_fields(new, old);
+        // The rules of services are about the addresses and ports that it has by then.
+        let allocation = self.allocate_service(&call, Some(old), new).await?;
+        let swapped = self.swap_checked(call, key, entry, old, new).await;
+        let stored = matches!(swapped, Ok(Some(_)));
+        self.settle_service(allocation, stored.then_some(&*new)).await;
+        swapped
+    }
+
+    /// The part of an attempt after the allocation of what a service asks for.
+    async fn swap_checked(
+        &self,
+        call: Call<'_>,
+        key: &str,
+        entry: &Entry,
+        old: &Value,
+        new: &mut Value,
+    ) -> Result<Option<Swapped>, Status> {
         call.resource.prepare_for_update(new, old, call.subresource, self.now());
-        let mut errors = bayplan_kinds::update_metadata(new, old);
-        errors.extend(call.resource.validate_update(call.subresource, new, old));
+        let errors = call.resource.validate_update(call.subresource, new, old);
         if !errors.is_empty() {
             return Err(status_errors::invalid_object(call.resource, call.name, &errors));
         }
-        warnings.extend(call.resource.warnings(new, Some(old)));
+        call.warnings.extend(match call.subresource {
+            "" => call.resource.warnings(new, Some(old)),
+            subresource => call.resource.subresource_warnings(subresource, new),
+        });
         self.plugins.validate(&self.admission(call, Operation::Update, call.name), new, Some(old)).await?;
-        let allocation = self.allocate_service(&call, Some(old), new).await?;
-        let swapped = self.swap(call, key, entry, metadata::deleting(old), new).await;
-        self.settle_service(allocation, matches!(swapped, Ok(Some(_)))).await;
-        Ok(swapped?.map(|swapped| Swapped { answer: swapped.answer.with_warnings(warnings), ..swapped }))
+        self.swap(call, key, entry, metadata::deleting(old), new).await
     }
 
     /// Changes an object in place without admission, strategy and validation; removes it if that completes its
@@ -237,6 +295,10 @@ impl Registry {
         match self.write_changed(call.resource, key, encoded.bytes().clone(), entry.mod_revision).await {
             Ok(revision) => swapped(revision, true),
             Err(WriteError::Conflict { .. }) => Ok(None),
+            Err(error @ WriteError::TooLarge { .. }) => match without_entries(new) {
+                Some(smaller) => Box::pin(self.swap(call, key, entry, deleting, &smaller)).await,
+                None => Err(status_errors::write(error)),
+            },
             Err(error) => Err(status_errors::write(error)),
         }
     }

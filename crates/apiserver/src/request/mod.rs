@@ -128,7 +128,8 @@ impl RequestInfo {
 
     /// True for requests without a time limit.
     pub(crate) fn long_running(&self) -> bool {
-        self.is_resource && self.verb == Verb::Watch
+        let is_stream = ["log", "exec", "attach", "portforward", "proxy"].contains(&self.subresource.as_str());
+        self.is_resource && (self.verb == Verb::Watch || is_stream)
     }
 }
 

@@ -48,7 +48,7 @@ impl Query {
         self.get(key).map(|_| self.flag(key))
     }
 
-    fn int(&self, key: &str) -> Result<Option<i64>, Status> {
+    pub(crate) fn int(&self, key: &str) -> Result<Option<i64>, Status> {
         match self.get(key) {
             None | Some("") => Ok(None),
             Some(text) => text.parse().map(Some).map_err(|_| {
@@ -156,6 +156,10 @@ pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     /// What to do with unknown fields.
     pub(crate) field_validation: FieldValidation,
+    /// Who owns what is written; empty if the request does not say.
+    pub(crate) manager: String,
+    /// Whether what is applied takes fields from those who own them.
+    pub(crate) force: bool,
 }
 
 /// The kind of options that an error names.
@@ -164,6 +168,7 @@ enum OptionsKind {
     Create,
     Update,
     Patch,
+    Apply,
     Delete,
 }
 
@@ -172,7 +177,7 @@ impl OptionsKind {
         match self {
             OptionsKind::Create => "CreateOptions",
             OptionsKind::Update => "UpdateOptions",
-            OptionsKind::Patch => "PatchOptions",
+            OptionsKind::Patch | OptionsKind::Apply => "PatchOptions",
             OptionsKind::Delete => "DeleteOptions",
         }
     }
@@ -189,13 +194,38 @@ impl WriteOptions {
         Self::parse(query, OptionsKind::Update)
     }
 
-    /// Reads `PatchOptions`.
-    pub(crate) fn patch(query: &Query) -> Result<WriteOptions, Status> {
-        Self::parse(query, OptionsKind::Patch)
+    /// Reads `PatchOptions` of a patch, or of an object that is applied.
+    pub(crate) fn patch(query: &Query, applies: bool) -> Result<WriteOptions, Status> {
+        Self::parse(query, if applies { OptionsKind::Apply } else { OptionsKind::Patch })
+    }
+
+    /// The manager that the request names, or the beginning of what the client calls itself, as upstream takes it.
+    pub(crate) fn manager_or(&self, user_agent: &str) -> String {
+        if !self.manager.is_empty() {
+            return self.manager.clone();
+        }
+        let mut manager = String::new();
+        let name = user_agent.split('/').next().unwrap_or_default();
+        for character in name.chars().filter(|character| !character.is_control()) {
+            if manager.len() + character.len_utf8() > MAX_MANAGER_LENGTH {
+                break;
+            }
+            manager.push(character);
+        }
+        manager
     }
 
     fn parse(query: &Query, kind: OptionsKind) -> Result<WriteOptions, Status> {
         let mut errors = Vec::new();
+        let force = query.optional_flag("force");
+        if kind == OptionsKind::Apply && query.text("fieldManager").is_empty() {
+            let why = "Required value: is required for apply patch".to_owned();
+            errors.push(FieldError::new("FieldValueRequired", "fieldManager", why));
+        }
+        if kind == OptionsKind::Patch && force.is_some() {
+            let why = "Forbidden: may not be specified for non-apply patch".to_owned();
+            errors.push(FieldError::new("FieldValueForbidden", "force", why));
+        }
         let dry_run = dry_run(query.all("dryRun"), &mut errors);
         let manager = query.text("fieldManager");
         if manager.len() > MAX_MANAGER_LENGTH {
@@ -230,7 +260,7 @@ impl WriteOptions {
         if !errors.is_empty() {
             return Err(invalid("meta.k8s.io", kind.kind(), "", &errors));
         }
-        Ok(WriteOptions { dry_run, field_validation })
+        Ok(WriteOptions { dry_run, field_validation, manager, force: force.unwrap_or_default() })
     }
 }
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use bayplan_flowcontrol::borrowing::{bounds, divide};
 use bayplan_flowcontrol::fair_queue::WaitingId;
-use bayplan_flowcontrol::{Answer, BORROWING_PERIOD, Class, Classifier, Level, Request, Ticket, bootstrap};
+use bayplan_flowcontrol::{
+    Answer, BORROWING_PERIOD, Class, Classifier, Level, Limiting, PriorityLevel, Request, Ticket, bootstrap,
+};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::metrics::ServerMetrics;
+use super::metrics::{Occupied, ServerMetrics};
 use crate::request::RequestInfo;
 use crate::user::User;
 
@@ -23,6 +25,8 @@ pub(crate) struct FlowControl {
     classifier: Classifier,
     levels: Vec<Mutex<Queues>>,
     level_names: Vec<&'static str>,
+    /// Upstream's word for why a level without a free seat refuses.
+    refusals: Vec<&'static str>,
     epoch: Instant,
     metrics: Arc<ServerMetrics>,
 }
@@ -32,6 +36,8 @@ pub(crate) struct Admitted {
     control: Arc<FlowControl>,
     level: usize,
     ticket: Ticket,
+    /// What the metrics show of it, once it has its seats.
+    occupied: Option<Occupied>,
 }
 
 /// The client should try again after so many seconds.
@@ -44,8 +50,16 @@ impl FlowControl {
         let classifier = Classifier::new(&bootstrap::flow_schemas(), &levels);
         let bounds = bounds(&levels, seats);
         let level_names = levels.iter().map(|level| level.name).collect();
+        let refusal = |level: &PriorityLevel| match level.limiting {
+            Limiting::Queue(_) => "queue-full",
+            _ => "concurrency-limit",
+        };
+        let refusals = levels.iter().map(refusal).collect();
+        for (level, bounds) in levels.iter().zip(&bounds) {
+            metrics.set_nominal(level.name, bounds.nominal);
+        }
         let levels = levels.iter().zip(bounds).map(|(level, bounds)| Mutex::new(Level::new(level, bounds))).collect();
-        let control = FlowControl { classifier, levels, level_names, epoch: Instant::now(), metrics };
+        let control = FlowControl { classifier, levels, level_names, refusals, epoch: Instant::now(), metrics };
         let control = Arc::new(control);
         control.divide_seats();
         control
@@ -68,23 +82,33 @@ impl FlowControl {
     ) -> Result<Admitted, Refused> {
         let class = self.classifier.classify(&request(user, info)).ok_or(Refused(1))?;
         let asked = Instant::now();
-        let entered = self.wait_for_seat(class, width, limit).await;
-        self.metrics.seated(class.schema, self.level_names[class.level], asked.elapsed(), entered.is_ok());
-        entered
+        let level = self.level_names[class.level];
+        match self.wait_for_seat(class, width, limit).await {
+            Ok(mut seat) => {
+                seat.occupied = Some(self.metrics.seated(class.schema, level, asked.elapsed(), width));
+                Ok(seat)
+            }
+            Err((refused, reason)) => {
+                self.metrics.refused(class.schema, level, asked.elapsed(), reason);
+                Err(refused)
+            }
+        }
     }
 
+    /// Waits for a seat; upstream's word for why there is none.
     async fn wait_for_seat(
         self: &Arc<Self>,
         class: Class<'_>,
         width: usize,
         limit: Duration,
-    ) -> Result<Admitted, Refused> {
+    ) -> Result<Admitted, (Refused, &'static str)> {
         let (answer, served) = self.arrive(class, width);
         let waiting = match answer {
-            Answer::Serve(ticket) => return Ok(Admitted { control: self.clone(), level: class.level, ticket }),
-            Answer::Refuse(seconds) => return Err(Refused(seconds)),
+            Answer::Serve(ticket) => return Ok(self.admitted(class.level, ticket)),
+            Answer::Refuse(seconds) => return Err((Refused(seconds), self.refusals[class.level])),
             Answer::Wait(waiting) => Waiting { control: self, level: class.level, id: Some(waiting) },
         };
+        let _queued = self.metrics.queued(class.schema, self.level_names[class.level]);
         // A limit may have been raised since requests were last dispatched.
         self.dispatch(class.level);
         let served = served.expect("a request that waits has made what wakes it");
@@ -93,8 +117,12 @@ impl FlowControl {
                 waiting.served();
                 Ok(seat)
             }
-            _ => Err(waiting.cancel()),
+            _ => Err((waiting.cancel(), "time-out")),
         }
+    }
+
+    fn admitted(self: &Arc<Self>, level: usize, ticket: Ticket) -> Admitted {
+        Admitted { control: self.clone(), level, ticket, occupied: None }
     }
 
     /// What becomes of a request, and what wakes it if it waits.
@@ -114,7 +142,7 @@ impl FlowControl {
         let mut served = Vec::new();
         let (mut level, now) = self.lock(at);
         while let Some((wake, ticket)) = level.dispatch(now) {
-            served.push((wake, Admitted { control: self.clone(), level: at, ticket }));
+            served.push((wake, self.admitted(at, ticket)));
         }
         drop(level);
         for (wake, seat) in served {

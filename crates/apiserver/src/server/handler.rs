@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::body::{self, holding};
 use super::flow::Refused;
 use super::metrics::Begun;
+use super::report::Report;
 use super::response::{full, too_many_requests};
 use super::usage::Held;
 use super::{ResponseBody, Shared, awaited, non_resource, resource, width};
@@ -37,21 +38,21 @@ const WAIT_SHARE: u32 = 4;
 static AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// An authorized request with its body.
-pub(super) struct RequestContext<'a> {
-    pub(super) shared: &'a Arc<Shared>,
-    pub(super) info: &'a RequestInfo,
-    pub(super) method: &'a Method,
-    pub(super) query: &'a Query,
-    pub(super) headers: &'a HeaderMap,
-    pub(super) user: &'a User,
-    pub(super) body: Bytes,
+pub(crate) struct RequestContext<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) info: &'a RequestInfo,
+    pub(crate) method: &'a Method,
+    pub(crate) query: &'a Query,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) user: &'a User,
+    pub(crate) body: Bytes,
     /// When the request must have been answered, and the answer sent.
-    pub(super) deadline: Instant,
+    pub(crate) deadline: Instant,
 }
 
 impl RequestContext<'_> {
     /// The media type of the body; one that is no text is a type that nobody knows, not a missing one.
-    pub(super) fn content_type(&self) -> Option<&str> {
+    pub(crate) fn content_type(&self) -> Option<&str> {
         self.headers.get(CONTENT_TYPE).map(negotiation::header_text)
     }
 }
@@ -89,7 +90,9 @@ async fn answer(shared: Arc<Shared>, peer: Option<Arc<Peer>>, request: Request<R
     let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
     let limit = time_limit(&info, &query);
     let deadline = Instant::now() + *limit.as_ref().unwrap_or(&REQUEST_TIMEOUT);
+    let audit_id = crate::chance::uuid().to_string();
     let mut begun = shared.metrics.begin(&info, &query);
+    begun.report = Report::begin(shared.tracer.as_ref(), &parts, begun.verb(), &audit_id);
     let served = async {
         limit?;
         with_timeout(&info, deadline, serve(&shared, peer, &parts, &query, &info, body, deadline, &mut begun)).await
@@ -111,7 +114,7 @@ async fn answer(shared: Arc<Shared>, peer: Option<Arc<Peer>>, request: Request<R
     }
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-    if let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {
+    if let Ok(id) = HeaderValue::from_str(&audit_id) {
         headers.insert(AUDIT_ID.clone(), id);
     }
     let code = response.status().as_u16();
@@ -196,7 +199,10 @@ async fn serve(
     let user = shared.authenticator.authenticate(peer.as_deref(), &parts.headers, registry, now).await;
     shared.metrics.authenticated(if user.is_ok() { "success" } else { "failure" });
     let user = user?;
-    let user = impersonate(user, &parts.headers, info, &shared.authorizer)?;
+    if let Some(report) = &mut begun.report {
+        report.authenticated(shared.tracer.as_ref(), &user, parts, info);
+    }
+    let user = impersonate(user, &parts.headers, info, &shared.authorizer, &shared.last_modes)?;
     authorize(shared, &user, info, query)?;
     let (body, held) = match read_body(shared, parts, body, &user).await {
         Ok(read) => read,

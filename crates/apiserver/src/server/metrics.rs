@@ -8,6 +8,8 @@ use tokio::time::Instant;
 
 use super::ResponseBody;
 use super::body::counted;
+use super::report::Report;
+use crate::measured_store::StorageMetrics;
 use crate::registry;
 use crate::request::{Query, RequestInfo, Verb};
 
@@ -48,7 +50,7 @@ pub(crate) struct ServerMetrics {
     requests: Requests,
     watches: Watches,
     flow: Flow,
-    objects: Family<Gauge>,
+    pub(crate) storage: StorageMetrics,
     certificate_lives: Arc<Histogram>,
     authentications: Family<Counter>,
 }
@@ -136,14 +138,38 @@ struct Flow {
     dispatched: Family<Counter>,
     rejected: Family<Counter>,
     waited: Family<Histogram>,
+    executing: Family<Gauge>,
+    seats: Family<Gauge>,
+    in_queue: Family<Gauge>,
+    nominal: Family<Gauge>,
 }
 
 impl Flow {
     fn new(registry: &Registry) -> Flow {
-        let total = |name, help| registry.family(name, help, &["flow_schema", "priority_level"], ());
+        let class = &["flow_schema", "priority_level"];
+        let gauge = |name, help| registry.family(name, help, class, ());
         Flow {
-            dispatched: total("apiserver_flowcontrol_dispatched_requests_total", "[BETA] Requests that got a seat."),
-            rejected: total("apiserver_flowcontrol_rejected_requests_total", "[BETA] Requests that got no seat."),
+            dispatched: registry.family(
+                "apiserver_flowcontrol_dispatched_requests_total",
+                "[BETA] Requests that got a seat.",
+                class,
+                (),
+            ),
+            rejected: registry.family(
+                "apiserver_flowcontrol_rejected_requests_total",
+                "[BETA] Requests that got no seat, by why.",
+                &["flow_schema", "priority_level", "reason"],
+                (),
+            ),
+            executing: gauge("apiserver_flowcontrol_current_executing_requests", "[BETA] Requests that have a seat."),
+            seats: gauge("apiserver_flowcontrol_current_executing_seats", "[BETA] Seats that are taken."),
+            in_queue: gauge("apiserver_flowcontrol_current_inqueue_requests", "[BETA] Requests that wait for a seat."),
+            nominal: registry.family(
+                "apiserver_flowcontrol_nominal_limit_seats",
+                "[BETA] The seats of a priority level when none are lent or borrowed.",
+                &["priority_level"],
+                (),
+            ),
             waited: registry.family(
                 "apiserver_flowcontrol_request_wait_duration_seconds",
                 "[BETA] Time that requests waited for a seat.",
@@ -171,12 +197,7 @@ impl ServerMetrics {
             requests: Requests::new(registry),
             watches: Watches::new(registry),
             flow: Flow::new(registry),
-            objects: registry.family(
-                "apiserver_resource_objects",
-                "[ALPHA] Stored objects.",
-                &["group", "resource"],
-                (),
-            ),
+            storage: StorageMetrics::new(registry),
             certificate_lives: registry.one(
                 "apiserver_client_certificate_expiration_seconds",
                 "[ALPHA] What is left of the lives of client certificates, at each request with one.",
@@ -208,15 +229,33 @@ impl ServerMetrics {
             started: Instant::now(),
             is_long_running,
             waited: Duration::ZERO,
+            report: None,
         }
     }
 
-    /// A request that got a seat of a priority level after waiting, or none.
-    pub(super) fn seated(&self, schema: &str, level: &str, waited: Duration, got_seat: bool) {
-        let total = if got_seat { &self.flow.dispatched } else { &self.flow.rejected };
-        total.get(&[schema, level]).inc();
-        let execute = if got_seat { "true" } else { "false" };
-        self.flow.waited.get(&[schema, level, execute]).observe(nanos(waited));
+    /// A request that got so many seats of a priority level after waiting; they are taken until the answer is dropped.
+    pub(super) fn seated(&self, schema: &str, level: &str, waited: Duration, seats: usize) -> Occupied {
+        let class = [schema, level];
+        self.flow.dispatched.get(&class).inc();
+        self.flow.waited.get(&[schema, level, "true"]).observe(nanos(waited));
+        let taken = [(self.flow.executing.get(&class), 1.0), (self.flow.seats.get(&class), seats as f64)];
+        Occupied::new(taken.into())
+    }
+
+    /// A request that got no seat of a priority level.
+    pub(super) fn refused(&self, schema: &str, level: &str, waited: Duration, reason: &str) {
+        self.flow.rejected.get(&[schema, level, reason]).inc();
+        self.flow.waited.get(&[schema, level, "false"]).observe(nanos(waited));
+    }
+
+    /// A request that waits for a seat until the answer is dropped.
+    pub(super) fn queued(&self, schema: &str, level: &str) -> Occupied {
+        Occupied::new([(self.flow.in_queue.get(&[schema, level]), 1.0)].into())
+    }
+
+    /// The seats of a priority level when none are lent.
+    pub(super) fn set_nominal(&self, level: &str, seats: usize) {
+        self.flow.nominal.get(&[level]).set(seats as f64);
     }
 
     /// An event that a watch sends.
@@ -236,12 +275,25 @@ impl ServerMetrics {
     }
 
     /// The text of a scrape.
-    pub(super) fn scrape(&self, registry: &registry::Registry) -> String {
-        for cache in registry.caches() {
-            let kind = cache.kind();
-            self.objects.get(&[kind.group, kind.plural]).set(cache.extent().0 as f64);
-        }
+    pub(super) async fn scrape(&self, registry: &registry::Registry) -> String {
+        self.storage.publish(registry).await;
         self.registry.render()
+    }
+}
+
+/// What is added to gauges for as long as it lives.
+pub(super) struct Occupied(Box<[(Arc<Gauge>, f64)]>);
+
+impl Occupied {
+    fn new(gauges: Box<[(Arc<Gauge>, f64)]>) -> Self {
+        gauges.iter().for_each(|(gauge, by)| gauge.add(*by));
+        Occupied(gauges)
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|(gauge, by)| gauge.add(-by));
     }
 }
 
@@ -347,9 +399,16 @@ pub(super) struct Begun {
     started: Instant,
     is_long_running: bool,
     waited: Duration,
+    /// What the log or a trace is told of it, if they are.
+    pub(super) report: Option<Box<Report>>,
 }
 
 impl Begun {
+    /// The verb as metrics and the log name it.
+    pub(super) fn verb(&self) -> &'static str {
+        self.subject.verb
+    }
+
     /// The request waited for a seat.
     pub(super) fn waited(&mut self, time: Duration) {
         self.waited = time;
@@ -357,7 +416,7 @@ impl Begun {
 
     /// The answer is known; its body counts and ends the measurement.
     pub(super) fn answered(self, code: u16, body: ResponseBody) -> ResponseBody {
-        let code = code.to_string();
+        let (number, code) = (code, code.to_string());
         let [verb, group, version, resource, subresource, scope, component] = self.subject.values();
         let dry_run = self.subject.dry_run;
         let labels = [verb, group, version, resource, subresource, scope, component, dry_run, &code];
@@ -366,10 +425,13 @@ impl Begun {
             let labels = [verb, group, version, resource, subresource, scope, component, &code];
             self.metrics.requests.terminations.get(&labels).inc();
         }
-        counted(body, move |bytes| self.sent(bytes))
+        counted(body, move |bytes| self.sent(number, bytes))
     }
 
-    fn sent(self, bytes: u64) {
+    fn sent(mut self, code: u16, bytes: u64) {
+        if let Some(report) = self.report.take() {
+            report.end(code, bytes);
+        }
         let [verb, group, version, resource, subresource, scope, component] = self.subject.values();
         let labels = [verb, group, version, resource, subresource, scope, component, self.subject.dry_run];
         let taken = self.started.elapsed();

@@ -14,6 +14,7 @@ mod health;
 mod housekeeping;
 mod metrics;
 mod non_resource;
+mod report;
 mod resource;
 mod response;
 mod usage;
@@ -30,10 +31,12 @@ use std::time::Duration;
 pub use bayplan_listener::ResponseBody;
 use bayplan_listener::{Handler, Limits};
 use bayplan_metrics::ZPages;
+use bayplan_model::trace::Tracer;
 use bayplan_store::{ReadError, Store};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+pub(crate) use handler::RequestContext;
 use http::{Request, Response};
 use jiff::Timestamp;
 pub(crate) use metrics::WatchSeries;
@@ -42,11 +45,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::admission::AdmissionPlugins;
+use crate::admission::{AdmissionMetrics, AdmissionPlugins};
+use crate::authn::impersonation::LastModes;
 use crate::authn::{Accepted, Authenticator, Peer, RequestHeaders, StaticTokens};
 use crate::authz::{AuthorizationMode, Authorizer, PolicyIndex};
 use crate::bootstrap::{self, BootstrapOptions};
 use crate::certificates::tls::Serving;
+use crate::measured_store::MeasuredStore;
 use crate::registry::{Clock, EVENT_LIFETIME, NODE_PORTS, Registry, ServiceRange, keep_service_addresses};
 use crate::serviceaccounts::{KeyError, ServiceAccountOptions, Tokens};
 use crate::user::User;
@@ -90,6 +95,10 @@ pub struct Config {
     pub metrics: bayplan_metrics::Registry,
     /// What `/statusz` and `/flagz` show.
     pub pages: ZPages,
+    /// Where spans of requests go, if they are traced.
+    pub tracer: Option<Arc<dyn Tracer>>,
+    /// Serve `metrics.k8s.io` with what simulated pods use.
+    pub simulated_usage: bool,
 }
 
 impl Config {
@@ -120,6 +129,8 @@ impl Config {
             clock: Arc::new(Timestamp::now),
             metrics: bayplan_metrics::Registry::default(),
             pages: ZPages { component: "apiserver", ..ZPages::default() },
+            tracer: None,
+            simulated_usage: false,
         }
     }
 }
@@ -143,6 +154,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
+    pub(crate) last_modes: LastModes,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) address: String,
     connections_max: usize,
@@ -150,6 +162,8 @@ pub(crate) struct Shared {
     pub(crate) usage: Arc<usage::Usage>,
     pub(crate) metrics: Arc<metrics::ServerMetrics>,
     pub(crate) pages: ZPages,
+    pub(crate) tracer: Option<Arc<dyn Tracer>>,
+    pub(crate) simulated_usage: bool,
     pub(crate) started: Instant,
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -173,6 +187,8 @@ impl ApiServer {
     }
 
     async fn assemble(config: Config, store: Arc<dyn Store>) -> Result<ApiServer, StartError> {
+        let metrics = Arc::new(metrics::ServerMetrics::new(&config.metrics));
+        let store: Arc<dyn Store> = Arc::new(MeasuredStore::new(store, &metrics.storage));
         let tokens = Arc::new(Tokens::new(config.service_accounts)?);
         let index = Arc::new(PolicyIndex::default());
         let authorizer = Authorizer::new(index.clone(), config.authorization);
@@ -180,10 +196,11 @@ impl ApiServer {
             Registry::new(store.clone(), config.clock, config.plugins, config.service_range, authorizer.clone());
         registry.node_ports = config.node_ports;
         registry.event_lifetime = config.event_lifetime;
+        registry.admission_metrics = Some(AdmissionMetrics::new(&config.metrics));
         let registry = Arc::new(registry);
         let mut tasks = JoinSet::new();
         for cache in registry.caches() {
-            tasks.spawn(cache.clone().feed(store.clone()));
+            tasks.spawn(cache.clone().feed(store.clone(), metrics.storage.received(cache.kind())));
         }
         bootstrap::ensure(&*registry, config.service_range.first(), &config.bootstrap)
             .await
@@ -201,7 +218,6 @@ impl ApiServer {
         tasks.spawn(index.clone().follow(store.clone()));
         tasks.spawn(housekeeping::expire_events(registry.clone()));
         tasks.spawn(housekeeping::compact(store));
-        let metrics = Arc::new(metrics::ServerMetrics::new(&config.metrics));
         let flow = flow::FlowControl::with_seats(config.seats, metrics.clone());
         tasks.spawn(flow.clone().run());
         let accepted = Accepted {
@@ -214,6 +230,7 @@ impl ApiServer {
             registry,
             authenticator: Authenticator::new(accepted, tokens.clone()),
             authorizer,
+            last_modes: LastModes::default(),
             tokens,
             address: config.address,
             connections_max: config.connections_max,
@@ -221,6 +238,8 @@ impl ApiServer {
             usage: Arc::default(),
             metrics,
             pages: config.pages,
+            tracer: config.tracer,
+            simulated_usage: config.simulated_usage,
             started: Instant::now(),
             stopping: watch::channel(false).0,
         };
@@ -256,11 +275,11 @@ impl ApiServer {
 
     fn accept_renewed(&self, listener: TcpListener, serving: watch::Receiver<Arc<Serving>>) -> BoxFuture<'static, ()> {
         let (shared, stopping) = (self.shared.clone(), self.shared.stopping.subscribe());
-        let (config, configs) = watch::channel(serving.borrow().config());
+        let (config, configs) = watch::channel(serving.borrow().asking());
         let mut replaced = serving.clone();
         let pass_on = async move {
             while replaced.changed().await.is_ok() {
-                config.send_replace(replaced.borrow_and_update().config());
+                config.send_replace(replaced.borrow_and_update().asking());
             }
             // Nobody replaces them any more; the last stay.
             std::future::pending::<()>().await;

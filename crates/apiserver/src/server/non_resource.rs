@@ -25,13 +25,14 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Respo
     if let Some(page) = request.shared.pages.answer(path, request.shared.started.elapsed()) {
         return if get { Ok(text(200, &page)) } else { Err(status_errors::method_not_allowed()) };
     }
-    let found = discovery::answer(path, request.headers, &request.shared.address)
+    let found = discovery::answer(path, request.headers, &request.shared.address, request.shared.simulated_usage)
         .or_else(|| openapi::answer(path, request.query.get("hash"), request.headers));
     if let Some(response) = found {
         return if get { Ok(response.map(full)) } else { Err(status_errors::method_not_allowed()) };
     }
     match path {
-        "/metrics" if get => Ok(with_type(request.shared.metrics.scrape(&request.shared.registry))),
+        "/metrics" if get => Ok(with_type(request.shared.metrics.scrape(&request.shared.registry).await)),
+        _ if bayplan_metrics::is_profile(path) => Ok(text(501, bayplan_metrics::NO_PROFILES)),
         "/openid/v1/jwks" if get => json(request, request.shared.tokens.key_set()),
         "/.well-known/openid-configuration" if get => {
             json(request, request.shared.tokens.openid_configuration(&request.shared.address))
@@ -58,7 +59,7 @@ fn with_type(metrics: String) -> Response<ResponseBody> {
 }
 
 fn json(request: &RequestContext<'_>, value: Value) -> Result<Response<ResponseBody>, Status> {
-    render(request, value, Format::negotiate(request.headers, request.query)?)
+    render(request, value, Format::negotiate_text(request.headers, request.query)?)
 }
 
 fn version(request: &RequestContext<'_>) -> Result<Response<ResponseBody>, Status> {

@@ -6,7 +6,7 @@ use bayplan_kinds::Kind;
 use bayplan_listener::SendBy;
 use bayplan_model::status::Status;
 use futures::StreamExt;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::{Method, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -16,27 +16,60 @@ use super::ResponseBody;
 use super::body::holding;
 use super::handler::RequestContext;
 use super::non_resource::not_found;
-use super::response::{content, too_many_requests};
+use super::response::{content, full, too_many_requests};
 use super::usage::{Held, SMALL};
 use crate::admission::Operation;
 use crate::codec::{self, Decoded};
 use crate::negotiation::{self, Format};
+use crate::registry::apply::{Configuration, is_apply};
 use crate::registry::decode::{self, Input};
-use crate::registry::{Answer, Body, Call, PatchKind, UpdatedObject, VersionedObject, metadata};
+use crate::registry::{Answer, Body, Call, PatchKind, UpdatedObject, VersionedObject, Writer, metadata};
 use crate::request::{DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, Verb, WriteOptions};
 use crate::selection::Selection;
-use crate::{reviews, serviceaccounts, status_errors, subresources, watch};
+use crate::warnings::Warnings;
+use crate::{kubelets, resource_metrics, reviews, serviceaccounts, status_errors, subresources, watch, websocket};
+
+/// All pods are read for the metrics of a node: as much work as a large body.
+const MANY_PODS: usize = 1 << 20;
+
+/// What upstream warns of at every request for Endpoints.
+const ENDPOINTS_DEPRECATED: &str = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
 
 const TOO_MANY: &str = "Too many requests, please try again later.";
 
-/// Answers a request whose path names a resource.
+/// Answers a request whose path names a resource, and warns its client of what was found on the way.
 pub(super) async fn serve(context: &RequestContext<'_>) -> Result<Response<ResponseBody>, Status> {
+    let warnings = Warnings::default();
+    let served = answer(context, &warnings).await;
+    if warnings.is_empty() {
+        return served;
+    }
+    let mut response = served.unwrap_or_else(|status| {
+        negotiation::status(status.code, &status, Format::for_status(context.headers, context.query)).map(full)
+    });
+    warnings.write(response.headers_mut());
+    Ok(response)
+}
+
+async fn answer(context: &RequestContext<'_>, warnings: &Warnings) -> Result<Response<ResponseBody>, Status> {
     let info = context.info;
+    if context.shared.simulated_usage && resource_metrics::is_asked(info) {
+        return metrics_of_simulated_nodes(context).await;
+    }
     let Some(resource) = info.resource() else { return not_found(&info.path) };
+    if kubelets::is_asked(resource, &info.subresource) {
+        check_path(context, resource)?;
+        return kubelets::answer(context, resource).await;
+    }
     check_route(context, resource)?;
     let namespace = if resource.namespaced() { info.namespace.as_str() } else { "" };
     let name = if info.named { info.name.as_str() } else { "" };
-    let call = Call { resource, subresource: &info.subresource, namespace, name, user: context.user, dry_run: false };
+    let user = context.user;
+    let call =
+        Call { resource, subresource: &info.subresource, namespace, name, user, dry_run: false, manager: "", warnings };
+    if resource.group.is_empty() && resource.plural == "endpoints" {
+        warnings.extend([ENDPOINTS_DEPRECATED.to_owned()]);
+    }
     // Negotiated before the verb runs: a write whose answer cannot be rendered must not happen.
     let format = Format::negotiate(context.headers, context.query)?;
     let request = ResourceRequest { context, call, format };
@@ -51,17 +84,22 @@ pub(super) async fn serve(context: &RequestContext<'_>) -> Result<Response<Respo
     request.render(answer).await
 }
 
+/// Answers for the metrics server that a cluster of simulated nodes has.
+async fn metrics_of_simulated_nodes(context: &RequestContext<'_>) -> Result<Response<ResponseBody>, Status> {
+    let format = Format::negotiate_text(context.headers, context.query)?;
+    let registry = &context.shared.registry;
+    let answer = resource_metrics::answer(&**registry, context.info, context.query, registry.now());
+    let answer = registry.big_work.run(MANY_PODS, answer).await?;
+    Ok(negotiation::render(answer, format, registry.now())?.map(content))
+}
+
 /// 404 for a path that the resource does not have, 405 for a verb that the path does not have.
 fn check_route(context: &RequestContext<'_>, resource: &'static Kind) -> Result<(), Status> {
     let info = context.info;
-    if !scope_fits(context, resource) || info.path.contains("//") {
+    if info.path.contains("//") {
         return Err(status_errors::path_not_found());
     }
-    check_segment("Name", &info.name)?;
-    check_segment("Namespace", &info.namespace)?;
-    if info.subresource().is_none() && is_kubelets(resource, &info.subresource) {
-        return Err(status_errors::not_passed_on(resource, &info.name, &info.subresource));
-    }
+    check_path(context, resource)?;
     if !info.subresource.is_empty() && (info.subresource().is_none() || !info.rest.is_empty()) {
         return Err(status_errors::path_not_found());
     }
@@ -70,14 +108,13 @@ fn check_route(context: &RequestContext<'_>, resource: &'static Kind) -> Result<
     if served && verb_fits(context, resource) { Ok(()) } else { Err(status_errors::method_not_allowed()) }
 }
 
-/// True for what upstream passes on to kubelets and to what runs on their nodes.
-fn is_kubelets(resource: &'static Kind, subresource: &str) -> bool {
-    resource.group.is_empty()
-        && match resource.plural {
-            "pods" => matches!(subresource, "log" | "exec" | "attach" | "portforward" | "proxy"),
-            "nodes" | "services" => subresource == "proxy",
-            _ => false,
-        }
+/// 404 for a path that the resource does not have, 400 for names that would be paths.
+fn check_path(context: &RequestContext<'_>, resource: &'static Kind) -> Result<(), Status> {
+    if !scope_fits(context, resource) {
+        return Err(status_errors::path_not_found());
+    }
+    check_segment("Name", &context.info.name)?;
+    check_segment("Namespace", &context.info.namespace)
 }
 
 /// True if the path names a namespace exactly when the resource has one.
@@ -134,11 +171,17 @@ impl ResourceRequest<'_> {
         };
         let work = negotiation::work(&answer, self.format);
         let render = async { negotiation::render(answer, self.format, shared.registry.now()) };
-        let response = shared.registry.big_work.run(work, render).await?.map(content);
+        let response = shared.registry.big_work.run(work, render).await?;
+        let response = negotiation::compressed(response, self.context.headers).map(content);
         Ok(match held {
             Some(held) => response.map(|body| holding(body, held)),
             None => response,
         })
+    }
+
+    /// What the client calls itself.
+    fn user_agent(&self) -> &str {
+        self.context.headers.get(USER_AGENT).map(negotiation::header_text).unwrap_or_default()
     }
 
     fn body(&self) -> Input<'_> {
@@ -160,22 +203,35 @@ impl ResourceRequest<'_> {
                 let options = WriteOptions::create(query)?;
                 let Decoded { object, warnings } =
                     decode::object(call.resource, self.body(), options.field_validation)?;
-                let call = Call { dry_run: options.dry_run, ..call };
-                registry.create(call, object).await?.with_warnings(warnings)
+                let manager = options.manager_or(self.user_agent());
+                let call = Call { dry_run: options.dry_run, manager: &manager, ..call };
+                call.warnings.extend(warnings);
+                registry.create(call, object).await?
             }
             Verb::Update => {
                 let options = WriteOptions::update(query)?;
                 let Decoded { object, warnings } =
                     decode::object(call.resource, self.body(), options.field_validation)?;
-                let call = Call { dry_run: options.dry_run, ..call };
+                let manager = options.manager_or(self.user_agent());
+                let call = Call { dry_run: options.dry_run, manager: &manager, ..call };
                 let updated = UpdatedObject::Replace(object);
-                registry.update(call, updated, Preconditions::default()).await?.with_warnings(warnings)
+                call.warnings.extend(warnings);
+                registry.update(call, updated, Preconditions::default()).await?
             }
             Verb::Patch => {
-                let kind = PatchKind::parse(self.context.content_type())?;
-                let options = WriteOptions::patch(query)?;
-                let call = Call { dry_run: options.dry_run, ..call };
-                registry.patch(call, kind, body, options.field_validation).await?
+                let content_type = self.context.content_type();
+                let applies = is_apply(content_type);
+                let kind = if applies { None } else { Some(PatchKind::parse(content_type)?) };
+                let options = WriteOptions::patch(query, applies)?;
+                let manager = options.manager_or(self.user_agent());
+                let call = Call { dry_run: options.dry_run, manager: &manager, ..call };
+                match kind {
+                    Some(kind) => registry.patch(call, kind, body, options.field_validation).await?,
+                    None => {
+                        let configuration = Configuration::parse(body, options.force, options.field_validation)?;
+                        registry.apply(call, configuration).await?
+                    }
+                }
             }
             Verb::Delete => registry.delete(call, &self.delete_options()?).await?,
             Verb::DeleteCollection => {
@@ -216,6 +272,7 @@ impl ResourceRequest<'_> {
 
     async fn watch(&self) -> Result<Response<ResponseBody>, Status> {
         let RequestContext { shared, info, query, user, deadline, .. } = self.context;
+        self.format.check_stream()?;
         let mut options = ListOptions::parse(query)?;
         if info.named {
             // The legacy watch of one object is a watch with a field selector.
@@ -235,16 +292,19 @@ impl ResourceRequest<'_> {
             self.call.resource,
             self.call.namespace,
             &options,
-            self.format.transform,
+            self.format,
             shared.stopping.subscribe(),
             &hold,
             shared.metrics.watch_series(self.call.resource),
         )
         .await?;
+        if websocket::is_asked(self.context.headers) {
+            return websocket::watch(self.context.headers, stream, self.format.media);
+        }
         let body = StreamBody::new(stream.map(|line| Ok::<_, Infallible>(Frame::data(line))));
         let mut response = Response::new(body.boxed_unsync());
         response.extensions_mut().insert(send_by);
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(watch::content_type(self.format)));
         Ok(response)
     }
 
@@ -252,15 +312,21 @@ impl ResourceRequest<'_> {
     async fn unstored(&self) -> Result<Answer, Status> {
         let RequestContext { shared, info, query, body, .. } = self.context;
         let registry = &*shared.registry;
+        let applies = info.verb == Verb::Patch && is_apply(self.context.content_type());
         let options = match info.verb {
             Verb::Create => WriteOptions::create(query)?,
             Verb::Update => WriteOptions::update(query)?,
-            Verb::Patch => WriteOptions::patch(query)?,
+            Verb::Patch => WriteOptions::patch(query, applies)?,
             _ => WriteOptions::default(),
         };
-        let call = Call { dry_run: options.dry_run, ..self.call };
+        let manager = options.manager_or(self.user_agent());
+        let call = Call { dry_run: options.dry_run, manager: &manager, ..self.call };
         match (call.subresource, &info.verb) {
             ("scale", Verb::Get) => return subresources::get_scale(registry, call).await,
+            ("scale", Verb::Patch) if applies => {
+                let configuration = Configuration::parse(body, options.force, options.field_validation)?;
+                return subresources::apply_scale(registry, call, configuration).await;
+            }
             ("scale", Verb::Patch) => {
                 let kind = PatchKind::parse(self.context.content_type())?;
                 return subresources::patch_scale(registry, call, kind, body, options.field_validation).await;
@@ -268,6 +334,7 @@ impl ResourceRequest<'_> {
             _ => {}
         }
         let Decoded { object, warnings } = self.decode_unstored(options.field_validation)?;
+        call.warnings.extend(warnings);
         let answer = match (call.resource.plural, call.subresource) {
             ("pods", "binding") | ("bindings", "") => {
                 let pods = bayplan_kinds::find("", "v1", "pods").expect("a row of the table");
@@ -291,10 +358,12 @@ impl ResourceRequest<'_> {
                     objects: registry,
                 };
                 let now = registry.now();
+                let mut object = object;
+                Writer::from(call).track_create(&mut object, now);
                 Answer::value(201, reviews.create(call.resource, call.namespace, call.user, object, now).await?)
             }
         };
-        Ok(answer.with_warnings(warnings))
+        Ok(answer)
     }
 
     fn decode_unstored(&self, field_validation: FieldValidation) -> Result<Decoded, Status> {

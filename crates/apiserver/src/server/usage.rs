@@ -13,6 +13,9 @@ const ALL_BODIES_MAX: usize = 1024 * 1024 * 1024;
 /// The most bytes of one user's large answers that wait to be read. One answer alone may be larger.
 const UNSENT_MAX: usize = 32 * 1024 * 1024;
 
+/// The most logs that one user follows, and sessions. Each holds a stream and, over HTTP/1.1, a connection.
+const STREAMS_MAX: usize = 200;
+
 /// Bodies and answers up to this size are not counted: the requests in flight and in queues bound them.
 pub(crate) const SMALL: usize = 16 * 1024;
 
@@ -33,6 +36,7 @@ struct Holding {
     waiting: usize,
     bodies: usize,
     unsent: usize,
+    streams: usize,
 }
 
 /// A part of what a user holds, given back when it is dropped.
@@ -58,6 +62,11 @@ impl Usage {
         self.hold(user, Holding { unsent: bytes, ..Holding::default() })
     }
 
+    /// A log is followed, or a session is open.
+    pub(crate) fn stream(self: &Arc<Self>, user: &str) -> Option<Held> {
+        self.hold(user, Holding { streams: 1, ..Holding::default() })
+    }
+
     fn hold(self: &Arc<Self>, user: &str, part: Holding) -> Option<Held> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let held = users.by_name.get(user).copied().unwrap_or_default();
@@ -65,8 +74,10 @@ impl Usage {
             waiting: held.waiting + part.waiting,
             bodies: held.bodies + part.bodies,
             unsent: held.unsent + part.unsent,
+            streams: held.streams + part.streams,
         };
         let fits = sum.waiting <= WAITING_MAX
+            && sum.streams <= STREAMS_MAX
             && sum.bodies <= BODIES_MAX
             && users.bodies + part.bodies <= ALL_BODIES_MAX
             && (held.unsent == 0 || part.unsent == 0 || sum.unsent <= UNSENT_MAX);
@@ -87,6 +98,7 @@ impl Drop for Held {
         held.waiting -= self.part.waiting;
         held.bodies -= self.part.bodies;
         held.unsent -= self.part.unsent;
+        held.streams -= self.part.streams;
         if *held == Holding::default() {
             users.by_name.remove(&self.user);
         }
@@ -109,7 +121,9 @@ mod tests {
         let answer = usage.unsent("a", 10 * UNSENT_MAX).unwrap();
         assert!(usage.unsent("a", 1).is_none());
         assert!(usage.unsent("a", 0).is_some());
-        drop((waiting, other, bodies, answer));
+        let streams: Vec<_> = (0..STREAMS_MAX).map(|_| usage.stream("a").unwrap()).collect();
+        assert!(usage.stream("a").is_none() && usage.stream("b").is_some());
+        drop((waiting, other, bodies, answer, streams));
         assert!(usage.users.lock().unwrap().by_name.is_empty());
         assert_eq!(usage.users.lock().unwrap().bodies, 0);
     }

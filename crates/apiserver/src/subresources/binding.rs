@@ -5,7 +5,7 @@ use bayplan_model::status::{Details, Status, reason};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::admission::{AdmissionContext, Operation};
+use crate::admission::Operation;
 use crate::registry::{Answer, Call, Registry, SystemWrite, check_preconditions, metadata};
 use crate::request::Preconditions;
 use crate::status_errors;
@@ -27,17 +27,8 @@ pub(crate) async fn bind(registry: &Registry, call: Call<'_>, mut binding: Value
     if target["name"].as_str().unwrap_or_default().is_empty() {
         return Err(status_errors::plain("target.name: Required value"));
     }
-    let context = AdmissionContext {
-        operation: Operation::Create,
-        resource: call.resource,
-        subresource: "binding",
-        namespace: call.namespace,
-        name: call.name,
-        requested_name: call.name,
-        user: call.user,
-        dry_run: call.dry_run,
-        objects: registry,
-    };
+    let call = Call { subresource: "binding", ..call };
+    let context = registry.admission(call, Operation::Create, call.name);
     registry.plugins().admit(&context, &mut binding, None).await?;
     registry.plugins().validate(&context, &binding, None).await?;
     let given = |key: &str| Some(metadata::text(&binding, key).to_owned()).filter(|text| !text.is_empty());

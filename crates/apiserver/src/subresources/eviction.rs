@@ -124,7 +124,7 @@ async fn take_disruption(registry: &Registry, call: Call<'_>, budget: &Value) ->
     if call.dry_run {
         return take(&mut budget.clone());
     }
-    registry.update_unchecked(SystemWrite::Eviction, resource, call.namespace, &name, &mut take).await.map(|_| ())
+    registry.update_unchecked(SystemWrite::Disruption, resource, call.namespace, &name, &mut take).await.map(|_| ())
 }
 
 fn set_disruption_allowed(status: &mut Value, now: &str, generation: Value) {

@@ -6,4 +6,4 @@ mod scale;
 
 pub(crate) use binding::bind;
 pub(crate) use eviction::evict;
-pub(crate) use scale::{get as get_scale, patch as patch_scale, update as update_scale};
+pub(crate) use scale::{apply as apply_scale, get as get_scale, patch as patch_scale, update as update_scale};

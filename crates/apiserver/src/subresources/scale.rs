@@ -2,13 +2,18 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "clients choose the numbers"))]
 
 use bayplan_kinds::GroupVersionKind;
+use bayplan_kinds::codec::{self, Conversion};
 use bayplan_model::label_selector::{LabelSelector, Selector};
 use bayplan_model::status::Status;
+use bayplan_patch::apply::{Applied, from_scale, put_managed_fields, to_scale};
 use serde_json::{Map, Value, json};
 
+use crate::registry::apply::Configuration;
 use crate::registry::decode::{self, Input};
 use crate::registry::patch::Patch;
-use crate::registry::{Answer, Body, Call, Objects, PatchKind, Registry, UpdatedObject, check_identity, metadata};
+use crate::registry::{
+    Answer, Body, Call, Objects, PatchKind, Registry, ScaleWriter, UpdatedObject, check_identity, metadata,
+};
 use crate::request::{FieldValidation, Preconditions};
 use crate::status_errors::{self, FieldError};
 
@@ -57,7 +62,13 @@ pub(crate) async fn update(registry: &Registry, call: Call<'_>, scale: Value) ->
     check_identity(&call, &mut scale)?;
     let uid = Some(metadata::text(&scale, "uid").to_owned()).filter(|uid| !uid.is_empty());
     let preconditions = Preconditions { uid, resource_version: None };
-    write(registry, call, preconditions, &mut |_| Ok(scale.clone())).await
+    let writer = ScaleWriter { manager: call.manager, now: registry.now() };
+    let mut compute = |current: &Value| {
+        let mut scale = scale.clone();
+        writer.track_update(current, &mut scale);
+        Ok(scale)
+    };
+    write(registry, call, preconditions, &mut compute).await
 }
 
 /// Patches the scale.
@@ -69,17 +80,35 @@ pub(crate) async fn patch(
     field_validation: FieldValidation,
 ) -> Result<Answer, Status> {
     let patch = Patch::parse(kind, body)?;
-    let mut warnings = Vec::new();
+    let writer = ScaleWriter { manager: call.manager, now: registry.now() };
     let mut compute = |current: &Value| {
         let patched = patch.apply(SCALE, current)?;
         let decoded = decode::without_defaults(SCALE, Input::Patched(patched, &patch), field_validation)?;
-        warnings = decoded.warnings;
+        call.warnings.extend(decoded.warnings);
         let mut scale = decoded.object;
         check_identity(&call, &mut scale)?;
+        writer.track_update(current, &mut scale);
         Ok(scale)
     };
-    let answer = write(registry, call, Preconditions::default(), &mut compute).await?;
-    Ok(answer.with_warnings(warnings))
+    write(registry, call, Preconditions::default(), &mut compute).await
+}
+
+/// Applies a scale.
+pub(crate) async fn apply(registry: &Registry, call: Call<'_>, configuration: Configuration) -> Result<Answer, Status> {
+    let writer = ScaleWriter { manager: call.manager, now: registry.now() };
+    let mut compute = |current: &Value| {
+        let Applied { object, managed_fields } = writer.apply(current, &configuration.object, configuration.force)?;
+        configuration.check_syntax()?;
+        let mut scale = match object {
+            None => current.clone(),
+            Some(merged) => codec::converted(SCALE, merged, Conversion::Restored, FieldValidation::Ignore)?.object,
+        };
+        check_identity(&call, &mut scale)?;
+        put_managed_fields(&mut scale, managed_fields);
+        Ok(scale)
+    };
+    call.warnings.extend(configuration.warnings());
+    write(registry, call, Preconditions::default(), &mut compute).await
 }
 
 /// Writes the replicas of a computed scale into the workload, by an ordinary update.
@@ -89,8 +118,12 @@ async fn write(
     preconditions: Preconditions,
     compute: &mut (dyn FnMut(&Value) -> Result<Value, Status> + Send),
 ) -> Result<Answer, Status> {
+    let version = call.resource.api_version();
     let mut change = |object: &Value| {
-        let scale = compute(&of(object))?;
+        let entries = &object["metadata"]["managedFields"];
+        let mut current = of(object);
+        put_managed_fields(&mut current, to_scale(entries, &version));
+        let scale = compute(&current)?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
             return Err(status_errors::invalid(
@@ -102,6 +135,7 @@ async fn write(
         }
         let mut changed = object.clone();
         changed["spec"]["replicas"] = json!(replicas);
+        put_managed_fields(&mut changed, from_scale(entries, &scale["metadata"]["managedFields"], &version));
         match metadata::resource_version(&scale) {
             Some(version) => metadata::of(&mut changed).insert("resourceVersion".to_owned(), json!(version)),
             None => metadata::of(&mut changed).remove("resourceVersion"),
@@ -110,7 +144,7 @@ async fn write(
     };
     // An update of the workload: its own admission, strategy and validation apply.
     let of_workload = Call { subresource: "", ..call };
-    let answer = registry.update(of_workload, UpdatedObject::Compute(&mut change), preconditions).await?;
+    let answer = registry.update(of_workload, UpdatedObject::Owned(&mut change), preconditions).await?;
     let Body::Object(_, updated) = answer.body else {
         return Err(status_errors::internal("an update answered without its object"));
     };

@@ -9,23 +9,25 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::big_work::apart_now;
 use crate::codec;
-use crate::negotiation::{TableMeta, Transform, table};
+use crate::negotiation::{Format, Media, TableMeta, Transform, table};
 use crate::registry::VersionedObject;
 use crate::request::{FieldValidation, IncludeObject};
-use crate::watch_cache::{CacheEvent, CachedObject, EventType, watch_line};
+use crate::watch_cache::{CacheEvent, CachedObject, EventType, watch_line, write_frame};
 
-/// Encodes the events of one stream, one JSON line each.
+/// Encodes the events of one stream: JSON lines, or protobuf frames.
 pub(super) struct EventEncoder {
     resource: &'static Kind,
+    media: Media,
     transform: Transform,
     /// Only the first table of a stream carries the column definitions.
     columns_sent: bool,
 }
 
 impl EventEncoder {
-    pub(super) fn new(resource: &'static Kind, transform: Transform) -> EventEncoder {
-        EventEncoder { resource, transform, columns_sent: false }
+    pub(super) fn new(resource: &'static Kind, format: Format) -> EventEncoder {
+        EventEncoder { resource, media: format.media, transform: format.transform, columns_sent: false }
     }
 
     /// Appends the `ADDED` event of an object of the initial state.
@@ -36,6 +38,13 @@ impl EventEncoder {
         out: &mut Vec<u8>,
     ) -> Result<(), Status> {
         let revision = Some(object.revision);
+        if self.media == Media::Protobuf {
+            let partial = self.transform == Transform::Partial;
+            let event_type = EventType::Added.as_str();
+            return apart_now(object.encoded.size(), || {
+                write_frame(out, event_type, self.resource, &object.encoded, object.revision, partial)
+            });
+        }
         out.extend_from_slice(b"{\"type\":\"ADDED\",\"object\":");
         match self.transform {
             Transform::Object => object.encoded.write_object(out, revision),
@@ -48,21 +57,26 @@ impl EventEncoder {
         Ok(())
     }
 
-    /// The line of a change; `None` if an event of this type carries no object.
+    /// A change as it is sent; `None` if an event of this type carries no object.
     pub(super) fn event(
         &mut self,
         event: &CacheEvent,
         event_type: EventType,
         now: Timestamp,
     ) -> Result<Option<Bytes>, Status> {
-        match self.transform {
-            Transform::Object => Ok(event.line(event_type, false)),
-            Transform::Partial => Ok(event.line(event_type, true)),
+        let partial = match self.transform {
+            Transform::Object => false,
+            Transform::Partial => true,
             Transform::Table(include) => {
                 let Some(object) = event.object(event_type) else { return Ok(None) };
                 let table = self.table(object, event.revision(), include, now)?;
-                Ok(Some(value_line(event_type.as_str(), &table)))
+                return Ok(Some(value_line(event_type.as_str(), &table)));
             }
+        };
+        if self.media == Media::Protobuf {
+            event.frame(self.resource, event_type, partial)
+        } else {
+            Ok(event.line(event_type, partial))
         }
     }
 
@@ -95,7 +109,29 @@ impl EventEncoder {
                 "columnDefinitions": null, "rows": [],
             }),
         };
-        value_line("BOOKMARK", &object)
+        self.value("BOOKMARK", &object)
+    }
+
+    /// The `ERROR` event: the last of a stream that failed.
+    pub(super) fn error(&self, status: &Status) -> Bytes {
+        self.value("ERROR", &serde_json::to_value(status).expect("a Status has a JSON form"))
+    }
+
+    fn value(&self, event_type: &str, object: &Value) -> Bytes {
+        if self.media != Media::Protobuf {
+            return value_line(event_type, object);
+        }
+        let (mut message, mut frame) = (Vec::new(), Vec::new());
+        let written = if object["kind"] == "PartialObjectMetadata" {
+            codec::write_metadata(&mut message, &object["metadata"])
+        } else {
+            codec::write_value(&mut message, object)
+        };
+        if let Err(error) = written.and_then(|()| codec::write_watch_event(&mut frame, event_type, &message)) {
+            tracing::error!(error, "an event has no protobuf form");
+            return Bytes::new();
+        }
+        Bytes::from(frame)
     }
 
     /// An object of the kind with nothing but metadata, which typed clients expect in a bookmark.
@@ -119,10 +155,4 @@ impl EventEncoder {
 fn value_line(event_type: &str, object: &Value) -> Bytes {
     let text = object.to_string();
     watch_line(event_type, text.len(), |out| out.extend_from_slice(text.as_bytes()))
-}
-
-/// The `ERROR` event: the last line of a stream that failed.
-pub(super) fn error(status: &Status) -> Bytes {
-    let text = serde_json::to_string(status).expect("a Status has a JSON form");
-    watch_line("ERROR", text.len(), |out| out.extend_from_slice(text.as_bytes()))
 }

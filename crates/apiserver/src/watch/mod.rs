@@ -1,4 +1,4 @@
-//! Watch streams: the initial state if the client wants it, then every change, one JSON line each.
+//! Watch streams: the initial state if the client wants it, then every change, one JSON line or protobuf frame each.
 //!
 //! ```text
 //!   initial state (store.range) ─▶ BOOKMARK initial-events-end ─▶ log of the watch cache ─▶ … ─▶ EOF at the timeout
@@ -20,13 +20,14 @@ use rand::RngExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::negotiation::Transform;
+use crate::chance;
+use crate::negotiation::{Format, Media};
 use crate::registry::{Registry, list};
 use crate::request::ListOptions;
 use crate::selection::Selection;
 use crate::server::WatchSeries;
 use crate::status_errors;
-use crate::watch_cache::{CacheEvent, CachedObject, EventType, EventsSince, Subscription, WatchCache};
+use crate::watch_cache::{CacheEvent, CachedObject, EventType, EventsSince, Listener, Subscription, WatchCache};
 
 use encoder::EventEncoder;
 
@@ -66,7 +67,7 @@ struct Watcher {
     next_bookmark: Instant,
     deadline: Instant,
     pending: VecDeque<Bytes>,
-    changed: watch::Receiver<Revision>,
+    changed: Listener,
     /// The mailbox of a watcher of one value of one field.
     subscription: Option<Subscription>,
     /// The mailbox has every event after the cursor.
@@ -82,6 +83,14 @@ struct Watcher {
 /// Holds something for so many bytes of initial state.
 pub(crate) type Hold<'a> = &'a (dyn Fn(usize) -> Result<Box<dyn Send>, Status> + Sync);
 
+/// The content type of a stream of events.
+pub(crate) fn content_type(format: Format) -> &'static str {
+    match format.media {
+        Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        Media::Json | Media::Yaml => "application/json",
+    }
+}
+
 #[allow(clippy::too_many_arguments, reason = "what a request for a watch consists of")]
 /// Opens a watch. Bad options and a failed first read are answered with a `Status`; a later failure is an `ERROR` line.
 pub(crate) async fn open(
@@ -89,7 +98,7 @@ pub(crate) async fn open(
     resource: &'static Kind,
     namespace: &str,
     options: &ListOptions,
-    transform: Transform,
+    format: Format,
     shutdown: watch::Receiver<bool>,
     hold: Hold<'_>,
     series: WatchSeries,
@@ -118,10 +127,10 @@ pub(crate) async fn open(
     let now = Instant::now();
     let lifetime = match options.timeout_seconds {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()).min(LIFETIME_MAX),
-        _ => LIFETIME_MIN.mul_f64(1.0 + rand::rng().random_range(0.0..1.0)),
+        _ => LIFETIME_MIN.mul_f64(1.0 + chance::rng().random_range(0.0..1.0)),
     };
     let watcher = Watcher {
-        encoder: EventEncoder::new(resource, transform),
+        encoder: EventEncoder::new(resource, format),
         registry,
         cache,
         resource,
@@ -189,7 +198,7 @@ impl Watcher {
             }
             if let Err(status) = self.advance().await {
                 self.finished = true;
-                return Some(encoder::error(&status));
+                return Some(self.encoder.error(&status));
             }
         }
     }
@@ -208,6 +217,7 @@ impl Watcher {
             });
             if let Err(status) = encoded {
                 tracing::error!(key = %entry.key, %status, "a stored object cannot be read and is left out");
+                chunk.truncate(before);
             }
             if chunk.len() > before {
                 self.series.sent(chunk.len() - before);
@@ -223,7 +233,7 @@ impl Watcher {
     async fn advance(&mut self) -> Result<(), Status> {
         if let Source::Cache = self.source {
             // Mark the wake-up as seen before reading, so that a later change wakes the watcher again.
-            self.changed.borrow_and_update();
+            self.changed.hear();
             if let Some(floor) = self.read_cache()? {
                 return self.switch_to_store(floor).await;
             }
@@ -235,23 +245,28 @@ impl Watcher {
         let Watcher { source, changed, subscription, shutdown, .. } = self;
         let waited = async {
             match (source, subscription) {
-                (Source::Cache, None) => changed.changed().await.map(|()| None).map_err(|_| FeedError::Closed),
+                (Source::Cache, None) => {
+                    changed.changed().await;
+                    Ok(None)
+                }
                 (Source::Cache, Some(mailbox)) => {
                     mailbox.filled().await;
                     Ok(None)
                 }
-                (Source::Store(feed), _) => feed.next().await.map(Some).map_err(FeedError::Read),
+                (Source::Store(feed), _) => feed.next().await.map(Some),
             }
         };
         let wakeup = tokio::select! {
-            waited = waited => Wakeup::Feed(waited),
-            () = tokio::time::sleep_until(wake_at) => Wakeup::Timer,
+            // In this order, so that runs repeat themselves; the two that come seldom never wait for a flood.
+            biased;
             () = stopped(shutdown) => Wakeup::Shutdown,
+            () = tokio::time::sleep_until(wake_at) => Wakeup::Timer,
+            waited = waited => Wakeup::Feed(waited),
         };
         match wakeup {
             Wakeup::Feed(Ok(None)) => {}
             Wakeup::Feed(Ok(Some(changes))) => return self.queue_changes(changes),
-            Wakeup::Feed(Err(FeedError::Read(error))) => return Err(self.too_old(error)),
+            Wakeup::Feed(Err(error)) => return Err(self.too_old(error)),
             Wakeup::Timer => {
                 if let (Source::Cache, Some(_)) = (&self.source, &self.subscription) {
                     // Events of other values do not wake this watcher: advance the cursor for the bookmark.
@@ -259,7 +274,7 @@ impl Watcher {
                 }
                 self.on_timer();
             }
-            Wakeup::Feed(Err(FeedError::Closed)) | Wakeup::Shutdown => self.finished = true,
+            Wakeup::Shutdown => self.finished = true,
         }
         Ok(())
     }
@@ -375,7 +390,7 @@ impl Watcher {
 /// What ended a watcher's wait.
 enum Wakeup {
     /// Changes of the store's history, or `None` for new events in the cache.
-    Feed(Result<Option<Vec<Change>>, FeedError>),
+    Feed(Result<Option<Vec<Change>>, ReadError>),
     /// A bookmark is due, or the watch has reached its deadline.
     Timer,
     Shutdown,
@@ -384,10 +399,4 @@ enum Wakeup {
 async fn stopped(shutdown: &mut watch::Receiver<bool>) {
     // A dropped sender means that the server is gone.
     let _ = shutdown.wait_for(|stop| *stop).await;
-}
-
-/// Why a feed ended.
-enum FeedError {
-    Closed,
-    Read(ReadError),
 }

@@ -2,10 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
+use bayplan_kinds::Kind;
+use bayplan_model::status::Status;
 use bayplan_store::Revision;
 use bytes::Bytes;
 
 use super::CachedObject;
+use crate::big_work::apart_now;
+use crate::encode::Encoded;
+use crate::negotiation::versioned_metadata;
+use crate::{codec, status_errors};
 
 /// The type of a watch event; upstream's `watch.EventType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +56,12 @@ pub(crate) struct CacheEvent {
     lines: [OnceLock<Bytes>; 3],
     /// The same lines with `PartialObjectMetadata`.
     partial_lines: [OnceLock<Bytes>; 3],
+    /// The same in protobuf, once somebody wants that.
+    frames: OnceLock<Box<Frames>>,
 }
+
+/// The frame of a stream for each type, with the whole object or its metadata only.
+type Frames = [OnceLock<Result<Bytes, Status>>; 6];
 
 impl CacheEvent {
     /// A change; at least one of the two states is present.
@@ -60,7 +71,8 @@ impl CacheEvent {
         current: Option<Arc<CachedObject>>,
         previous: Option<Arc<CachedObject>>,
     ) -> CacheEvent {
-        CacheEvent { revision, key, current, previous, lines: Default::default(), partial_lines: Default::default() }
+        let (lines, partial_lines) = Default::default();
+        CacheEvent { revision, key, current, previous, lines, partial_lines, frames: OnceLock::new() }
     }
 
     /// The revision of the change.
@@ -106,6 +118,44 @@ impl CacheEvent {
         });
         Some(line.clone())
     }
+
+    /// The protobuf frame of the stream, with the whole object or its metadata only; shared by all watchers.
+    pub(crate) fn frame(
+        &self,
+        resource: &'static Kind,
+        event_type: EventType,
+        partial: bool,
+    ) -> Result<Option<Bytes>, Status> {
+        let Some(object) = self.object(event_type) else { return Ok(None) };
+        let frames = self.frames.get_or_init(Box::default);
+        let frame = frames[event_type as usize * 2 + usize::from(partial)].get_or_init(|| {
+            apart_now(object.encoded.size(), || {
+                let mut out = Vec::new();
+                write_frame(&mut out, event_type.as_str(), resource, &object.encoded, self.revision, partial)?;
+                Ok(Bytes::from(out))
+            })
+        });
+        frame.clone().map(Some)
+    }
+}
+
+/// Appends the protobuf frame of an event.
+pub(crate) fn write_frame(
+    out: &mut Vec<u8>,
+    event_type: &str,
+    resource: &'static Kind,
+    encoded: &Encoded,
+    revision: Revision,
+    partial: bool,
+) -> Result<(), Status> {
+    let mut object = Vec::with_capacity(encoded.size());
+    let written = if partial {
+        codec::write_metadata(&mut object, &versioned_metadata(encoded, Some(revision))?)
+    } else {
+        codec::write_object(&mut object, resource.group_version_kind(), &encoded.decode(Some(revision))?)
+    };
+    let written = written.and_then(|()| codec::write_watch_event(out, event_type, &object));
+    written.map_err(status_errors::internal)
 }
 
 /// One line of a watch stream: a `metav1.WatchEvent`.

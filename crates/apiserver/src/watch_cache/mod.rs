@@ -10,6 +10,7 @@
 //! Events are never pushed to a watcher. A slow watcher falls behind in the log; once it is behind the oldest event
 //! of the log, it reads the store's own history or gets a 410 and lists again.
 
+mod bell;
 mod event;
 mod object;
 mod value_watchers;
@@ -19,11 +20,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bayplan_kinds::Kind;
+use bayplan_metrics::Counter;
 use bayplan_model::status::Status;
 use bayplan_store::{Change, Entry, ReadError, Revision, Store};
-use tokio::sync::watch;
 
-pub(crate) use event::{CacheEvent, EventType, watch_line};
+use bell::Bell;
+pub(crate) use bell::Listener;
+pub(crate) use event::{CacheEvent, EventType, watch_line, write_frame};
 pub(crate) use object::{CachedObject, labels_of};
 pub(crate) use value_watchers::Subscription;
 use value_watchers::ValueWatchers;
@@ -45,7 +48,7 @@ pub(crate) struct WatchCache {
     prefix: String,
     end: String,
     state: RwLock<State>,
-    changed: watch::Sender<Revision>,
+    changed: Arc<Bell>,
     value_watchers: Arc<ValueWatchers>,
 }
 
@@ -73,21 +76,27 @@ impl WatchCache {
     pub(crate) fn new(resource: &'static Kind) -> WatchCache {
         let prefix = format!("/registry/{}/", resource.storage_prefix);
         let end = prefix_end(&prefix);
-        let changed = watch::channel(0).0;
-        WatchCache { resource, prefix, end, state: RwLock::default(), changed, value_watchers: Arc::default() }
+        WatchCache {
+            resource,
+            prefix,
+            end,
+            state: RwLock::default(),
+            changed: Arc::default(),
+            value_watchers: Arc::default(),
+        }
     }
 
-    /// Feeds the cache from the store until the task is dropped.
-    pub(crate) async fn feed(self: Arc<Self>, store: Arc<dyn Store>) {
+    /// Feeds the cache from the store until the task is dropped; `received` counts the changes.
+    pub(crate) async fn feed(self: Arc<Self>, store: Arc<dyn Store>, received: Arc<Counter>) {
         loop {
-            if let Err(error) = self.list_and_watch(&*store).await {
+            if let Err(error) = self.list_and_watch(&*store, &received).await {
                 tracing::debug!(resource = self.resource.plural, %error, "the watch cache lists again");
             }
             tokio::time::sleep(RESTART_DELAY).await;
         }
     }
 
-    async fn list_and_watch(&self, store: &dyn Store) -> Result<(), ReadError> {
+    async fn list_and_watch(&self, store: &dyn Store, received: &Counter) -> Result<(), ReadError> {
         let range = store.range(&self.prefix, &self.end, None, 0).await?;
         for unreadable in &range.unreadable {
             tracing::error!(%unreadable, "an object is not served");
@@ -97,7 +106,11 @@ impl WatchCache {
         loop {
             // `next` may be dropped between changes, so an idle resource still follows the store's revision.
             match tokio::time::timeout(PROGRESS_INTERVAL, feed.next()).await {
-                Ok(changes) => self.apply(changes?),
+                Ok(changes) => {
+                    let changes = changes?;
+                    received.add(changes.len() as u64);
+                    self.apply(changes);
+                }
                 Err(_idle) => self.advance(feed.progress()),
             }
         }
@@ -121,7 +134,7 @@ impl WatchCache {
         state.applied = revision;
         self.value_watchers.invalidate();
         drop(state);
-        self.changed.send_replace(revision);
+        self.changed.ring();
     }
 
     fn apply(&self, changes: Vec<Change>) {
@@ -159,9 +172,8 @@ impl WatchCache {
                 state.floor = event.revision();
             }
         }
-        let applied = state.applied;
         drop(state);
-        self.changed.send_replace(applied);
+        self.changed.ring();
     }
 
     fn advance(&self, revision: Revision) {
@@ -185,9 +197,9 @@ impl WatchCache {
         (state.objects.len(), bytes.div_ceil(state.objects.len().clamp(1, SAMPLE)))
     }
 
-    /// A receiver that wakes after every change.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Revision> {
-        self.changed.subscribe()
+    /// Wakes after every change.
+    pub(crate) fn subscribe(&self) -> Listener {
+        self.changed.listen()
     }
 
     /// Subscribes to the events of objects that have, or had, this value of a field.

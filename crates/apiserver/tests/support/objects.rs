@@ -1,5 +1,7 @@
 //! The smallest valid object of each kind.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bayplan_kinds::Kind;
 use serde_json::{Value, json};
 
@@ -44,6 +46,14 @@ pub fn minimal(kind: &str, group: &str) -> Value {
         ("DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet", _) => workload(),
         ("Job", _) => json!({"spec": job()}),
         ("CronJob", _) => json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": job()}}}),
+        ("HorizontalPodAutoscaler", _) => {
+            let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": target}})
+        }
+        ("CertificateSigningRequest", _) => {
+            let request = STANDARD.encode(include_bytes!("../../testdata/node-request.pem"));
+            json!({"spec": {"request": request, "signerName": "e.com/s", "usages": ["client auth"]}})
+        }
         ("PodDisruptionBudget", _) => json!({"spec": {"minAvailable": 1}}),
         ("ClusterRoleBinding" | "RoleBinding", _) => {
             json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}})
@@ -60,6 +70,14 @@ pub fn minimal(kind: &str, group: &str) -> Value {
         ("RuntimeClass", _) => json!({"handler": "h"}),
         ("EndpointSlice", _) => json!({"addressType": "IPv4", "endpoints": []}),
         ("IPAddress", _) => json!({"spec": {"parentRef": {"resource": "services", "name": "s"}}}),
+        ("Ingress", _) => json!({"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}}),
+        ("IngressClass", _) => json!({"spec": {"controller": "e.com/c"}}),
+        ("NetworkPolicy", _) => json!({"spec": {"podSelector": {}}}),
+        ("FlowSchema", _) => json!({"spec": {"priorityLevelConfiguration": {"name": "catch-all"}}}),
+        ("PriorityLevelConfiguration", _) => {
+            json!({"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}})
+        }
+        ("APIService", _) => json!({"spec": {"version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}}),
         ("ServiceCIDR", _) => json!({"spec": {"cidrs": ["10.200.0.0/16"]}}),
         ("ResourceClaim", _) => json!({"spec": {}}),
         ("ResourceClaimTemplate", _) => json!({"spec": {"spec": {}}}),
@@ -71,10 +89,13 @@ pub fn minimal(kind: &str, group: &str) -> Value {
     }
 }
 
-/// The name of an object that a test calls `called`: an IPAddress is named by its address.
+/// The name of an object that a test calls `called`: an IPAddress is named by its address, an APIService by what it
+/// serves.
 pub fn name(resource: &Kind, called: &str) -> String {
-    if resource.kind != "IPAddress" {
-        return called.to_owned();
+    match resource.kind {
+        "IPAddress" => {}
+        "APIService" => return format!("v1.{called}"),
+        _ => return called.to_owned(),
     }
     let sum = called.bytes().fold(0_u16, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     let [high, low] = sum.to_be_bytes();
@@ -85,6 +106,9 @@ pub fn object(resource: &Kind, called: &str) -> Value {
     let mut object = minimal(resource.kind, resource.group);
     object["apiVersion"] = resource.api_version().into();
     object["kind"] = resource.kind.into();
+    if resource.kind == "APIService" {
+        object["spec"]["group"] = called.into();
+    }
     object["metadata"] = json!({"name": name(resource, called), "labels": {"made": "here"}});
     object
 }

@@ -11,6 +11,9 @@ mod requested;
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Mutex, PoisonError};
+
+use bayplan_model::keyed::KeyedMap;
 use bayplan_model::status::{Details, Status, reason};
 use http::HeaderMap;
 
@@ -19,19 +22,50 @@ use crate::request::RequestInfo;
 use crate::user::User;
 use mode::Mode;
 
+/// The most users whose last mode is remembered, as upstream.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The mode in which each user last impersonated somebody. It is tried first, and so its refusal is the one that is
+/// told. Upstream: `modeIndexCache`.
+#[derive(Default)]
+pub(crate) struct LastModes(Mutex<KeyedMap<String, Mode>>);
+
+impl LastModes {
+    fn of(&self, user: &User) -> Option<Mode> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&user.name).copied()
+    }
+
+    fn remember(&self, user: &User, mode: Mode) {
+        let mut modes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if modes.len() >= REMEMBERED_MAX && !modes.contains_key(&user.name) {
+            // Whoever comes again is remembered again.
+            modes.clear();
+        }
+        modes.insert(user.name.clone(), mode);
+    }
+}
+
 /// The user that the request acts as: the one in its headers if `user` may impersonate them, otherwise `user`.
 pub(crate) fn impersonate(
     user: User,
     headers: &HeaderMap,
     request: &RequestInfo,
     authorizer: &Authorizer,
+    last_modes: &LastModes,
 ) -> Result<User, Status> {
     let Some(wanted) = requested::of(headers)? else { return Ok(user) };
     let mut refusal = None;
-    for mode in Mode::ALL.iter().filter(|mode| mode.applies(&wanted.user, &user)) {
+    let last = last_modes.of(&user);
+    let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != last);
+    for mode in last.into_iter().chain(others).filter(|mode| mode.applies(&wanted.user, &user)) {
         match mode.check(&user, &wanted.user, request, authorizer) {
             Ok(_) if !wanted.readable => return Err(unreadable()),
-            Ok(actual) => return Ok(actual),
+            Ok(actual) => {
+                if last != Some(mode) {
+                    last_modes.remember(&user, mode);
+                }
+                return Ok(actual);
+            }
             Err(status) => refusal = refusal.or(Some(status)),
         }
     }

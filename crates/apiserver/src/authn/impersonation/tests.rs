@@ -46,7 +46,7 @@ fn show(user: &User) -> String {
 fn a_master_acts_as_others() {
     let admin = || User::new("admin", [GROUP_MASTERS]);
     let as_who = |pairs: &[(&str, &[u8])]| {
-        impersonate(admin(), &headers(pairs), &list_of_pods(), &Authorizer::default()).unwrap()
+        impersonate(admin(), &headers(pairs), &list_of_pods(), &Authorizer::default(), &LastModes::default()).unwrap()
     };
     assert_eq!(as_who(&[]), admin());
     assert_eq!(as_who(&[(USER, b"")]), admin());
@@ -89,7 +89,13 @@ fn what_cannot_be_read_is_refused_to_everybody() {
     ];
     for pairs in cases {
         for user in [User::new("admin", [GROUP_MASTERS]), User::new("alice", [""; 0])] {
-            let refusal = impersonate(user.clone(), &headers(pairs), &list_of_pods(), &Authorizer::default());
+            let refusal = impersonate(
+                user.clone(),
+                &headers(pairs),
+                &list_of_pods(),
+                &Authorizer::default(),
+                &LastModes::default(),
+            );
             assert_eq!(refusal.map_err(|status| status.code), Err(403), "{pairs:?} by {}", user.name);
         }
     }
@@ -109,7 +115,9 @@ fn groups_without_a_name_are_a_bad_request() {
     ];
     for (pairs, shown) in cases {
         let admin = User::new("admin", [GROUP_MASTERS]);
-        let status = impersonate(admin, &headers(pairs), &list_of_pods(), &Authorizer::default()).unwrap_err();
+        let status =
+            impersonate(admin, &headers(pairs), &list_of_pods(), &Authorizer::default(), &LastModes::default())
+                .unwrap_err();
         let expected = format!("requested &user.DefaultInfo{{{shown}}} without impersonating a user name");
         assert_eq!((status.code, status.message), (400, expected));
     }
@@ -181,7 +189,7 @@ async fn each_part_of_a_user_needs_its_right() {
     ];
     for (rules, pairs, expected) in cases {
         let authorizer = authorizer(rules.clone()).await;
-        let got = impersonate(alice(), &headers(pairs), &list_of_pods(), &authorizer);
+        let got = impersonate(alice(), &headers(pairs), &list_of_pods(), &authorizer, &LastModes::default());
         let got = got.map_or_else(|status| status.message, |user| show(&user));
         assert_eq!(got, expected, "{rules}");
     }
@@ -196,7 +204,9 @@ async fn an_account_acts_as_the_node_of_its_pod_and_as_no_other() {
     .await;
     let mut agent = User::new("system:serviceaccount:ns:agent", [""; 0]);
     agent.extra.insert("authentication.kubernetes.io/node-name".into(), vec!["n1".into()]);
-    let acts_as = |node: &[u8]| impersonate(agent.clone(), &headers(&[(USER, node)]), &list_of_pods(), &authorizer);
+    let acts_as = |node: &[u8]| {
+        impersonate(agent.clone(), &headers(&[(USER, node)]), &list_of_pods(), &authorizer, &LastModes::default())
+    };
     assert_eq!(show(&acts_as(b"system:node:n1").unwrap()), "system:node:n1 [system:nodes system:authenticated]");
     assert_eq!(acts_as(b"system:node:n2").unwrap_err().code, 403);
 }

@@ -13,17 +13,22 @@ use rand::RngExt;
 use serde_json::{Value, json};
 
 use super::super::Registry;
-use crate::status_errors;
+use crate::{chance, status_errors};
 
 /// The ports of services of type `NodePort`, unless somebody says otherwise; upstream's `--service-node-port-range`.
 pub(crate) const NODE_PORTS: RangeInclusive<u16> = 30000..=32767;
 /// Random attempts before a systematic search.
 const TRIES: usize = 16;
 
+/// The port before the first that a dry run shows; upstream's.
+const DRY_RUN_PORT: i64 = 32_768;
+
 /// Why ports were not claimed.
 pub(super) enum Refused {
-    /// Another service has this one.
-    Taken(i64),
+    /// The one at this place in the request is another service's, or asked for twice.
+    Taken(usize),
+    /// The one at this place in the request is not in the range.
+    OutOfRange(usize),
     /// No port is left to choose.
     Full,
     /// The store failed.
@@ -83,11 +88,22 @@ impl Bitmap {
         Bytes::from(object.to_string())
     }
 
-    /// A free port, at random.
+    /// A free port, at random, above the lowest ones, which are left to those who name theirs while there are others.
     fn free(&self) -> Option<i64> {
-        let mut rng = rand::rng();
-        let random = (0..TRIES).map(|_| rng.random_range(self.range.clone()));
-        random.chain(self.range.clone()).find(|port| !self.ports.contains(port))
+        let mut rng = chance::rng();
+        let upper = *self.range.start() + self.left_to_names()..=*self.range.end();
+        let random = (0..TRIES).map(|_| rng.random_range(upper.clone()));
+        let all = upper.clone().chain(self.range.clone());
+        random.chain(all).find(|port| !self.ports.contains(port))
+    }
+
+    /// How many ports are left to names (KEP-3668). Upstream: `calculateRangeOffset`.
+    fn left_to_names(&self) -> i64 {
+        const MIN: i64 = 16;
+        const MAX: i64 = 128;
+        const STEP: i64 = 32;
+        let size = self.range.end() - self.range.start() + 1;
+        if size <= MIN { 0 } else { (size / STEP).clamp(MIN, MAX) }
     }
 }
 
@@ -97,36 +113,33 @@ pub(super) fn shown(range: &RangeInclusive<i64>) -> String {
 }
 
 impl Registry {
-    /// Claims ports by number, and as many as `count` of the server's choice, all or none. A dry run claims nothing.
-    pub(super) async fn claim_ports(
-        &self,
-        given: &BTreeSet<i64>,
-        count: usize,
-        dry_run: bool,
-    ) -> Result<Vec<i64>, Refused> {
+    /// Claims ports by number, and as many as `count` of the server's choice, all or none. A dry run claims nothing,
+    /// and its choices are no ports at all, as upstream's.
+    pub(super) async fn claim_ports(&self, given: &[i64], count: usize, dry_run: bool) -> Result<Vec<i64>, Refused> {
         if given.is_empty() && count == 0 {
             return Ok(Vec::new());
         }
         loop {
             let (entry, mut bitmap) = self.port_bitmap().await.map_err(Refused::Failed)?;
-            if bitmap.ports.len().saturating_add(given.len()).saturating_add(count) > self.node_ports.len() {
-                return Err(given
-                    .iter()
-                    .find(|port| bitmap.ports.contains(port))
-                    .map_or(Refused::Full, |p| Refused::Taken(*p)));
-            }
-            for port in given {
+            for (at, port) in given.iter().enumerate() {
+                if !self.port_range().contains(port) && !dry_run {
+                    return Err(Refused::OutOfRange(at));
+                }
                 if !bitmap.ports.insert(*port) {
-                    return Err(Refused::Taken(*port));
+                    return Err(Refused::Taken(at));
                 }
             }
-            let mut chosen = Vec::with_capacity(count);
+            if dry_run {
+                let last = given.iter().copied().max().unwrap_or(DRY_RUN_PORT);
+                return Ok((0..count).zip(last + 1..).map(|(_, port)| port).collect());
+            }
+            let mut chosen = Vec::new();
             for _ in 0..count {
                 let port = bitmap.free().ok_or(Refused::Full)?;
                 bitmap.ports.insert(port);
                 chosen.push(port);
             }
-            if dry_run || self.write_ports(entry.as_ref(), &bitmap).await.map_err(Refused::Failed)? {
+            if self.write_ports(entry.as_ref(), &bitmap).await.map_err(Refused::Failed)? {
                 return Ok(chosen);
             }
         }

@@ -15,7 +15,7 @@ use super::addresses::{self, MANAGED_BY, MANAGER, Owner, belongs_to};
 use super::node_ports::Bitmap;
 
 /// The ServiceCIDR that a server creates for its range, as upstream.
-const RANGE_NAME: &str = "kubernetes";
+pub(super) const RANGE_NAME: &str = "kubernetes";
 /// How often, as upstream.
 const INTERVAL: Duration = Duration::from_secs(3 * 60);
 /// How old an IPAddress must be to count as left behind: its service is stored within a request's time.
@@ -51,7 +51,7 @@ impl Registry {
     /// Creates the ServiceCIDR of this server's range, unless there is one.
     async fn publish_range(&self) -> Result<(), Status> {
         let kind = bayplan_kinds::find("networking.k8s.io", "v1", "servicecidrs").expect("a row of the table");
-        let own = json!([self.service_range.to_string()]);
+        let own = json!(self.service_range.networks());
         if let Some(found) = Objects::get(self, kind, "", RANGE_NAME).await? {
             if found["spec"]["cidrs"] != own {
                 tracing::warn!(stored = %found["spec"]["cidrs"], %own, "the cluster has another range of cluster IPs");

@@ -12,12 +12,14 @@ use crate::admission::AdmissionPlugins;
 use crate::authz::Authorizer;
 use crate::request::{DeleteOptions, Preconditions};
 use crate::user::User;
+use crate::warnings::Warnings;
 
 /// Servers on one store, and their clock in seconds.
 struct Cluster {
     servers: Vec<Arc<Registry>>,
     seconds: Arc<AtomicI64>,
     admin: User,
+    warnings: Warnings,
 }
 
 fn cluster(count: usize, range: &str) -> Cluster {
@@ -29,7 +31,8 @@ fn cluster(count: usize, range: &str) -> Cluster {
         let plugins = AdmissionPlugins::default();
         Arc::new(Registry::new(store.clone(), Arc::new(now), plugins, range.parse().unwrap(), Authorizer::default()))
     };
-    Cluster { servers: (0..count).map(server).collect(), seconds, admin: User::new("admin", ["system:masters"]) }
+    let (servers, admin) = ((0..count).map(server).collect(), User::new("admin", ["system:masters"]));
+    Cluster { servers, seconds, admin, warnings: Warnings::default() }
 }
 
 fn kind(plural: &str) -> &'static Kind {
@@ -39,7 +42,16 @@ fn kind(plural: &str) -> &'static Kind {
 impl Cluster {
     fn call<'a>(&'a self, name: &'a str) -> Call<'a> {
         let resource = kind("services");
-        Call { resource, subresource: "", namespace: "default", name, user: &self.admin, dry_run: false }
+        Call {
+            resource,
+            subresource: "",
+            namespace: "default",
+            name,
+            user: &self.admin,
+            dry_run: false,
+            manager: "test",
+            warnings: &self.warnings,
+        }
     }
 
     async fn namespace(&self) {
@@ -177,7 +189,7 @@ async fn a_repair_frees_what_was_left_behind_and_adds_what_is_missing() {
     server.create_unchecked(SystemWrite::Bootstrap, kind("services"), "default", service).await.unwrap();
     let owner = Owner { namespace: "default", name: "gone", dry_run: false };
     assert!(server.claim_address("10.0.0.9", owner).await.unwrap());
-    assert!(server.claim_ports(&BTreeSet::from([30_009]), 0, false).await.is_ok());
+    assert!(server.claim_ports(&[30_009], 0, false).await.is_ok());
     let mut leaks = Leaks::default();
     for (minutes, addresses, ports) in [
         (0, &["10.0.0.7", "10.0.0.9"][..], &[30_007, 30_009][..]),
@@ -190,4 +202,63 @@ async fn a_repair_frees_what_was_left_behind_and_adds_what_is_missing() {
         assert_eq!(cluster.addresses().await, addresses, "after {minutes} minutes");
         assert_eq!(cluster.ports().await, ports, "after {minutes} minutes");
     }
+}
+
+#[tokio::test]
+async fn services_have_an_address_of_each_family_that_they_ask_for() {
+    let cluster = cluster(1, "10.0.0.0/24,fd00:10::/112");
+    cluster.namespace().await;
+    let plain = json!({"ports": [{"port": 80}], "selector": {"app": "web"}});
+    let with = |more: Value| {
+        let mut spec = plain.clone();
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let shown = |spec: &Value| {
+        let families = |address: &Value| match address.as_str().unwrap() {
+            "None" => "None",
+            address if address.starts_with("fd00:10::") => "IPv6",
+            _ => "IPv4",
+        };
+        let addresses: Vec<&str> = spec["clusterIPs"].as_array().unwrap().iter().map(families).collect();
+        assert_eq!(spec["clusterIP"], spec["clusterIPs"][0]);
+        format!("{} {} {}", spec["ipFamilyPolicy"], spec["ipFamilies"], addresses.join(",")).replace('"', "")
+    };
+    for (name, more, expected) in [
+        ("a", json!({}), "SingleStack [IPv4] IPv4"),
+        ("b", json!({"ipFamilies": ["IPv6"]}), "SingleStack [IPv6] IPv6"),
+        ("c", json!({"ipFamilyPolicy": "PreferDualStack"}), "PreferDualStack [IPv4,IPv6] IPv4,IPv6"),
+        (
+            "d",
+            json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"]}),
+            "RequireDualStack [IPv6,IPv4] IPv6,IPv4",
+        ),
+        (
+            "e",
+            json!({
+                "ipFamilyPolicy": "RequireDualStack", "clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9", "fd00:10::9"],
+            }),
+            "RequireDualStack [IPv4,IPv6] IPv4,IPv6",
+        ),
+        ("f", json!({"clusterIP": "None", "clusterIPs": ["None"]}), "SingleStack [IPv4] None"),
+        (
+            "g",
+            json!({"clusterIP": "None", "clusterIPs": ["None"], "selector": null}),
+            "RequireDualStack [IPv4,IPv6] None",
+        ),
+    ] {
+        let service = cluster.create(0, name, with(more)).await.unwrap();
+        assert_eq!(shown(&service["spec"]), expected, "{name}");
+    }
+    let taken = json!({
+        "ipFamilyPolicy": "RequireDualStack", "clusterIP": "10.0.0.8", "clusterIPs": ["10.0.0.8", "fd00:10::9"],
+    });
+    let refused = cluster.create(0, "h", with(taken)).await.unwrap_err().message;
+    assert!(refused.contains("failed to allocate IP fd00:10::9: provided IP is already allocated"), "{refused}");
+    let two = json!({"clusterIP": "10.0.0.8", "clusterIPs": ["10.0.0.8", "fd00:10::8"]});
+    let refused = cluster.create(0, "h", with(two)).await.unwrap_err().message;
+    assert!(refused.contains("when multiple cluster IPs are specified"), "{refused}");
+    // What was claimed for the refused one is free again.
+    let free = json!({"clusterIP": "10.0.0.8", "clusterIPs": ["10.0.0.8"]});
+    assert_eq!(shown(&cluster.create(0, "h", with(free)).await.unwrap()["spec"]), "SingleStack [IPv4] IPv4");
 }
