@@ -214,6 +214,8 @@ fn measured(question: Question, nodes: usize, asked: usize, latencies: Latencies
         latency_us: latencies.summary(),
         cpu_seconds,
         peak_rss_bytes: Memory::read().peak_bytes,
+        others: Vec::new(),
+        writes: None,
     }
 }
 

@@ -442,6 +442,8 @@ impl<'p> World<'p> {
             latency_us: self.timed.latencies.summary(),
             cpu_seconds: self.timed.cpu_seconds,
             peak_rss_bytes: Memory::read().peak_bytes,
+            others: Vec::new(),
+            writes: None,
         }
     }
 }

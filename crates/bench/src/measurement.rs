@@ -57,7 +57,16 @@ pub fn thread_cpu_seconds() -> f64 {
 
 /// Processor seconds of the process, user and system; 0 where the kernel does not report it.
 pub fn process_cpu_seconds() -> f64 {
-    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    cpu_seconds_in("/proc/self/stat")
+}
+
+/// Processor seconds of another process, user and system; 0 where the kernel does not report it.
+pub fn cpu_seconds_of(process: u32) -> f64 {
+    cpu_seconds_in(&format!("/proc/{process}/stat"))
+}
+
+fn cpu_seconds_in(file: &str) -> f64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
     // The second field, the command, is in parentheses and may hold anything.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = |at: usize| fields.split_whitespace().nth(at).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);

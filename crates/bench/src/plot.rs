@@ -145,6 +145,8 @@ mod tests {
             latency_us: Latency { p50: 0.0, p99: 0.0, max: 0.0 },
             cpu_seconds: 0.0,
             peak_rss_bytes: 0,
+            others: Vec::new(),
+            writes: None,
         };
         let svg = growth(&[run("A", 1000, 1e6), run("A", 1_000_000, 500.0), run("B", 1000, 30.0)]);
         assert_eq!(svg.matches("<circle").count(), 3);

@@ -26,6 +26,21 @@ pub struct Run {
     pub cpu_seconds: f64,
     /// Peak resident memory of the process.
     pub peak_rss_bytes: u64,
+    /// What other processes that took part used in the measured part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<ProcessCost>,
+    /// Requests that wrote in the measured part, where they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<u64>,
+}
+
+/// The processor time of a process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessCost {
+    /// What it is.
+    pub name: String,
+    /// Processor time, user and system.
+    pub cpu_seconds: f64,
 }
 
 /// Latencies in microseconds.
@@ -63,8 +78,18 @@ fn median_run(group: &[&Run]) -> Option<Run> {
         latency_us,
         cpu_seconds: of(|r| r.cpu_seconds),
         peak_rss_bytes: of(|r| r.peak_rss_bytes as f64) as u64,
+        others: median_costs(group),
+        writes: group.first()?.writes.map(|_| of(|r| r.writes.unwrap_or(0) as f64) as u64),
         ..(*group.first()?).clone()
     })
+}
+
+/// The medians of each process, by its place among the others.
+fn median_costs(group: &[&Run]) -> Vec<ProcessCost> {
+    let first = group.first().map_or(&[][..], |run| &run.others);
+    let cost = |at: usize| median(group.iter().filter_map(|run| run.others.get(at)).map(|cost| cost.cpu_seconds));
+    let costs = first.iter().enumerate();
+    costs.map(|(at, other)| ProcessCost { name: other.name.clone(), cpu_seconds: cost(at) }).collect()
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -83,8 +108,18 @@ const HEADER: [&str; 10] = ["WORKLOAD", "MODE", "NODES", "PODS", "RUNS", "PODS/S
 /// An aligned table of medians.
 pub fn table(runs: &[Run]) -> String {
     let mut rows: Vec<Vec<String>> = vec![HEADER.iter().chain(&["PEAK MEMORY"]).map(|&h| h.to_owned()).collect()];
+    let with_others = runs.iter().any(|run| !run.others.is_empty());
+    if with_others {
+        rows[0].push("CPU OF OTHERS".to_owned());
+    }
+    let with_writes = runs.iter().any(|run| run.writes.is_some());
+    if with_writes {
+        rows[0].push("WRITES".to_owned());
+    }
     for (run, count) in medians(runs) {
-        rows.push(vec![
+        let others = run.others.iter().map(|other| format!("{} {:.2} s", other.name, other.cpu_seconds));
+        let others = with_others.then(|| others.collect::<Vec<_>>().join(", "));
+        let mut row = vec![
             run.workload.clone(),
             run.mode.clone(),
             grouped(run.nodes as u64),
@@ -96,7 +131,10 @@ pub fn table(runs: &[Run]) -> String {
             duration(run.latency_us.max),
             format!("{:.2} s", run.cpu_seconds),
             bytes(run.peak_rss_bytes),
-        ]);
+        ];
+        row.extend(others);
+        row.extend(with_writes.then(|| run.writes.map_or_else(String::new, grouped)));
+        rows.push(row);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
@@ -107,7 +145,7 @@ pub fn table(runs: &[Run]) -> String {
             let width = widths[column];
             // Names to the left, numbers to the right.
             let _ = match column {
-                0 | 1 => write!(line, "{cell:<width$}   "),
+                0 | 1 | 11.. => write!(line, "{cell:<width$}   "),
                 _ => write!(line, "{cell:>width$}   "),
             };
         }
@@ -180,6 +218,8 @@ mod tests {
             latency_us: Latency { p50: 3.25, p99: 1200.0, max: 2_500_000.0 },
             cpu_seconds: 0.5,
             peak_rss_bytes: 64 << 20,
+            others: Vec::new(),
+            writes: None,
         }
     }
 

@@ -85,7 +85,18 @@ pub async fn run(
     progress: &mut Progress<'_>,
 ) -> Result<Run, Error> {
     let cluster = embedded.cluster();
-    let (stop_scheduler, scheduler) = start_scheduler(&cluster, options);
+    let measured = measure(what, options, &cluster, progress);
+    beside_controllers(options, embedded, &cluster, measured).await
+}
+
+/// Runs a measurement beside the scheduler, all controllers and simulated nodes.
+pub(super) async fn beside_controllers(
+    options: &Options,
+    embedded: &Embedded,
+    cluster: &Cluster,
+    measured: impl Future<Output = Result<Run, Error>>,
+) -> Result<Run, Error> {
+    let (stop_scheduler, scheduler) = start_scheduler(cluster, options);
     let (stop, stopping) = watch::channel(false);
     let manager = embedded.client("system:kube-controller-manager", &[]);
     let mut parts = JoinSet::new();
@@ -98,7 +109,7 @@ pub async fn run(
     parts.spawn(nodes.map(|end| format!("simulated nodes, {end:?}")));
     parts.spawn(scheduler);
     let outcome = tokio::select! {
-        outcome = measure(what, options, &cluster, progress) => outcome,
+        outcome = measured => outcome,
         Some(ended) = parts.join_next() => Err(Error::Stopped(ended.unwrap_or_else(|error| error.to_string()))),
     };
     stop_scheduler.send_replace(true);
@@ -155,6 +166,8 @@ async fn measure(
         latency_us: latencies.summary(),
         cpu_seconds,
         peak_rss_bytes: Memory::read().peak_bytes,
+        others: Vec::new(),
+        writes: None,
     })
 }
 
@@ -192,7 +205,11 @@ async fn send(cluster: &Cluster, request: Request) -> Result<(), Error> {
 }
 
 /// Waits until the nodes are ready and pods can be created.
-async fn wait_for_cluster(options: &Options, cluster: &Cluster, progress: &mut Progress<'_>) -> Result<(), Error> {
+pub(super) async fn wait_for_cluster(
+    options: &Options,
+    cluster: &Cluster,
+    progress: &mut Progress<'_>,
+) -> Result<(), Error> {
     let ready = |node: &Value| {
         let conditions = node["status"]["conditions"].as_array();
         conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))

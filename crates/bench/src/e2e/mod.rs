@@ -9,6 +9,7 @@
 //!
 //! The time runs from the first create of a measured pod to the last binding that a watch shows.
 
+mod controller_workloads;
 mod creators;
 mod deployments;
 mod embedded;
@@ -21,11 +22,12 @@ use bayplan_model::status::Status;
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
 use tokio::sync::watch;
 
+pub use controller_workloads::{ControllerWorkload, run as run_controller_workload};
 pub use deployments::{Deployments, run as run_deployments};
 pub use embedded::Embedded;
 
 use crate::measurement::{Latencies, Memory, process_cpu_seconds};
-use crate::report::Run;
+use crate::report::{ProcessCost, Run};
 use crate::workload::{self, Workload};
 use creators::Creators;
 use observer::{Observer, Pod, pods};
@@ -97,11 +99,25 @@ pub struct Cluster {
     pub scheduler: Client,
 }
 
+/// What other processes have used so far.
+pub type Costs<'a> = dyn Fn() -> Vec<ProcessCost> + Sync + 'a;
+
 /// Runs a workload once.
 pub async fn run(
     workload: &Workload,
     options: &Options,
     cluster: &Cluster,
+    progress: &mut Progress<'_>,
+) -> Result<Run, Error> {
+    run_beside(workload, options, cluster, &Vec::new, progress).await
+}
+
+/// Runs a workload once, beside processes whose cost is part of it.
+pub async fn run_beside(
+    workload: &Workload,
+    options: &Options,
+    cluster: &Cluster,
+    costs: &Costs<'_>,
     progress: &mut Progress<'_>,
 ) -> Result<Run, Error> {
     let observer = Observer::start(&cluster.admin, pods(), |pod: &Pod| !pod.spec.node_name.is_empty()).await;
@@ -110,7 +126,7 @@ pub async fn run(
     let mut scheduler = std::pin::pin!(scheduler);
     let outcome = async {
         creators.set_up(&observer, progress).await?;
-        measure(workload, options, creators, &observer, progress).await
+        measure(workload, options, creators, &observer, costs, progress).await
     };
     let outcome = tokio::select! {
         outcome = outcome => outcome,
@@ -152,17 +168,22 @@ async fn measure(
     options: &Options,
     mut creators: Creators,
     observer: &Observer,
+    costs: &Costs<'_>,
     progress: &mut Progress<'_>,
 ) -> Result<Run, Error> {
     let created = creators.measured().await?;
     let before = observer.count();
     let wanted = before + created.len();
-    let cpu = process_cpu_seconds();
+    let (cpu, before_others) = (process_cpu_seconds(), costs());
     let begin = Instant::now();
     let creating = tokio::spawn(creators.create_measured(created));
     wait(&workload.name, observer, before, wanted, progress).await?;
     let starts = creating.await.map_err(|error| Error::Stopped(error.to_string()))??;
     let cpu_seconds = process_cpu_seconds() - cpu;
+    let mut others = costs();
+    for (after, before) in others.iter_mut().zip(before_others) {
+        after.cpu_seconds -= before.cpu_seconds;
+    }
     let mut latencies = Latencies::with_capacity(starts.len());
     let (mut first, mut last) = (None, begin);
     for (key, start) in starts {
@@ -181,6 +202,8 @@ async fn measure(
         latency_us: latencies.summary(),
         cpu_seconds,
         peak_rss_bytes: Memory::read().peak_bytes,
+        others,
+        writes: None,
     })
 }
 
