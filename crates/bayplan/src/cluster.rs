@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use bayplan_apiserver::certificates::{Names, Pki};
-use bayplan_apiserver::{ApiServer, Config, RequestHeaders, ServiceRange, StoredCodec, User};
+use anyhow::{Result, anyhow, bail};
+use bayplan_apiserver::certificates::{Identity, Names, Pki};
+use bayplan_apiserver::{ApiServer, Config, RequestHeaders, ServiceRange, User};
 use bayplan_client::Client;
-use bayplan_etcd::{EtcdStore, Options, Tls};
-use bayplan_kinds::stored_value::StoredForm;
 use bayplan_listener::BACKLOG;
 use bayplan_metrics::ZPages;
+use bayplan_runner::controllers::SigningKeyPair;
 use bayplan_runner::metrics::process_registry;
 use bayplan_store::{Expect, LogStore, OpenError, Store};
 use jiff::Timestamp;
@@ -23,8 +22,10 @@ use crate::apiserver::files::{OwnCertificates, Renewal, ServingFiles};
 use crate::apiserver::options::ConfigChanges;
 use crate::args::Server;
 use crate::args::apiserver::Etcd;
-use crate::component;
+use crate::args::component::MetricsAndLogs;
 use crate::data_folder::{self, Cleanup, DataFolder};
+use crate::traces::Traces;
+use crate::{component, etcd, joining};
 
 /// How often a store that had to stop writing is asked to go on, and the space of its disk is looked at: what readiness
 /// says is true a second later, and one attempt is a few operations on a file.
@@ -46,7 +47,13 @@ pub(crate) struct StandIn {
     pub(crate) request_headers: Option<RequestHeaders>,
     pub(crate) etcd: Etcd,
     pub(crate) service_range: ServiceRange,
+    /// Whether the service range is that of the cluster in the store, if there is one.
+    pub(crate) joins: bool,
     pub(crate) config: Option<ConfigChanges>,
+    /// The flags of traces.
+    pub(crate) metrics_and_logs: Option<MetricsAndLogs>,
+    /// Serve `metrics.k8s.io` with what simulated pods use.
+    pub(crate) simulated_usage: bool,
 }
 
 /// A running API server, and what is needed to reach and to stop it.
@@ -57,40 +64,57 @@ pub(crate) struct Cluster {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The certificate of the authority that vouches for the server.
     pub(crate) authority: String,
+    /// Where its objects are, unless in the folder.
+    pub(crate) etcd: Option<String>,
+    /// The authority that issues certificates of users, with its key; none where another one does.
+    pub(crate) signing: Option<SigningKeyPair>,
+    /// The private key that signs the tokens of service accounts.
+    pub(crate) service_account_key: String,
     server: ApiServer,
     serving: JoinHandle<()>,
     /// What is done beside serving until the end.
     tending: [JoinHandle<()>; 2],
+    traces: Traces,
 }
 
 impl Cluster {
     /// Opens the folder and the store, listens, and writes the kubeconfig; answers requests when this returns. A start
     /// that fails leaves nothing behind.
-    pub(crate) async fn start(args: &Server, stand_in: StandIn) -> Result<Cluster> {
+    pub(crate) async fn start(args: &Server, mut stand_in: StandIn) -> Result<Cluster> {
         let (folder, mut cleanup) = DataFolder::open(args.data_dir.as_deref(), args.in_memory)?;
+        let store = open(&folder, args.accept_lost_writes, &stand_in, &mut cleanup).await?;
+        if stand_in.joins {
+            stand_in.service_range = joining::service_range(&*store).await?.unwrap_or_default();
+        }
         let names = names(&stand_in);
-        let (pki, store) = open(&folder, args.accept_lost_writes, &stand_in, &names, &mut cleanup).await?;
+        let pki = open_pki(&folder, &names)?;
         let listener = listen(stand_in.bind, stand_in.port.unwrap_or(args.port))?;
         let address = advertised(&stand_in, listener.local_addr()?);
 
-        let mut config = Config::new(&pki.service_account_key, address);
+        let service_account_key = pki.service_account_key.clone();
+        let mut config = Config::new(&service_account_key, address);
         let url = format!("https://{address}");
+        config.simulated_usage = stand_in.simulated_usage;
         let mut kubeconfig = None;
         let mut kubeconfigs = Vec::new();
+        let mut signing = None;
         if stand_in.files.issues_users() {
+            let Identity { certificate, key } = pki.authority.clone();
+            signing = Some(SigningKeyPair { certificate, key });
             let path = args.write_kubeconfig.clone().unwrap_or_else(|| folder.kubeconfig());
             kubeconfigs = vec![folder.kubeconfig(), path.clone()];
             kubeconfig = Some(path);
         }
-        let pki_folder = match &folder {
-            DataFolder::Kept(path) => Some(data_folder::pki(path)),
-            DataFolder::InMemory(_) => None,
-        };
-        let own = OwnCertificates { pki, folder: pki_folder, names, kubeconfigs, url: url.clone() };
+        let own = OwnCertificates { pki, folder: pki_folder(&folder), names, kubeconfigs, url: url.clone() };
         let renewal = Renewal::start(stand_in.files, own)?;
         let (users, front_proxies) = renewal.authorities();
+        if !stand_in.etcd.etcd_servers.is_empty() {
+            joining::warn_of_other_authority(&*store, users, &stand_in.etcd.etcd_prefix).await?;
+        }
         // Other API servers may work on the same etcd.
-        config.bootstrap.shared_store = !stand_in.etcd.etcd_servers.is_empty();
+        let etcd = Some(stand_in.etcd.etcd_servers.join(", ")).filter(|etcd| !etcd.is_empty());
+        config.bootstrap.shared_store = etcd.is_some();
+        config.service_range = stand_in.service_range;
         config.bootstrap.client_authority = users.unwrap_or_default().to_owned();
         config.bootstrap.front_proxy = front_proxies.map(str::to_owned).zip(stand_in.request_headers);
         config.metrics = process_registry();
@@ -98,6 +122,7 @@ impl Cluster {
         if let Some(changes) = stand_in.config {
             changes.apply(&mut config);
         }
+        let traces = start_traces(stand_in.metrics_and_logs.as_ref(), address, &mut config)?;
         let server = ApiServer::new(config, store.clone()).await?;
         let authority = renewal.server_authority().to_owned();
         if let Err(error) = renewal.own().write_kubeconfigs(&authority) {
@@ -111,7 +136,19 @@ impl Cluster {
         let tending = [tokio::spawn(tend(Arc::downgrade(&store))), tokio::spawn(renewal.run())];
         cleanup.keep();
         tracing::info!(url, "the API server answers");
-        Ok(Cluster { folder, url, kubeconfig, authority, server, serving, tending })
+        Ok(Cluster {
+            folder,
+            url,
+            kubeconfig,
+            authority,
+            etcd,
+            signing,
+            service_account_key,
+            server,
+            serving,
+            tending,
+            traces,
+        })
     }
 
     /// A client in this process that acts as `user`, with that user's rights alone.
@@ -129,6 +166,7 @@ impl Cluster {
         }
         self.server.shutdown().await;
         let _ = self.serving.await;
+        self.traces.stop().await;
     }
 }
 
@@ -152,6 +190,23 @@ async fn tend(store: Weak<dyn Store>) {
             _ => {}
         }
     }
+}
+
+/// Where the certificates are kept, if anywhere.
+fn pki_folder(folder: &DataFolder) -> Option<PathBuf> {
+    match folder {
+        DataFolder::Kept(path) => Some(data_folder::pki(path)),
+        DataFolder::InMemory(_) => None,
+    }
+}
+
+/// Begins to trace requests if the flags say so, and leaves out the metrics that they name.
+fn start_traces(flags: Option<&MetricsAndLogs>, address: SocketAddr, config: &mut Config) -> Result<Traces> {
+    let Some(flags) = flags else { return Ok(Traces::default()) };
+    config.metrics.disable(flags.disabled_metrics.iter().cloned());
+    let traces = Traces::start(flags, "apiserver", &address.to_string(), &config.metrics)?;
+    config.tracer.clone_from(&traces.tracer);
+    Ok(traces)
 }
 
 /// The names that the server's own certificate is good for.
@@ -205,10 +260,8 @@ async fn open(
     folder: &DataFolder,
     accept_lost_writes: bool,
     stand_in: &StandIn,
-    names: &Names,
     cleanup: &mut Cleanup,
-) -> Result<(Pki, Arc<dyn Store>)> {
-    let now = Timestamp::now();
+) -> Result<Arc<dyn Store>> {
     if let Some(path) = &stand_in.etcd.encryption_provider_config
         && stand_in.etcd.etcd_servers.is_empty()
     {
@@ -217,51 +270,26 @@ async fn open(
             path.display()
         );
     }
-    match folder {
-        _ if !stand_in.etcd.etcd_servers.is_empty() => {
-            let store = open_etcd(&stand_in.etcd).await?;
-            cleanup.own_content();
-            match folder {
-                DataFolder::Kept(path) => Ok((Pki::open(&data_folder::pki(path), names, now)?, store)),
-                DataFolder::InMemory(_) => Ok((Pki::in_memory(names, now)?, store)),
-            }
-        }
-        DataFolder::Kept(path) => {
-            // The store first: it holds the lock that keeps a second process out of the folder.
-            let store = open_store(path, accept_lost_writes)?;
-            cleanup.own_content();
-            Ok((Pki::open(&data_folder::pki(path), names, now)?, Arc::new(store)))
-        }
-        DataFolder::InMemory(_) => Ok((Pki::in_memory(names, now)?, Arc::new(LogStore::in_memory()?))),
-    }
-}
-
-/// Opens an etcd cluster in place of the embedded store, with the encryption that the flags name: the one place where
-/// it is connected.
-async fn open_etcd(etcd: &Etcd) -> Result<Arc<dyn Store>> {
-    let mut codec = StoredCodec::new(StoredForm::default(), &etcd.etcd_prefix);
-    if let Some(path) = &etcd.encryption_provider_config {
-        let flag = || format!("--encryption-provider-config {}", path.display());
-        let text = std::fs::read_to_string(path).with_context(flag)?;
-        codec = codec.with_encryption(&text).with_context(flag)?;
-    }
-    let read = |flag: &str, path: &Option<PathBuf>| match path {
-        None => Ok(None),
-        Some(path) => std::fs::read(path).map(Some).map_err(|error| anyhow!("{flag} {}: {error}", path.display())),
+    let store: Arc<dyn Store> = match folder {
+        _ if !stand_in.etcd.etcd_servers.is_empty() => Arc::new(etcd::connect_server(&stand_in.etcd).await?),
+        // The store first: it holds the lock that keeps a second process out of the folder.
+        DataFolder::Kept(path) => Arc::new(open_store(path, accept_lost_writes)?),
+        DataFolder::InMemory(_) => Arc::new(LogStore::in_memory()?),
     };
-    let certificate = read("--etcd-certfile", &etcd.etcd_certfile)?;
-    let key = read("--etcd-keyfile", &etcd.etcd_keyfile)?;
-    let tls = Tls { ca_pem: read("--etcd-cafile", &etcd.etcd_cafile)?, identity_pem: certificate.zip(key) };
-    let mut options = Options::new(etcd.etcd_servers.iter().cloned());
-    options.tls = Some(tls);
-    options.prefix.clone_from(&etcd.etcd_prefix);
-    options.codec = Arc::new(codec);
-    let store = EtcdStore::connect(options).await.map_err(|error| anyhow!("--etcd-servers: {error}"))?;
-    tracing::info!(etcd = store.describe(), "the objects are in etcd");
-    Ok(Arc::new(store))
+    cleanup.own_content();
+    Ok(store)
 }
 
-fn open_store(folder: &Path, accept_lost_writes: bool) -> Result<LogStore> {
+fn open_pki(folder: &DataFolder, names: &Names) -> Result<Pki> {
+    let now = Timestamp::now();
+    match folder {
+        DataFolder::Kept(path) => Ok(Pki::open(&data_folder::pki(path), names, now)?),
+        DataFolder::InMemory(_) => Ok(Pki::in_memory(names, now)?),
+    }
+}
+
+/// Opens the embedded store of a data folder, and names what is wrong with it.
+pub(crate) fn open_store(folder: &Path, accept_lost_writes: bool) -> Result<LogStore> {
     // Certificates are made after the store.
     let expect = match accept_lost_writes {
         true if data_folder::is_used(folder) => Expect::WhatIsLeft,

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use bayplan_apiserver::LegacyTokenKey;
 use bayplan_client::metrics::RequestMetrics;
 use bayplan_client::{Client, leader_election};
 use bayplan_metrics::{Registry, ZPages};
+use bayplan_runner::controllers::TokenSigner;
 use bayplan_runner::ops_server::access::{self, Access, Rules};
 use bayplan_runner::ops_server::{Endpoints, Http2, Listen, OpsServer, tls};
 use tokio::net::TcpListener;
@@ -23,6 +25,12 @@ pub(crate) const RENEW_JITTER: f64 = 1.2;
 
 /// How long a component waits to learn which client certificates to trust before it starts without them.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Signs the tokens of service accounts that are kept in secrets, with the first private key of a PEM file.
+pub(crate) fn token_signer(pem: &str) -> Result<TokenSigner> {
+    let key = LegacyTokenKey::read(pem)?;
+    Ok(TokenSigner::new(move |claims| key.sign(claims).map_err(|error| error.to_string())))
+}
 
 /// A component of Kubernetes that Bayplan stands in for.
 #[derive(Clone, Copy)]
@@ -56,7 +64,7 @@ pub(crate) fn check(args: &Component, connection: &Connection) -> Result<()> {
         (metrics_and_logs.vmodule.is_some(), "--vmodule names upstream's files and is ignored: use --log"),
         (
             connection.profiling == Some(true) || connection.contention_profiling == Some(true),
-            "--profiling is ignored: nothing is served at /debug/pprof",
+            "--profiling is ignored: no profile is served at /debug/pprof, which says why",
         ),
         (
             connection.kube_api_content_type.as_ref().is_some_and(|kind| kind != "application/json"),
@@ -135,13 +143,13 @@ pub(crate) async fn serve(
     let authorizer = client_of(delegation.authorization_kubeconfig.as_deref(), own).await?;
     let options = tls::Options {
         name: identity.name.into(),
-        files: serving.tls_cert_file.clone().zip(serving.tls_private_key_file.clone()),
+        files: serving.tls.files(),
         folder: serving.cert_dir.clone(),
         client_authorities: client_authorities(args, &authenticator).await?,
-        tls13_only: serving.tls_min_version.as_deref() == Some("VersionTLS13"),
-        cipher_suites: serving.tls_cipher_suites.clone(),
-        curves: serving.tls_curve_preferences.clone(),
-        without_http2: serving.disable_http2_serving,
+        tls13_only: serving.tls.is_tls13_only(),
+        cipher_suites: serving.tls.tls_cipher_suites.clone(),
+        curves: serving.tls.tls_curve_preferences.clone(),
+        without_http2: serving.tls.disable_http2_serving,
     };
     let rules = Rules {
         always_allow_paths: delegation.authorization_always_allow_paths.clone(),
@@ -150,7 +158,7 @@ pub(crate) async fn serve(
         denied_lifetime: delegation.authorization_webhook_cache_unauthorized_ttl.unsigned(),
     };
     let http2 =
-        Http2 { disabled: serving.disable_http2_serving, streams_max: serving.http2_max_streams_per_connection };
+        Http2 { disabled: serving.tls.disable_http2_serving, streams_max: serving.http2_max_streams_per_connection };
     let access = Access::new(rules, Some(authenticator), Some(authorizer));
     let server = OpsServer::start(listener, tls::renewed(options)?, http2, access, endpoints)?;
     tracing::info!(address = %server.address, "serving health and metrics");

@@ -1,11 +1,12 @@
 //! `bayplan controller-manager`: the control loops alone, against any API server.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bayplan_client::{Client, leader_election};
 use bayplan_runner::controllers::manager::run_controller_manager;
-use bayplan_runner::controllers::{ControllersConfig, known, names, running};
+use bayplan_runner::controllers::{ControllersConfig, SharedTracer, TokenSigner, known, names, running};
 use bayplan_runner::metrics::process_registry;
 use bayplan_runner::ops_server::Endpoints;
 use bayplan_runner::ops_server::health::{CheckedBy, Health};
@@ -16,8 +17,10 @@ use tokio::sync::watch;
 
 use crate::args::ControllerManager;
 use crate::args::component::LeaderElection;
+use crate::args::endpoints::Endpoints as EndpointsFlags;
 use crate::component::{self, Identity};
 use crate::shutdown::StopSignals;
+use crate::traces::Traces;
 
 const IDENTITY: Identity = Identity { name: "kube-controller-manager", secure_port: 10257 };
 
@@ -30,7 +33,7 @@ pub(crate) async fn run(args: ControllerManager) -> Result<()> {
         return component::print_version(form);
     }
     component::check(&args.component, &args.connection)?;
-    let config = config(&args)?;
+    let mut config = config(&args)?;
     let election = election(&args.election)?;
     let signals = StopSignals::listen()?;
     let listener = component::listen(&args.component, IDENTITY)?;
@@ -38,6 +41,9 @@ pub(crate) async fn run(args: ControllerManager) -> Result<()> {
     let connection = &args.connection;
     let client =
         component::connect(connection.kubeconfig.as_deref(), connection.master.as_deref(), IDENTITY, &registry).await?;
+    let instance = leader_election::hostname();
+    let traces = Traces::start(&args.component.metrics_and_logs, IDENTITY.name, &instance, &registry)?;
+    config.tracer = traces.tracer.clone().map(SharedTracer);
     let (telemetry, probe) = telemetry(registry);
     let (stop, stopping) = watch::channel(false);
     let server = match listener {
@@ -53,6 +59,7 @@ pub(crate) async fn run(args: ControllerManager) -> Result<()> {
     if let Some(server) = server {
         server.stop().await;
     }
+    traces.stop().await;
     Ok(outcome?)
 }
 
@@ -87,17 +94,32 @@ fn config(args: &ControllerManager) -> Result<ControllersConfig> {
         ("deployment-controller", flags.concurrent_deployment_syncs),
         ("replicaset-controller", flags.concurrent_replicaset_syncs),
         ("replicationcontroller-controller", flags.concurrent_rc_syncs),
+        ("daemonset-controller", flags.concurrent_daemonset_syncs),
+        ("statefulset-controller", flags.concurrent_statefulset_syncs),
+        ("job-controller", flags.concurrent_job_syncs),
+        ("cronjob-controller", flags.concurrent_cron_job_syncs),
+        ("ttl-after-finished-controller", flags.concurrent_ttl_after_finished_syncs),
+        ("resourcequota-controller", flags.concurrent_resource_quota_syncs),
+        ("serviceaccount-token-controller", flags.concurrent_serviceaccount_token_syncs),
         ("garbage-collector-controller", flags.concurrent_gc_syncs),
         ("namespace-controller", flags.concurrent_namespace_syncs),
         ("resourceclaim-controller", flags.concurrent_resource_claim_syncs),
         ("ephemeral-volume-controller", flags.concurrent_ephemeralvolume_syncs),
+        ("horizontal-pod-autoscaler-controller", flags.autoscaling.concurrent_horizontal_pod_autoscaler_syncs),
+        ("endpoints-controller", flags.endpoints.concurrent_endpoint_syncs),
+        ("endpointslice-controller", flags.endpoints.concurrent_service_endpoint_syncs),
+        ("endpointslice-mirroring-controller", flags.endpoints.mirroring_concurrent_service_endpoint_syncs),
     ];
     let given = workers.into_iter().filter_map(|(name, many)| Some((name.to_owned(), many? as usize)));
     let mut config = ControllersConfig {
         controllers,
         root_ca,
+        token_signer: token_signer(flags.service_account_private_key_file.as_deref())?,
         workers: given.collect(),
         limit: limit(args),
+        autoscaler: flags.autoscaling.config(),
+        authorities: flags.signing.authorities()?,
+        signing_duration: flags.signing.duration(),
         ..ControllersConfig::default()
     };
     let nodes = &mut config.node_lifecycle;
@@ -109,8 +131,28 @@ fn config(args: &ControllerManager) -> Result<ControllersConfig> {
     set(&mut nodes.large_cluster_size_threshold, flags.large_cluster_size_threshold);
     set(&mut nodes.unhealthy_zone_threshold, flags.unhealthy_zone_threshold);
     set_duration(&mut config.resync_min, flags.min_resync_period);
+    set_duration(&mut config.quota_period, flags.resource_quota_sync_period);
     set(&mut config.terminated_pods_max, flags.terminated_pod_gc_threshold);
+    set_endpoints(&mut config, &flags.endpoints);
     Ok(config)
+}
+
+fn set_endpoints(config: &mut ControllersConfig, flags: &EndpointsFlags) {
+    let number = |flag: Option<u32>| flag.map(|number| number as usize);
+    set_duration(&mut config.endpoints_batch_period, flags.endpoint_updates_batch_period);
+    set(&mut config.endpoint_slices.endpoints_max, number(flags.max_endpoints_per_slice));
+    set_duration(&mut config.endpoint_slices.batch_period, flags.endpointslice_updates_batch_period);
+    let mirroring = &mut config.endpoint_slice_mirroring;
+    set(&mut mirroring.endpoints_max, number(flags.mirroring_max_endpoints_per_subset));
+    set_duration(&mut mirroring.batch_period, flags.mirroring_endpointslice_updates_batch_period);
+}
+
+/// Signs tokens with the key of a file.
+fn token_signer(path: Option<&Path>) -> Result<Option<TokenSigner>> {
+    let Some(path) = path else { return Ok(None) };
+    let pem = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let signer = component::token_signer(&pem);
+    signer.map(Some).with_context(|| format!("--service-account-private-key-file {}", path.display()))
 }
 
 fn set<T>(field: &mut T, flag: Option<T>) {
@@ -175,6 +217,7 @@ fn endpoints(
         health,
         metrics: probe.registry().clone(),
         refresh: Some(probe.refresh()),
+        pod_resources: None,
         config: json!({ "kubecontrollermanager.config.k8s.io": configz }),
         pages: component::pages(IDENTITY.name),
     }
@@ -188,6 +231,8 @@ fn configz(args: &ControllerManager, config: &ControllersConfig) -> Value {
     });
     component::apply_election(&args.election, &mut election);
     let flags = &args.controllers;
+    let (endpoints, workers) = (&flags.endpoints, |flag: Option<u32>| flag.unwrap_or(5));
+    let period = |period: Duration| GoDuration::from(period).to_string();
     json!({
         "apiVersion": "kubecontrollermanager.config.k8s.io/v1alpha1",
         "kind": "KubeControllerManagerConfiguration",
@@ -203,6 +248,20 @@ fn configz(args: &ControllerManager, config: &ControllersConfig) -> Value {
         "ReplicaSetController": { "ConcurrentRSSyncs": flags.concurrent_replicaset_syncs.unwrap_or(5) },
         "ReplicationController": { "ConcurrentRCSyncs": flags.concurrent_rc_syncs.unwrap_or(5) },
         "NamespaceController": { "ConcurrentNamespaceSyncs": flags.concurrent_namespace_syncs.unwrap_or(10) },
+        "EndpointController": {
+            "ConcurrentEndpointSyncs": workers(endpoints.concurrent_endpoint_syncs),
+            "EndpointUpdatesBatchPeriod": period(config.endpoints_batch_period),
+        },
+        "EndpointSliceController": {
+            "ConcurrentServiceEndpointSyncs": workers(endpoints.concurrent_service_endpoint_syncs),
+            "MaxEndpointsPerSlice": config.endpoint_slices.endpoints_max,
+            "EndpointUpdatesBatchPeriod": period(config.endpoint_slices.batch_period),
+        },
+        "EndpointSliceMirroringController": {
+            "MirroringConcurrentServiceEndpointSyncs": workers(endpoints.mirroring_concurrent_service_endpoint_syncs),
+            "MirroringMaxEndpointsPerSubset": config.endpoint_slice_mirroring.endpoints_max,
+            "MirroringEndpointUpdatesBatchPeriod": period(config.endpoint_slice_mirroring.batch_period),
+        },
         "GarbageCollectorController": {
             "EnableGarbageCollector": flags.enable_garbage_collector,
             "ConcurrentGCSyncs": flags.concurrent_gc_syncs.unwrap_or(20),

@@ -1,9 +1,11 @@
 //! Where a cluster keeps its objects, certificates and kubeconfig.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use bayplan_store::backup::{Attachment, EmptyFolder};
+use bayplan_store::{Entry, Revision};
 
 /// The entries of a data folder.
 const STORE: &str = "store";
@@ -11,6 +13,8 @@ const PKI: &str = "pki";
 const KUBECONFIG: &str = "kubeconfig";
 const DECISION_LOG: &str = "decisions.jsonl";
 const PAGE: &str = "page";
+/// There while a restore or a migration fills the folder; says which.
+const UNFINISHED: &str = "unfinished";
 
 /// The data folder, or the stand-in for one.
 #[derive(Debug)]
@@ -30,10 +34,8 @@ impl DataFolder {
             let folder = folder.context("cannot create a temporary folder for the kubeconfig")?;
             return Ok((DataFolder::InMemory(folder), Cleanup::default()));
         }
-        let path = match given {
-            Some(path) => std::path::absolute(path)?,
-            None => default_path()?,
-        };
+        let path = path(given)?;
+        check_finished(&path)?;
         let cannot = |error: std::io::Error| {
             anyhow!(
                 "cannot use the data folder {}: {error}; choose another with --data-dir, or use --in-memory",
@@ -98,6 +100,132 @@ pub(crate) fn is_used(folder: &Path) -> bool {
     store(folder).join("lock").is_file() || has_certificates(folder)
 }
 
+/// The given folder, or the user's default one.
+fn path(given: Option<&Path>) -> Result<PathBuf> {
+    match given {
+        Some(path) => Ok(std::path::absolute(path)?),
+        None => default_path(),
+    }
+}
+
+/// Refuses a folder that a restore or a migration did not finish: what is in it may be a part only.
+fn check_finished(path: &Path) -> Result<()> {
+    match std::fs::read_to_string(path.join(UNFINISHED)) {
+        Ok(what) => bail!(
+            "the data folder {} is incomplete: {} into it is under way or was interrupted; if nothing works on it, \
+             remove the folder and begin again",
+            path.display(),
+            what.trim()
+        ),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The folder of an earlier run, or of one that is running.
+pub(crate) fn existing(given: Option<&Path>, flag: &str) -> Result<PathBuf> {
+    let path = path(given)?;
+    check_finished(&path)?;
+    if !is_used(&path) {
+        bail!("{} is no data folder of Bayplan: name one with {flag}", path.display());
+    }
+    if !store(&path).is_dir() {
+        bail!(
+            "the data folder {} holds certificates only: the objects of its cluster are in etcd (etcdctl snapshot save \
+             backs that up)",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+/// A data folder that a restore or a migration fills; removed again unless it is filled to the end.
+pub(crate) struct NewFolder {
+    path: PathBuf,
+    store: EmptyFolder,
+    cleanup: Cleanup,
+}
+
+impl NewFolder {
+    /// Takes a folder that is empty or not there yet; `what` is done to it, should it be interrupted.
+    pub(crate) fn claim(given: Option<&Path>, flag: &str, what: &str) -> Result<NewFolder> {
+        let path = path(given)?;
+        check_finished(&path)?;
+        let cleanup = match content(&path).with_context(|| cannot_use(&path))? {
+            Content::Missing => Cleanup::of(&path, create(&path).with_context(|| cannot_use(&path))?),
+            Content::Empty => Cleanup::of(&path, Vec::new()),
+            Content::Bayplan | Content::Other => return Err(not_empty(&path, flag)),
+        };
+        NewFolder::take(path, cleanup, what)
+    }
+
+    /// The same of a folder that may hold the keys and certificates of a server whose objects were elsewhere.
+    pub(crate) fn claim_beside_keys(given: &Path, flag: &str, what: &str) -> Result<NewFolder> {
+        let path = path(Some(given))?;
+        check_finished(&path)?;
+        if !matches!(content(&path), Ok(Content::Bayplan)) {
+            return NewFolder::claim(Some(given), flag, what);
+        }
+        if store(&path).exists() {
+            return Err(not_empty(&path, flag));
+        }
+        let mut cleanup = Cleanup::of(&path, Vec::new());
+        cleanup.keeps_keys = true;
+        NewFolder::take(path, cleanup, what)
+    }
+
+    fn take(path: PathBuf, mut cleanup: Cleanup, what: &str) -> Result<NewFolder> {
+        let cannot = || cannot_use(&path);
+        // Before anything else, so that no crash leaves a folder that seems whole. Who makes the file has the folder.
+        write_private(&path.join(UNFINISHED), what.as_bytes()).with_context(cannot)?;
+        cleanup.own_content();
+        let store = EmptyFolder::open(store(&path)).with_context(cannot)?;
+        Ok(NewFolder { path, store, cleanup })
+    }
+
+    /// Writes keys, certificates and objects; answers the revision at which the store begins.
+    pub(crate) fn fill(self, revision: Revision, entries: Vec<Entry>, files: &[Attachment]) -> Result<Revision> {
+        let cannot = || format!("cannot fill the data folder {}", self.path.display());
+        if !files.is_empty() {
+            create(&pki(&self.path)).with_context(cannot)?;
+        }
+        for file in files {
+            write_private(&pki(&self.path).join(&file.name), &file.content).with_context(cannot)?;
+        }
+        let begins_at = self.store.fill(revision, entries).with_context(cannot)?;
+        let finish = || {
+            std::fs::remove_file(self.path.join(UNFINISHED))?;
+            std::fs::File::open(&self.path)?.sync_all()
+        };
+        finish().with_context(cannot)?;
+        self.cleanup.keep();
+        Ok(begins_at)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn cannot_use(path: &Path) -> String {
+    format!("cannot use the data folder {}", path.display())
+}
+
+fn not_empty(path: &Path, flag: &str) -> anyhow::Error {
+    anyhow!("the folder {} is not empty: choose a new one with {flag}", path.display())
+}
+
+/// Writes a file that must not exist, for its owner alone, durably.
+fn write_private(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    match path.parent() {
+        Some(folder) => std::fs::File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 fn default_path() -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")));
@@ -152,11 +280,13 @@ pub(crate) struct Cleanup {
     created: Vec<PathBuf>,
     /// True once this process holds the store's lock: until then, files in the folder may be another process's.
     owns_content: bool,
+    /// True if keys and kubeconfig were there before.
+    keeps_keys: bool,
 }
 
 impl Cleanup {
     fn of(folder: &Path, created: Vec<PathBuf>) -> Self {
-        Cleanup { folder: Some(folder.to_owned()), created, owns_content: false }
+        Cleanup { folder: Some(folder.to_owned()), created, ..Cleanup::default() }
     }
 
     /// The store is open, so what is in the folder is this process's.
@@ -176,6 +306,9 @@ impl Drop for Cleanup {
         // What cannot be removed stays: the error that ended the start matters more.
         if self.owns_content {
             let _ = std::fs::remove_dir_all(store(folder));
+            let _ = std::fs::remove_file(folder.join(UNFINISHED));
+        }
+        if self.owns_content && !self.keeps_keys {
             let _ = std::fs::remove_dir_all(pki(folder));
             let _ = std::fs::remove_file(folder.join(KUBECONFIG));
         }

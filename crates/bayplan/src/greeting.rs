@@ -12,12 +12,12 @@ use crate::data_folder::DataFolder;
 /// Zones that are listed by name; of more, the first and the last are.
 const ZONES_LISTED_MAX: usize = 5;
 
-/// Greets once the cluster and all its nodes are there.
+/// Greets once the cluster and all its nodes are there; without a fleet, when another process simulates them.
 pub(crate) fn write_up(
     out: &mut impl Write,
     cluster: &Cluster,
     page: Option<&str>,
-    fleet: &FleetConfig,
+    fleet: Option<&FleetConfig>,
     took: Duration,
 ) -> Result<()> {
     writeln!(out, "Bayplan is up after {}.\n", seconds(took))?;
@@ -25,7 +25,10 @@ pub(crate) fn write_up(
     if let Some(url) = page {
         writeln!(out, "  page        {url}")?;
     }
-    write_nodes(out, fleet)?;
+    match fleet {
+        Some(fleet) => write_nodes(out, fleet)?,
+        None => writeln!(out, "  nodes       those of the cluster; this process stands by to simulate them")?,
+    }
     writeln!(out, "\nTry:")?;
     if let Some(kubeconfig) = &cluster.kubeconfig {
         writeln!(out, "  export KUBECONFIG={}", kubeconfig.display())?;
@@ -33,6 +36,7 @@ pub(crate) fn write_up(
     writeln!(out, "  kubectl create deployment web --image=nginx --replicas=3")?;
     writeln!(out, "  kubectl get pods -o wide -w")?;
     match cluster.folder {
+        _ if cluster.etcd.is_some() => writeln!(out, "\nCtrl-C stops this member; the objects stay in etcd.")?,
         DataFolder::Kept(_) => {
             writeln!(out, "\nCtrl-C stops it; the next `bayplan up` continues with the same objects.")?
         }
@@ -54,6 +58,9 @@ fn write_locations(out: &mut impl Write, cluster: &Cluster) -> Result<()> {
         writeln!(out, "  kubeconfig  {}", kubeconfig.display())?;
     }
     writeln!(out, "  API server  {}", cluster.url)?;
+    if let Some(etcd) = &cluster.etcd {
+        writeln!(out, "  objects     in etcd at {etcd}")?;
+    }
     match &cluster.folder {
         DataFolder::Kept(path) => writeln!(out, "  data        {}", path.display()),
         DataFolder::InMemory(_) => writeln!(out, "  data        in memory only"),
@@ -78,9 +85,17 @@ fn write_nodes(out: &mut impl Write, fleet: &FleetConfig) -> Result<()> {
         writeln!(out, "              kubectl delete node NAME")?;
     }
     let used = &template.zones[..template.zones.len().min(fleet.count())];
-    writeln!(out, "  zones       {} (in {})", listed(used), template.region)?;
     // The labels a placement can use, by name where their values differ from node to node.
-    writeln!(out, "  labels      topology.kubernetes.io/zone, topology.kubernetes.io/region, kubernetes.io/hostname,")?;
+    if used.is_empty() {
+        writeln!(out, "  zones       none")?;
+        writeln!(out, "  labels      kubernetes.io/hostname,")?;
+    } else {
+        writeln!(out, "  zones       {} (in {})", listed(used), template.region)?;
+        writeln!(
+            out,
+            "  labels      topology.kubernetes.io/zone, topology.kubernetes.io/region, kubernetes.io/hostname,"
+        )?;
+    }
     writeln!(out, "              kubernetes.io/os=linux, kubernetes.io/arch=amd64, bayplan.dev/simulated=true")
 }
 

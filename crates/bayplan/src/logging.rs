@@ -7,12 +7,13 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::component::MetricsAndLogs;
 use crate::args::{Cli, Command};
+use crate::json_log::JsonLines;
 
 /// The levels, from nothing to everything.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The parts of Bayplan that log, as filters name them.
-const PARTS: [&str; 20] = [
+const PARTS: [&str; 21] = [
     "bayplan",
     "bayplan_apiserver",
     "bayplan_bench",
@@ -26,6 +27,7 @@ const PARTS: [&str; 20] = [
     "bayplan_listener",
     "bayplan_metrics",
     "bayplan_model",
+    "bayplan_otlp",
     "bayplan_page",
     "bayplan_patch",
     "bayplan_runner",
@@ -49,7 +51,7 @@ pub(crate) fn start(cli: &Cli, before: Option<&str>) -> Result<()> {
         _ => None,
     };
     let log = match &cli.command {
-        Command::Simulate(_) | Command::Why(_) => before,
+        Command::Page(_) | Command::Simulate(_) | Command::Why(_) => before,
         _ => cli.log.as_deref(),
     };
     let filter = filter(log, flags, std::env::var("RUST_LOG").ok().as_deref())?;
@@ -59,7 +61,7 @@ pub(crate) fn start(cli: &Cli, before: Option<&str>) -> Result<()> {
         .with_writer(std::io::stderr)
         .with_ansi(!no_color && std::io::stderr().is_terminal());
     match flags.is_some_and(|flags| flags.logging_format == "json") {
-        true => log.json().init(),
+        true => log.event_format(JsonLines).init(),
         false => log.init(),
     }
     Ok(())
@@ -71,7 +73,7 @@ fn filter(log: Option<&str>, flags: Option<&MetricsAndLogs>, rust_log: Option<&s
         return checked("--log ", text);
     }
     if let Some(level) = flags.and_then(|flags| flags.verbosity) {
-        return Ok(for_own_parts(level_of_verbosity(level)));
+        return Ok(with_details(level, for_own_parts(level_of_verbosity(level))));
     }
     match (rust_log, flags) {
         (Some(text), _) if !text.trim().is_empty() => checked("RUST_LOG=", text),
@@ -79,6 +81,13 @@ fn filter(log: Option<&str>, flags: Option<&MetricsAndLogs>, rust_log: Option<&s
         (_, Some(_)) => Ok("warn,bayplan=info".to_owned()),
         (_, None) => Ok("warn".to_owned()),
     }
+}
+
+/// What upstream shows at a verbosity that is not yet debug: requests to the API server, attempts of the scheduler.
+const DETAILS: (i32, &str) = (3, "bayplan_apiserver::requests=debug,bayplan_scheduler::attempts=debug");
+
+fn with_details(level: i32, filter: String) -> String {
+    if level == DETAILS.0 { format!("{filter},{}", DETAILS.1) } else { filter }
 }
 
 fn level_of_verbosity(level: i32) -> &'static str {
@@ -189,7 +198,8 @@ mod tests {
             let name = manifest.lines().find_map(|line| line.strip_prefix("name = ")).unwrap().trim_matches('"');
             let name = name.replace('-', "_");
             // Crates for tests alone are not in the binary.
-            let logs = name.starts_with("bayplan") && name != "bayplan_testkit";
+            let is_for_tests = ["bayplan_testkit", "bayplan_world"].contains(&&*name);
+            let logs = name.starts_with("bayplan") && !is_for_tests;
             assert!(!logs || PARTS.contains(&&*name), "{name} is missing in PARTS");
         }
     }

@@ -3,21 +3,29 @@
 mod apiserver;
 mod args;
 mod ask;
+mod backup;
 mod bench;
 mod cluster;
 mod component;
 mod controller_manager;
 mod data_folder;
+mod etcd;
 mod failure;
 mod feature_gates;
 mod greeting;
+mod joining;
+mod json_log;
 mod logging;
 mod manual;
+mod migrate;
 mod nodes;
+mod output;
 mod plugin;
 mod progress;
 mod scheduler;
+mod shared_parts;
 mod shutdown;
+mod traces;
 mod up;
 mod version;
 mod yaml;
@@ -75,6 +83,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Scheduler(args) => block_on(scheduler::run(*args)),
         Command::ControllerManager(args) => block_on(controller_manager::run(*args)),
         Command::Nodes(args) => block_on(nodes::run(*args)),
+        Command::Backup(args) => backup::back_up(&args),
+        Command::Restore(args) => backup::restore(&args),
+        Command::Migrate(args) => block_on(migrate::run(*args)),
         Command::Simulate(args) => return block_on(ask::simulate::run(*args)),
         Command::Whatif(args) => return block_on(ask::whatif::run(*args)),
         Command::Snapshot(args) => return block_on(ask::snapshot::run(args)),

@@ -86,22 +86,18 @@ fn config(args: &Nodes) -> Result<FleetConfig> {
     let names = args.name_prefix.as_deref().map(NodeNames::prefixed).or(named);
     let template = NodeTemplate {
         names: names.unwrap_or_else(|| NodeNames::prefixed(NAME_PREFIX)),
-        cpu: args.cpu.clone(),
-        memory: args.memory.clone(),
-        pods: args.pods,
-        zones: NodeTemplate::zones(args.zones as usize),
         labels: args.label.clone(),
         annotations: vec![(RUN_BY.0.to_owned(), RUN_BY.1.to_owned())],
         taints: args.taint.clone(),
         pod_networks: false,
         manifest,
-        ..NodeTemplate::default()
+        ..args.each.template()
     };
     Ok(FleetConfig {
         nodes: args.count.unwrap_or(0) as usize,
         template,
         manage: args.manage.clone(),
-        pod_start_delay: args.pod_start_delay.unsigned_abs(),
+        pod_start_delay: args.each.pod_start_delay.unsigned_abs(),
         pod_stop_delay: args.pod_stop_delay.unsigned_abs(),
         ..FleetConfig::default()
     })

@@ -7,6 +7,7 @@ use bayplan_client::Client;
 use bayplan_runner::metrics::process_registry;
 use bayplan_runner::ops_server::Endpoints;
 use bayplan_runner::ops_server::health::{CheckedBy, Health};
+use bayplan_runner::ops_server::pod_resources::PodResources;
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
 use bayplan_runner::telemetry::{Probe, telemetry};
 use bayplan_scheduler::TieBreak;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 use crate::args::Scheduler;
 use crate::component::{self, Identity};
 use crate::shutdown::StopSignals;
+use crate::traces::Traces;
 use crate::yaml;
 
 const IDENTITY: Identity = Identity { name: "kube-scheduler", secure_port: 10259 };
@@ -41,6 +43,8 @@ pub(crate) async fn run(args: Scheduler) -> Result<()> {
         if from_file.is_empty() { args.connection.kubeconfig.as_deref() } else { Some(Path::new(from_file)) };
     let client = component::connect(kubeconfig, args.connection.master.as_deref(), IDENTITY, &registry).await?;
 
+    let instance = bayplan_client::leader_election::hostname();
+    let traces = Traces::start(&args.component.metrics_and_logs, IDENTITY.name, &instance, &registry)?;
     let (telemetry, probe) = telemetry(registry);
     let max = args.pod_max_in_unschedulable_pods_duration.unsigned();
     let config = SchedulerConfig {
@@ -48,6 +52,7 @@ pub(crate) async fn run(args: Scheduler) -> Result<()> {
         max_in_unschedulable: Some(SignedDuration::try_from(max)?),
         telemetry: Some(telemetry),
         decision_log: args.decision_log.config(None, completed.clone()),
+        tracer: traces.tracer.clone(),
         ..SchedulerConfig::default()
     }
     .with_leader_election();
@@ -64,6 +69,7 @@ pub(crate) async fn run(args: Scheduler) -> Result<()> {
     if let Some(server) = server {
         server.stop().await;
     }
+    traces.stop().await;
     Ok(outcome?)
 }
 
@@ -99,6 +105,7 @@ fn endpoints(probe: &Probe, config: &SchedulerConfig, stopping: watch::Receiver<
         health,
         metrics: probe.registry().clone(),
         refresh: Some(probe.refresh()),
+        pod_resources: Some(PodResources::new(probe.pods(config.leader_election.is_some()))),
         config: json!({ "componentconfig": completed }),
         pages: component::pages(IDENTITY.name),
     }

@@ -1,15 +1,16 @@
-//! `bayplan up`: a whole cluster in this process. `bayplan apiserver`: its API server alone.
+//! `bayplan up`: a whole cluster in this process, or on etcd one member of a cluster.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use bayplan_bench::report::grouped;
 use bayplan_client::Client;
-use bayplan_runner::controllers::{ControllersConfig, create_default_class, run_controllers};
+use bayplan_runner::controllers::{ControllersConfig, SIGNERS, SigningKeyPair, create_default_class, run_controllers};
 use bayplan_runner::nodes::{known_nodes, run_nodes};
 use bayplan_runner::scheduler::{SchedulerConfig, run_scheduler};
-use bayplan_sim::{FleetConfig, NodeTemplate};
+use bayplan_sim::FleetConfig;
 use futures::FutureExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,9 +19,11 @@ use crate::args::Up;
 use crate::ask::page::address::Address;
 use crate::ask::page::{OwnPage, listen_again};
 use crate::cluster::{Cluster, StandIn};
+use crate::component;
 use crate::greeting;
 use crate::progress::Progress;
 use crate::scheduler::default_configuration;
+use crate::shared_parts::{self, SimulatedBy};
 use crate::shutdown::StopSignals;
 
 /// Upstream gives every API server of a cluster 5 s to learn that a namespace is closing before it is emptied, or one
@@ -36,36 +39,46 @@ const LEASE_RENEWAL: Duration = Duration::from_secs(20);
 const QUIET_START: Duration = Duration::from_secs(1);
 
 /// The scheduler, the controllers and the nodes: none ends by itself unless it cannot continue.
-type Parts = JoinSet<Result<()>>;
+pub(crate) type Parts = JoinSet<Result<()>>;
 
 /// Starts the cluster, greets when it is complete, and runs it until a signal stops it.
 pub(crate) async fn run(args: Up) -> Result<()> {
     let started = Instant::now();
-    let signals = StopSignals::listen()?;
-    let cluster = Cluster::start(&args.server, StandIn::default()).await?;
+    let stop_requested = StopSignals::listen()?.requested();
+    tokio::pin!(stop_requested);
+    let shared = !args.etcd.etcd_servers.is_empty();
+    let stand_in = StandIn { etcd: args.etcd.clone(), joins: shared, simulated_usage: true, ..StandIn::default() };
+    let cluster = tokio::select! {
+        // While it waits for etcd, nothing has begun.
+        () = &mut stop_requested => return Ok(()),
+        cluster = Cluster::start(&args.server, stand_in) => cluster?,
+    };
     let kubelets = cluster.client("system:kubelets", &["system:masters"])?;
     let known = known_nodes(&kubelets).await.context("cannot list the nodes of an earlier run")?;
     let fleet = fleet(&args).with_nodes_named(known.iter().map(String::as_str));
-    let scheduler = SchedulerConfig {
-        decision_log: args.decision_log.config(cluster.folder.decision_log().as_deref(), default_configuration()?),
-        ..SchedulerConfig::default()
-    };
+    let log = args.decision_log.config(cluster.folder.decision_log().as_deref(), default_configuration()?);
+    let scheduler = SchedulerConfig { decision_log: log.clone(), ..SchedulerConfig::default() };
     let page = if args.no_page { None } else { Some(start_page(&cluster, &scheduler, args.page_port).await?) };
     let (stop, stopping) = watch::channel(false);
     let (registered, registrations) = watch::channel(0);
-    let mut parts = start_parts(&cluster, scheduler, kubelets, fleet.clone(), registered, stopping).await?;
-
-    let stop_requested = signals.requested();
-    tokio::pin!(stop_requested);
+    let (mut parts, mut nodes) = match shared {
+        true => shared_parts::start(&cluster, log, kubelets, fleet.clone(), registered, stopping)?,
+        false => {
+            let parts = start_parts(&cluster, scheduler, kubelets, fleet.clone(), registered, stopping).await?;
+            (parts, SimulatedBy::this_process())
+        }
+    };
     let mut outcome = tokio::select! {
+        biased;
         () = &mut stop_requested => ControlFlow::Break(Ok(())),
         end = first_end(&mut parts) => ControlFlow::Break(end),
-        () = all_registered(registrations, fleet.count(), &cluster.url, started) => ControlFlow::Continue(()),
+        () = nodes.another() => ControlFlow::Continue(None),
+        () = all_registered(registrations, fleet.count(), &cluster.url, started) => ControlFlow::Continue(Some(&fleet)),
     };
-    if outcome.is_continue() {
+    if let ControlFlow::Continue(fleet) = outcome {
         let page = page.as_ref().map(OwnPage::url);
         let mut out = std::io::stdout().lock();
-        greeting::write_up(&mut out, &cluster, page.as_deref(), &fleet, started.elapsed())?;
+        greeting::write_up(&mut out, &cluster, page.as_deref(), fleet, started.elapsed())?;
         outcome = tokio::select! {
             () = stop_requested => ControlFlow::Break(Ok(())),
             end = first_end(&mut parts) => ControlFlow::Break(end),
@@ -107,8 +120,10 @@ async fn start_parts(
     let mut parts = Parts::new();
     let controllers = ControllersConfig {
         root_ca: Some(cluster.authority.clone()),
+        token_signer: Some(component::token_signer(&cluster.service_account_key)?),
         namespace_delay: Some(NAMESPACE_DELAY),
         simulated_volumes: true,
+        authorities: authorities(cluster),
         ..ControllersConfig::default()
     };
     let manager = cluster.client("system:kube-controller-manager", &[])?;
@@ -118,6 +133,12 @@ async fn start_parts(
     create_default_class(&kubelets).await?;
     parts.spawn(run_nodes(kubelets, fleet, registered, stopping).map(|end| Ok(end?)));
     Ok(parts)
+}
+
+/// The cluster's own authority signs for every signer.
+fn authorities(cluster: &Cluster) -> BTreeMap<String, SigningKeyPair> {
+    let pair = cluster.signing.as_ref().into_iter();
+    pair.flat_map(|pair| SIGNERS.map(|signer| (signer.to_owned(), pair.clone()))).collect()
 }
 
 async fn first_end(parts: &mut Parts) -> Result<()> {
@@ -145,17 +166,10 @@ async fn all_registered(mut registrations: watch::Receiver<usize>, nodes: usize,
 }
 
 fn fleet(args: &Up) -> FleetConfig {
-    let template = NodeTemplate {
-        cpu: args.node_cpu.clone(),
-        memory: args.node_memory.clone(),
-        pods: args.node_pods,
-        zones: NodeTemplate::zones(args.zones as usize),
-        ..NodeTemplate::default()
-    };
     FleetConfig {
         nodes: args.nodes as usize,
-        template,
-        pod_start_delay: args.pod_start_delay.unsigned_abs(),
+        template: args.each.template(),
+        pod_start_delay: args.each.pod_start_delay.unsigned_abs(),
         lease_renewal: LEASE_RENEWAL,
         ..FleetConfig::default()
     }

@@ -5,7 +5,8 @@ use std::io::Write;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::args::{Version, VersionOutput};
+use crate::args::Version;
+use crate::output;
 
 /// The release of Kubernetes whose behaviour Bayplan mirrors.
 pub(crate) const KUBERNETES: &str = "v1.36.4";
@@ -13,21 +14,15 @@ pub(crate) const KUBERNETES: &str = "v1.36.4";
 /// Prints the version.
 pub(crate) fn run(args: &Version, out: &mut impl Write) -> Result<()> {
     let facts = facts();
-    match args.output {
-        VersionOutput::Text => {
-            for (label, field) in [
-                ("Bayplan", "version"),
-                ("Kubernetes", "kubernetesVersion"),
-                ("Commit", "gitCommit"),
-                ("Rust", "rustVersion"),
-                ("Platform", "platform"),
-            ] {
-                writeln!(out, "{label:<11} {}", facts[field].as_str().unwrap_or("unknown"))?;
-            }
-        }
-        VersionOutput::Json => writeln!(out, "{}", serde_json::to_string_pretty(&facts)?)?,
-    }
-    Ok(())
+    let rows = [
+        ("Bayplan", "version"),
+        ("Kubernetes", "kubernetesVersion"),
+        ("Commit", "gitCommit"),
+        ("Rust", "rustVersion"),
+        ("Platform", "platform"),
+    ];
+    let row = |(label, field): (&str, &str)| format!("{label:<11} {}\n", facts[field].as_str().unwrap_or("unknown"));
+    output::write(out, args.output, &facts, || rows.map(row).concat())
 }
 
 fn facts() -> Value {

@@ -4,6 +4,8 @@
 
 use std::process::{Command, Output};
 
+use bayplan_testkit::Etcd;
+
 fn bench(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_bayplan")).arg("bench").args(arguments).output().unwrap()
 }
@@ -59,4 +61,31 @@ fn the_decision_log_is_measured_against_runs_without_it() {
     let output = bench(&["SchedulingBasic", "--mode", "e2e", "--decision-log"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && stderr.contains("--decision-log is measured with --mode engine"), "{stderr}");
+}
+
+/// Its own store and an etcd, and kube-apiserver where there is one: a line for each, with what every process used.
+#[test]
+fn servers_are_compared_in_one_table() {
+    let Some(etcd) = Etcd::start("servers_are_compared_in_one_table") else { return };
+    let folder = std::env::var("KUBEBUILDER_ASSETS").unwrap_or_default();
+    let binary = std::path::Path::new(&folder).join("kube-apiserver");
+    let mut arguments = vec!["--mode", "e2e", "--nodes", "20", "--pods", "30"];
+    let url = etcd.url();
+    arguments.extend(["--etcd-servers", &url]);
+    let mut modes = vec!["embedded", "etcd"];
+    if binary.is_file() {
+        arguments.extend(["--kube-apiserver", binary.to_str().unwrap()]);
+        modes.push("kube-apiserver");
+    }
+    let output = bench(&arguments);
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{out}{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(out.lines().next().unwrap().ends_with("CPU OF OTHERS"), "{out}");
+    let rows: Vec<&[&str]> = lines[1..].iter().map(|line| &line[..5]).collect();
+    let wanted: Vec<[&str; 5]> = modes.iter().map(|mode| ["SchedulingBasic", mode, "20", "30", "1"]).collect();
+    assert_eq!(rows, wanted.iter().map(|row| &row[..]).collect::<Vec<_>>(), "{out}");
+    let others = |row: usize| out.lines().nth(row).unwrap().split(" MiB ").nth(1).unwrap().trim();
+    assert!(others(1).starts_with("API server ") && !others(1).contains("etcd"), "{out}");
+    assert!(others(2).starts_with("API server ") && others(2).contains(", etcd "), "{out}");
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The commands that have a page, with the sentence it begins with.
-const COMMANDS: [(&str, &str); 17] = [
+const COMMANDS: [(&str, &str); 20] = [
     ("up", "A whole cluster in one process; [the tour](../up.md) shows it at work."),
     (
         "apiserver",
@@ -21,6 +21,12 @@ const COMMANDS: [(&str, &str); 17] = [
     ),
     ("controller-manager", "The controllers against any API server."),
     ("nodes", "Simulated nodes in any cluster; [nodes for any cluster](../nodes.md) shows them at work."),
+    (
+        "backup",
+        "A data folder in one file; [backups, and moving to etcd](../backup.md) shows it at work, and the next two.",
+    ),
+    ("restore", "A backup as a data folder again."),
+    ("migrate", "A cluster's objects from a data folder into etcd, and back."),
     ("why", "Why a pod is pending, or where it is; [my pod is pending](../why.md) begins with a real problem."),
     ("whatif", "What would happen if workloads, nodes or priorities were others."),
     ("simulate", "What a history comes to under one or several configurations."),

@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::options::text;
-use crate::args::apiserver::{ApiServing, Authentication};
+use crate::args::apiserver::Authentication;
+use crate::args::component::Tls;
 
 /// How often the files are looked at. They are small and few, and what is replaced counts a second later.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -31,16 +32,16 @@ pub(crate) struct ServingFiles {
 }
 
 impl ServingFiles {
-    pub(crate) fn new(serving: &ApiServing, authentication: &Authentication) -> Self {
+    pub(crate) fn new(tls: &Tls, authentication: &Authentication) -> Self {
         ServingFiles {
-            certificate: serving.tls_cert_file.clone().zip(serving.tls_private_key_file.clone()),
+            certificate: tls.files(),
             client_authority: authentication.client_ca_file.clone(),
             front_proxy_authority: authentication.requestheader_client_ca_file.clone(),
             options: ServingOptions {
-                tls13_only: serving.tls_min_version.as_deref() == Some("VersionTLS13"),
-                cipher_suites: serving.tls_cipher_suites.clone(),
-                curves: serving.tls_curve_preferences.clone(),
-                without_http2: serving.disable_http2_serving,
+                tls13_only: tls.is_tls13_only(),
+                cipher_suites: tls.tls_cipher_suites.clone(),
+                curves: tls.tls_curve_preferences.clone(),
+                without_http2: tls.disable_http2_serving,
                 ..ServingOptions::default()
             },
         }

@@ -18,11 +18,16 @@ pub(crate) async fn run(args: Apiserver) -> Result<()> {
         return component::print_version(form);
     }
     check(&args)?;
-    let signals = StopSignals::listen()?;
+    let stop_requested = StopSignals::listen()?.requested();
+    tokio::pin!(stop_requested);
     let standing_in = options::read(&args)?;
-    let cluster = Cluster::start(&args.server, standing_in).await?;
+    let cluster = tokio::select! {
+        // While it waits for etcd, nothing has begun.
+        () = &mut stop_requested => return Ok(()),
+        cluster = Cluster::start(&args.server, standing_in) => cluster?,
+    };
     greeting::write_apiserver(&mut std::io::stdout().lock(), &cluster)?;
-    signals.requested().await;
+    stop_requested.await;
     cluster.stop().await;
     Ok(())
 }

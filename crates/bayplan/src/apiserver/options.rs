@@ -39,11 +39,14 @@ pub(crate) fn read(args: &Apiserver) -> Result<StandIn> {
         bind: serving.bind_address.or(advertised.map(|_| everywhere)),
         port: serving.secure_port,
         advertise: advertised,
-        files: ServingFiles::new(serving, &args.authentication),
+        files: ServingFiles::new(&serving.tls, &args.authentication),
         request_headers: headers,
         etcd: args.etcd.clone(),
         service_range: args.cluster.service_cluster_ip_range.unwrap_or_default(),
+        joins: false,
         config: Some(config),
+        metrics_and_logs: Some(args.metrics_and_logs.clone()),
+        simulated_usage: false,
     })
 }
 
@@ -234,7 +237,7 @@ mod tests {
             (vec![format!("--requestheader-client-ca-file={empty}")], "needs --requestheader-username-headers"),
             (vec!["--requestheader-username-headers=X-Remote-User".into()], "need --requestheader-client-ca-file"),
             (vec!["--service-account-max-token-expiration=1m".into()], "between 1 hour"),
-            (vec!["--enable-admission-plugins=PodSecurity".into()], "PodSecurity is not implemented"),
+            (vec!["--enable-admission-plugins=EventRateLimit".into()], "EventRateLimit is not implemented"),
         ] {
             let given: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let error = refusal(&given);

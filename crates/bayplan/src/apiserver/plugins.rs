@@ -23,11 +23,11 @@ const PLUGINS: [(&str, Presence); 38] = [
     ("AlwaysAdmit", Always),
     ("AlwaysDeny", Absent),
     ("AlwaysPullImages", Absent),
-    ("CertificateApproval", Idle),
-    ("CertificateSigning", Idle),
-    ("CertificateSubjectRestriction", Idle),
+    ("CertificateApproval", Always),
+    ("CertificateSigning", Always),
+    ("CertificateSubjectRestriction", Always),
     ("ClusterTrustBundleAttest", Idle),
-    ("DefaultIngressClass", Absent),
+    ("DefaultIngressClass", Always),
     ("DefaultStorageClass", Always),
     ("DefaultTolerationSeconds", Always),
     ("DenyServiceExternalIPs", Absent),
@@ -44,10 +44,10 @@ const PLUGINS: [(&str, Presence); 38] = [
     ("NamespaceLifecycle", Always),
     ("NodeDeclaredFeatureValidator", Absent),
     ("NodeRestriction", Switched),
-    ("OwnerReferencesPermissionEnforcement", Absent),
+    ("OwnerReferencesPermissionEnforcement", Switched),
     ("PersistentVolumeClaimResize", Always),
     ("PodNodeSelector", Absent),
-    ("PodSecurity", Absent),
+    ("PodSecurity", Switched),
     ("PodTolerationRestriction", Absent),
     ("PodTopologyLabels", Always),
     ("Priority", Always),
@@ -86,6 +86,8 @@ pub(super) fn chosen(default: AdmissionPlugins, on: &[String], off: &[String]) -
 fn switch(plugins: &mut AdmissionPlugins, name: &str, enable: bool) {
     match name {
         "NodeRestriction" => plugins.node_restriction = enable,
+        "OwnerReferencesPermissionEnforcement" => plugins.owner_references = enable,
+        "PodSecurity" => plugins.pod_security = enable,
         "ServiceAccount" => plugins.service_account = enable,
         "StorageObjectInUseProtection" => plugins.storage_object_in_use_protection = enable,
         _ => plugins.taint_nodes_by_condition = enable,
@@ -107,7 +109,7 @@ mod tests {
             Ok(AdmissionPlugins { node_restriction: true, service_account: false, ..default })
         );
         for (on, off, why) in [
-            ("PodSecurity", "", "--enable-admission-plugins: PodSecurity is not implemented"),
+            ("EventRateLimit", "", "--enable-admission-plugins: EventRateLimit is not implemented"),
             ("", "LimitRanger", "--disable-admission-plugins: LimitRanger cannot be switched off"),
             ("Nonsense", "", "\"Nonsense\" is unknown"),
             ("NodeRestriction", "NodeRestriction", "overlapped"),

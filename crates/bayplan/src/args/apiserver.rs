@@ -9,7 +9,7 @@ use bayplan_scheduler::config::GoDuration;
 use clap::Args;
 
 use super::Server;
-use super::component::{Features, MetricsAndLogs};
+use super::component::{Features, MetricsAndLogs, Tls};
 use super::foreign::Foreign;
 use super::go;
 
@@ -55,37 +55,8 @@ pub(crate) struct ApiServing {
     /// The name of the server in URLs that it tells.
     #[arg(long, value_name = "HOST")]
     pub(crate) external_hostname: Option<String>,
-    /// The certificate to serve, followed by those of its issuers; read again when it changes
-    /// [default: one of the data folder's own authority, renewed while running].
-    #[arg(long, value_name = "PATH", requires = "tls_private_key_file")]
-    pub(crate) tls_cert_file: Option<PathBuf>,
-    /// The key of that certificate.
-    #[arg(long, value_name = "PATH", requires = "tls_cert_file")]
-    pub(crate) tls_private_key_file: Option<PathBuf>,
-    /// TLS 1.2 cipher suites to offer.
-    #[arg(long, value_name = "SUITES", value_delimiter = ',')]
-    pub(crate) tls_cipher_suites: Vec<String>,
-    /// The lowest version of TLS: VersionTLS12 or VersionTLS13.
-    #[arg(
-        long,
-        value_name = "VERSION",
-        value_parser = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]
-    )]
-    pub(crate) tls_min_version: Option<String>,
-    /// Key exchanges to offer, by number.
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
-    pub(crate) tls_curve_preferences: Vec<u16>,
-    /// Speak HTTP/1.1 only.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        default_value = "false",
-        value_parser = go::boolean
-    )]
-    pub(crate) disable_http2_serving: bool,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
 }
 
 /// Who is believed to be whom.
@@ -209,7 +180,7 @@ pub(crate) struct ClusterFlags {
     /// Default admission plugins to switch off.
     #[arg(long, value_name = "PLUGINS", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
-    /// The range of cluster IPs, IPv4 [default: 10.96.0.0/12].
+    /// The range of cluster IPs, IPv4, and after a comma one of IPv6 [default: 10.96.0.0/12].
     #[arg(long, value_name = "CIDR", value_parser = service_range)]
     pub(crate) service_cluster_ip_range: Option<ServiceRange>,
     /// The range of node ports [default: 30000-32767].
@@ -265,9 +236,6 @@ fn authorization_mode(text: &str) -> Result<AuthorizationMode, String> {
 }
 
 fn service_range(text: &str) -> Result<ServiceRange, String> {
-    if text.contains(',') {
-        return Err("two ranges are not supported: services have one IPv4 address".to_owned());
-    }
     text.parse::<ServiceRange>().map_err(|error| error.to_string())
 }
 

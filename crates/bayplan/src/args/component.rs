@@ -42,28 +42,16 @@ pub(crate) struct LeaderElection {
     pub(crate) leader_elect_resource_namespace: Option<String>,
 }
 
-/// The HTTPS server for health, metrics and configuration.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Secure serving")]
-pub(crate) struct Serving {
-    /// The address to serve health, metrics and configuration on.
-    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
-    pub(crate) bind_address: IpAddr,
-    /// The port to serve them on; 0 serves nothing [default: 10259 of the scheduler, 10257 of the controller manager].
-    #[arg(long, value_name = "PORT")]
-    pub(crate) secure_port: Option<u16>,
-    /// Where self-signed certificates are kept; in memory when absent.
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) cert_dir: Option<PathBuf>,
-    /// The certificate to serve, followed by those of its issuers; self-signed when absent.
+/// With which certificate and how HTTPS is served.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Tls {
+    /// The certificate to serve, followed by those of its issuers; read again when it changes
+    /// [default: a self-signed one; of the API server one of the data folder's own authority, renewed while running].
     #[arg(long, value_name = "PATH", requires = "tls_private_key_file")]
     pub(crate) tls_cert_file: Option<PathBuf>,
     /// The key of that certificate.
     #[arg(long, value_name = "PATH", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
-    /// Certificates by host name; not supported.
-    #[arg(long, value_name = "PAIR", hide = true)]
-    pub(crate) tls_sni_cert_key: Vec<String>,
     /// TLS 1.2 cipher suites to offer.
     #[arg(long, value_name = "SUITES", value_delimiter = ',')]
     pub(crate) tls_cipher_suites: Vec<String>,
@@ -77,9 +65,6 @@ pub(crate) struct Serving {
     /// Key exchanges to offer, by number.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     pub(crate) tls_curve_preferences: Vec<u16>,
-    /// Streams of one HTTP/2 connection at once; 0 for the server's own limit.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    pub(crate) http2_max_streams_per_connection: u32,
     /// Speak HTTP/1.1 only.
     #[arg(
         long,
@@ -91,6 +76,41 @@ pub(crate) struct Serving {
         value_parser = go::boolean
     )]
     pub(crate) disable_http2_serving: bool,
+}
+
+impl Tls {
+    /// The files of the certificate and of its key.
+    pub(crate) fn files(&self) -> Option<(PathBuf, PathBuf)> {
+        self.tls_cert_file.clone().zip(self.tls_private_key_file.clone())
+    }
+
+    /// Whether nothing below TLS 1.3 is spoken.
+    pub(crate) fn is_tls13_only(&self) -> bool {
+        self.tls_min_version.as_deref() == Some("VersionTLS13")
+    }
+}
+
+/// The HTTPS server for health, metrics and configuration.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Secure serving")]
+pub(crate) struct Serving {
+    /// The address to serve health, metrics and configuration on.
+    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
+    pub(crate) bind_address: IpAddr,
+    /// The port to serve them on; 0 serves nothing [default: 10259 of the scheduler, 10257 of the controller manager].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) secure_port: Option<u16>,
+    /// Where self-signed certificates are kept; in memory when absent.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) cert_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
+    /// Certificates by host name; not supported.
+    #[arg(long, value_name = "PAIR", hide = true)]
+    pub(crate) tls_sni_cert_key: Vec<String>,
+    /// Streams of one HTTP/2 connection at once; 0 for the server's own limit.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(crate) http2_max_streams_per_connection: u32,
     /// Listen while connections to the address are still closing; always on.
     #[arg(
         long,
@@ -220,7 +240,12 @@ pub(crate) struct MetricsAndLogs {
         value_parser = go::boolean
     )]
     pub(crate) log_text_split_stream: bool,
-    /// How much is logged, if --log does not say: 0 for warnings, 1 for info, 4 for debug, 6 for trace.
+    /// A TracingConfiguration of apiserver.config.k8s.io: the OpenTelemetry collector that spans are sent to, and how
+    /// many traces are sampled. Nothing is traced without it.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) tracing_config_file: Option<PathBuf>,
+    /// How much is logged, if --log does not say: 0 for warnings, 1 for info, 3 for requests and attempts, 4 for debug,
+    /// 6 for trace.
     #[arg(short = 'v', long = "v", value_name = "LEVEL")]
     pub(crate) verbosity: Option<i32>,
     #[arg(long, hide = true)]

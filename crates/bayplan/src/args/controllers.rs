@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use bayplan_scheduler::config::GoDuration;
 use clap::Args;
 
+use super::autoscaling::Autoscaling;
+use super::endpoints::Endpoints;
 use super::go;
+use super::signing::Signing;
 
 /// Which controllers run, and how many workers each has.
 #[derive(Clone, Debug, Args)]
@@ -23,6 +26,33 @@ pub(crate) struct Controllers {
     /// ReplicationControllers reconciled at once [default: 5].
     #[arg(long, value_name = "NUMBER", value_parser = workers())]
     pub(crate) concurrent_rc_syncs: Option<u32>,
+    /// DaemonSets reconciled at once [default: 2].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_daemonset_syncs: Option<u32>,
+    /// StatefulSets reconciled at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_statefulset_syncs: Option<u32>,
+    /// Jobs reconciled at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_job_syncs: Option<u32>,
+    /// CronJobs reconciled at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_cron_job_syncs: Option<u32>,
+    /// Finished Jobs looked at at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_ttl_after_finished_syncs: Option<u32>,
+    /// ResourceQuotas counted at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_resource_quota_syncs: Option<u32>,
+    /// How often every ResourceQuota is counted again [default: 5m0s].
+    #[arg(long, value_name = "DURATION", value_parser = go::duration)]
+    pub(crate) resource_quota_sync_period: Option<GoDuration>,
+    /// Secrets with tokens of service accounts that are filled at once [default: 5].
+    #[arg(long, value_name = "NUMBER", value_parser = workers())]
+    pub(crate) concurrent_serviceaccount_token_syncs: Option<u32>,
+    /// The private key that signs the tokens in such secrets; without it they are left alone.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) service_account_private_key_file: Option<PathBuf>,
     /// Objects garbage-collected at once [default: 20].
     #[arg(long, value_name = "NUMBER", value_parser = workers())]
     pub(crate) concurrent_gc_syncs: Option<u32>,
@@ -76,6 +106,8 @@ pub(crate) struct Controllers {
     /// How many terminated pods are kept [default: 12500].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) terminated_pod_gc_threshold: Option<usize>,
+    #[command(flatten)]
+    pub(crate) endpoints: Endpoints,
     /// Act as each controller's own service account; ignored, all act as this process.
     #[arg(
         long,
@@ -88,11 +120,15 @@ pub(crate) struct Controllers {
     )]
     pub(crate) use_service_account_credentials: bool,
     #[command(flatten)]
+    pub(crate) autoscaling: Autoscaling,
+    #[command(flatten)]
+    pub(crate) signing: Signing,
+    #[command(flatten)]
     pub(crate) unsupported: UnsupportedFlags,
 }
 
 /// At most 1,000 workers: each has a request in flight, and no API server likes more from one controller.
-fn workers() -> clap::builder::RangedI64ValueParser<u32> {
+pub(super) fn workers() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1000)
 }
 
@@ -124,31 +160,15 @@ unsupported_flags! {
     cloud_provider,
     cluster_cidr,
     cluster_name,
-    cluster_signing_cert_file,
-    cluster_signing_duration,
-    cluster_signing_key_file,
-    concurrent_cron_job_syncs,
-    concurrent_daemonset_syncs,
-    concurrent_endpoint_syncs,
-    concurrent_horizontal_pod_autoscaler_syncs,
-    concurrent_job_syncs,
-    concurrent_resource_quota_syncs,
-    concurrent_service_endpoint_syncs,
     concurrent_service_syncs,
-    concurrent_serviceaccount_token_syncs,
-    concurrent_statefulset_syncs,
-    concurrent_ttl_after_finished_syncs,
     concurrent_validating_admission_policy_status_syncs,
     configure_cloud_routes,
     controller_start_interval,
     disable_attach_detach_reconcile_sync,
     enable_dynamic_provisioning,
     flex_volume_plugin_dir,
-    horizontal_pod_autoscaler_sync_period,
     namespace_sync_period,
     node_cidr_mask_size,
     pvclaimbinder_sync_period,
-    resource_quota_sync_period,
-    service_account_private_key_file,
     service_cluster_ip_range,
 }

@@ -57,7 +57,7 @@ pub(crate) fn without_filter(mut arguments: Vec<String>) -> (Vec<String>, Option
         }
     }
     match arguments.get(verb).map(String::as_str) {
-        Some("why" | "simulate") => {
+        Some("page" | "simulate" | "why") => {
             arguments.drain(1..verb);
             (arguments, filter)
         }
@@ -87,6 +87,7 @@ mod tests {
             ("bayplan why --log d.jsonl pod/x", "bayplan why --log d.jsonl pod/x", None),
             ("bayplan --log debug why --log d.jsonl", "bayplan why --log d.jsonl", Some("debug")),
             ("bayplan --log=debug simulate --log d.jsonl", "bayplan simulate --log d.jsonl", Some("debug")),
+            ("bayplan --log debug page --log d.jsonl", "bayplan page --log d.jsonl", Some("debug")),
             ("bayplan --log debug whatif", "bayplan --log debug whatif", None),
             ("bayplan scheduler --log debug", "bayplan scheduler --log debug", None),
             ("bayplan --log", "bayplan --log", None),

@@ -41,6 +41,7 @@ const NO_OIDC: &str = "OpenID Connect tokens are not accepted";
 const NO_TOKEN_WEBHOOK: &str = "tokens are not reviewed by webhooks";
 const NO_ACCESS_WEBHOOK: &str = "rights are not reviewed by webhooks";
 const NO_WEBHOOK_DETAIL: &str = "it says how webhooks are asked, and none are";
+const NO_PROFILES: &str = "no profile is served at /debug/pprof, which says why";
 const NO_PEERS: &str = "requests are not passed on to other API servers";
 const NO_ELECTION: &str = "coordinated leader election is off, as by default";
 
@@ -125,10 +126,10 @@ pub(crate) const FLAGS: &[ForeignFlag] = &[
     flag("audit-webhook-truncate-max-event-size", Ignored(&[], AUDIT_DETAIL)),
     flag("audit-webhook-version", Ignored(&[], AUDIT_DETAIL)),
     // Features.
-    boolean("contention-profiling", Ignored(&["false"], "nothing is served at /debug/pprof")),
+    boolean("contention-profiling", Ignored(&["false"], NO_PROFILES)),
     flag("debug-socket-path", Refused("there is no socket for profiles")),
     boolean("enable-priority-and-fairness", Only(&["true"], "requests are always queued by priority and fairness")),
-    boolean("profiling", Ignored(&["false"], "nothing is served at /debug/pprof")),
+    boolean("profiling", Ignored(&["false"], NO_PROFILES)),
     // Authentication.
     flag("authentication-config", Refused(NO_OIDC)),
     flag("authentication-token-webhook-cache-ttl", Ignored(&[], NO_WEBHOOK_DETAIL)),
@@ -157,8 +158,6 @@ pub(crate) const FLAGS: &[ForeignFlag] = &[
     flag("admission-control-config-file", Refused("admission plugins have their default configuration")),
     flag("default-not-ready-toleration-seconds", Only(&["300"], "pods tolerate nodes that are not ready for 300 s")),
     flag("default-unreachable-toleration-seconds", Only(&["300"], "pods tolerate unreachable nodes for 300 s")),
-    // Traces.
-    flag("tracing-config-file", Refused("the API server writes no traces")),
     // Misc.
     boolean("aggregator-reject-forwarding-redirect", Ignored(&["true"], NO_PEERS)),
     boolean("allow-privileged", Only(&["true"], "privileged containers are allowed")),
@@ -299,7 +298,7 @@ mod tests {
             (&["--endpoint-reconciler-type=none"], Err("--endpoint-reconciler-type=none is not supported")),
             (&["--watch-cache=maybe"], Err("neither true nor false")),
             (&["--authorization-mode=ABAC"], Err("mode ABAC is not supported")),
-            (&["--service-cluster-ip-range=10.0.0.0/16,fd00::/108"], Err("two ranges are not supported")),
+            (&["--service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16"], Err("is not a service range")),
             (&["--nonsense"], Err("unexpected argument '--nonsense'")),
         ] {
             match (check(arguments), expected) {

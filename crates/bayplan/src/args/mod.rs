@@ -1,16 +1,22 @@
 //! The command line: commands and flags, parsed but not yet acted upon.
 
 pub(crate) mod apiserver;
+mod autoscaling;
+pub(crate) mod backup;
 pub(crate) mod component;
 pub(crate) mod controllers;
 pub(crate) mod decision_log;
+pub(crate) mod endpoints;
 pub(crate) mod foreign;
 pub(crate) mod given;
 pub(crate) mod go;
 pub(crate) mod mcp;
+pub(crate) mod migrate;
 pub(crate) mod nodes;
+pub(crate) mod output;
 pub(crate) mod page;
 pub(crate) mod shadow;
+mod signing;
 pub(crate) mod simulate;
 pub(crate) mod snapshot;
 pub(crate) mod source;
@@ -29,6 +35,8 @@ use crate::ask::Outcome;
 use component::{Component, LeaderElection};
 use controllers::Controllers;
 use decision_log::DecisionLog;
+use nodes::EachNode;
+use output::{Output, formats};
 
 /// The most nodes `up` simulates: one /24 of pod addresses a node, out of 10.0.0.0/8 less the service range.
 pub(crate) const NODES_MAX: u32 = 60_000;
@@ -66,6 +74,12 @@ pub(crate) enum Command {
     ControllerManager(Box<ControllerManager>),
     /// Register and run simulated nodes against any Kubernetes API server.
     Nodes(Box<nodes::Nodes>),
+    /// Write the objects and keys of a data folder into one file, also while a cluster runs on it.
+    Backup(backup::Backup),
+    /// Make a data folder of a backup.
+    Restore(backup::Restore),
+    /// Move a cluster's objects from a data folder into etcd, or from etcd into a data folder.
+    Migrate(Box<migrate::Migrate>),
     /// Ask why a pod is pending, or why it is where it is.
     Why(Box<why::Why>),
     /// Ask what would happen if: workloads created or scaled, nodes added, drained or deleted, priorities changed.
@@ -108,6 +122,9 @@ impl Command {
             | Command::Scheduler(_)
             | Command::ControllerManager(_)
             | Command::Nodes(_)
+            | Command::Backup(_)
+            | Command::Restore(_)
+            | Command::Migrate(_)
             | Command::Bench(_)
             | Command::Plugin(_)
             | Command::Version(_)
@@ -143,6 +160,8 @@ pub(crate) struct Server {
 pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) server: Server,
+    #[command(flatten)]
+    pub(crate) etcd: apiserver::Etcd,
     /// How many nodes to simulate, beside those that an earlier run left in the data folder.
     #[arg(
         long,
@@ -152,27 +171,8 @@ pub(crate) struct Up {
         help_heading = NODES_HEADING
     )]
     pub(crate) nodes: u32,
-    /// The cpu of each node.
-    #[arg(long, default_value = "8", value_name = "QUANTITY", value_parser = capacity, help_heading = NODES_HEADING)]
-    pub(crate) node_cpu: String,
-    /// The memory of each node.
-    #[arg(long, default_value = "32Gi", value_name = "QUANTITY", value_parser = capacity, help_heading = NODES_HEADING)]
-    pub(crate) node_memory: String,
-    /// How many pods each node takes.
-    #[arg(long, value_name = "COUNT", default_value_t = 110, help_heading = NODES_HEADING)]
-    pub(crate) node_pods: u32,
-    /// How many zones the nodes are spread over (label topology.kubernetes.io/zone: zone-1, zone-2, …).
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 3,
-        value_parser = clap::value_parser!(u32).range(1..=1000),
-        help_heading = NODES_HEADING
-    )]
-    pub(crate) zones: u32,
-    /// How long a pod takes from bound to running.
-    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = delay, help_heading = NODES_HEADING)]
-    pub(crate) pod_start_delay: SignedDuration,
+    #[command(flatten, next_help_heading = NODES_HEADING)]
+    pub(crate) each: EachNode,
     #[command(flatten)]
     pub(crate) decision_log: DecisionLog,
     /// The port of the page that shows the cluster in a browser; 0 picks a free one
@@ -315,6 +315,23 @@ pub(crate) struct Bench {
     /// Measure the scheduler that runs there instead of bringing one; needs --kubeconfig.
     #[arg(long, requires = "kubeconfig", help_heading = E2E_HEADING)]
     pub(crate) external_scheduler: bool,
+    /// Compare API servers, each in a process of its own: this program's on its own store, on this etcd (http), and
+    /// with --kube-apiserver that one on the same etcd. What the runs create stays there, behind prefixes that begin
+    /// with /bayplan-bench-.
+    #[arg(
+        long,
+        value_name = "URLS",
+        value_delimiter = ',',
+        conflicts_with_all = ["kubeconfig", "external_scheduler"],
+        help_heading = E2E_HEADING
+    )]
+    pub(crate) etcd_servers: Vec<String>,
+    /// The binary of kube-apiserver, to be compared on the same etcd.
+    #[arg(long, value_name = "PATH", requires = "etcd_servers", help_heading = E2E_HEADING)]
+    pub(crate) kube_apiserver: Option<PathBuf>,
+    /// Measure only this one of the servers that are compared.
+    #[arg(long, value_enum, value_name = "SERVER", requires = "etcd_servers", help_heading = E2E_HEADING)]
+    pub(crate) server: Option<BenchServer>,
     /// Print a table, or JSON with one object per run.
     #[arg(
         short,
@@ -358,6 +375,27 @@ impl BenchMode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchServer {
+    /// This program's API server on its own store.
+    Embedded,
+    /// This program's API server on etcd.
+    Etcd,
+    /// kube-apiserver on etcd.
+    KubeApiserver,
+}
+
+impl BenchServer {
+    /// As the command line spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            BenchServer::Embedded => "embedded",
+            BenchServer::Etcd => "etcd",
+            BenchServer::KubeApiserver => "kube-apiserver",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchLog {
     /// Without and with a decision log, in turn.
     Compare,
@@ -389,15 +427,15 @@ pub(crate) enum PluginAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct Version {
-    /// Print lines for people, or JSON.
-    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = VersionOutput::Text)]
-    pub(crate) output: VersionOutput,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum VersionOutput {
-    Text,
-    Json,
+    /// Print lines for people, JSON or YAML.
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        value_parser = formats([Output::Text, Output::Json, Output::Yaml])
+    )]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -447,7 +485,7 @@ mod tests {
             ("--node-memory", "-1Gi", "more than zero"),
             ("--pod-start-delay", "soon", "not a duration such as"),
             ("--nodes", "70000", "0..=60000"),
-            ("--zones", "0", "1..=1000"),
+            ("--zones", "1001", "0..=1000"),
         ] {
             let error = Cli::try_parse_from(["bayplan", "up", &format!("{flag}={value}")]).unwrap_err().to_string();
             assert!(error.contains(needle), "{flag} {value}: {error}");

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bayplan_model::label_selector::Selector;
 use bayplan_model::taint::Taint;
+use bayplan_sim::NodeTemplate;
 use clap::Args;
 use jiff::SignedDuration;
 
@@ -14,6 +15,44 @@ const WHICH_HEADING: &str = "Which nodes";
 const EACH_HEADING: &str = "What each node has";
 const PODS_HEADING: &str = "Their pods";
 const RATE_HEADING: &str = "How fast";
+
+/// What each simulated node has.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct EachNode {
+    /// The cpu of each node.
+    #[arg(long, visible_alias = "cpu", default_value = "8", value_name = "QUANTITY", value_parser = capacity)]
+    pub(crate) node_cpu: String,
+    /// The memory of each node.
+    #[arg(long, visible_alias = "memory", default_value = "32Gi", value_name = "QUANTITY", value_parser = capacity)]
+    pub(crate) node_memory: String,
+    /// How many pods each node takes; it has addresses for 253.
+    #[arg(long, visible_alias = "pods", value_name = "COUNT", default_value_t = 110)]
+    pub(crate) node_pods: u32,
+    /// How many zones the nodes are spread over (label topology.kubernetes.io/zone: zone-1, zone-2, …); 0 for none.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(0..=1000)
+    )]
+    pub(crate) zones: u32,
+    /// How long a pod takes from bound to running; its annotation `bayplan.dev/start-delay` wins.
+    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = delay)]
+    pub(crate) pod_start_delay: SignedDuration,
+}
+
+impl EachNode {
+    /// Nodes that have this.
+    pub(crate) fn template(&self) -> NodeTemplate {
+        NodeTemplate {
+            cpu: self.node_cpu.clone(),
+            memory: self.node_memory.clone(),
+            pods: self.node_pods,
+            zones: NodeTemplate::zones(self.zones as usize),
+            ..NodeTemplate::default()
+        }
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Nodes {
@@ -49,33 +88,14 @@ pub(crate) struct Nodes {
     /// Leave the nodes there at the end; the next run goes on with them.
     #[arg(long, help_heading = WHICH_HEADING)]
     pub(crate) keep: bool,
-    /// The cpu of each node.
-    #[arg(long, default_value = "8", value_name = "QUANTITY", value_parser = capacity, help_heading = EACH_HEADING)]
-    pub(crate) cpu: String,
-    /// The memory of each node.
-    #[arg(long, default_value = "32Gi", value_name = "QUANTITY", value_parser = capacity, help_heading = EACH_HEADING)]
-    pub(crate) memory: String,
-    /// How many pods each node takes; a node has addresses for 253.
-    #[arg(long, value_name = "COUNT", default_value_t = 110, help_heading = EACH_HEADING)]
-    pub(crate) pods: u32,
-    /// How many zones the nodes are spread over (label topology.kubernetes.io/zone: zone-1, zone-2, …); 0 for none.
-    #[arg(
-        long,
-        value_name = "COUNT",
-        default_value_t = 3,
-        value_parser = clap::value_parser!(u32).range(0..=1000),
-        help_heading = EACH_HEADING
-    )]
-    pub(crate) zones: u32,
+    #[command(flatten, next_help_heading = EACH_HEADING)]
+    pub(crate) each: EachNode,
     /// A further label of each node. Repeatable.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label, help_heading = EACH_HEADING)]
     pub(crate) label: Vec<(String, String)>,
     /// A taint of each node: it keeps pods away that do not tolerate it. Repeatable.
     #[arg(long, value_name = "KEY[=VALUE]:EFFECT", value_parser = taint, help_heading = EACH_HEADING)]
     pub(crate) taint: Vec<Taint>,
-    /// How long a pod takes from bound to running; its annotation `bayplan.dev/start-delay` wins.
-    #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = delay, help_heading = PODS_HEADING)]
-    pub(crate) pod_start_delay: SignedDuration,
     /// How long a pod takes to stop, when its grace period lets it.
     #[arg(long, default_value = "1s", value_name = "DURATION", value_parser = delay, help_heading = PODS_HEADING)]
     pub(crate) pod_stop_delay: SignedDuration,

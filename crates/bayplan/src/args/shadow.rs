@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bayplan_scheduler::config::GoDuration;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::go;
+use super::output::{Output, formats};
 use super::source::Source;
 
 #[derive(Debug, Args)]
@@ -36,19 +37,12 @@ pub(crate) struct Shadow {
     #[arg(
         short,
         long,
-        value_enum,
         value_name = "FORMAT",
-        default_value_t = ShadowOutput::Text,
+        default_value = "text",
+        value_parser = formats([Output::Text, Output::Json, Output::Yaml]),
         help_heading = "Output"
     )]
-    pub(crate) output: ShadowOutput,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ShadowOutput {
-    Text,
-    Json,
-    Yaml,
+    pub(crate) output: Output,
 }
 
 impl Shadow {

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use super::output::{Output, formats};
 use super::source::Source;
 use super::whatif::Decisions;
 
@@ -60,20 +61,12 @@ pub(crate) struct Simulate {
     #[arg(
         short,
         long,
-        value_enum,
         value_name = "FORMAT",
-        default_value_t = SimulateOutput::Text,
+        default_value = "text",
+        value_parser = formats([Output::Text, Output::Json, Output::Yaml, Output::Html]),
         help_heading = "Output"
     )]
-    pub(crate) output: SimulateOutput,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SimulateOutput {
-    Text,
-    Json,
-    Yaml,
-    Html,
+    pub(crate) output: Output,
 }
 
 impl Simulate {

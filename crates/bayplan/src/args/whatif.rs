@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bayplan_explain::whatif::Condition;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
+use super::output::{Output, formats};
 use super::source::Source;
 
 const ACTIONS_HEADING: &str = "Actions, in their order";
@@ -31,12 +32,12 @@ pub(crate) struct Whatif {
     #[arg(
         short,
         long,
-        value_enum,
         value_name = "FORMAT",
-        default_value_t = WhatifOutput::Text,
+        default_value = "text",
+        value_parser = formats([Output::Text, Output::Wide, Output::Json, Output::Yaml]),
         help_heading = "Output"
     )]
-    pub(crate) output: WhatifOutput,
+    pub(crate) output: Output,
 }
 
 /// How what-ifs and simulations decide.
@@ -59,14 +60,6 @@ pub(crate) enum TieRule {
     Random,
     /// The one whose name is smallest.
     Name,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WhatifOutput {
-    Text,
-    Wide,
-    Json,
-    Yaml,
 }
 
 /// An action as it was written.

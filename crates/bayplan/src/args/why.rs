@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use super::output::{Output, formats};
 use super::source::Source;
 use super::whatif::Decisions;
 
@@ -52,25 +53,16 @@ pub(crate) struct Why {
     #[arg(
         short,
         long,
-        value_enum,
         value_name = "FORMAT",
-        default_value_t = WhyOutput::Text,
+        default_value = "text",
+        value_parser = formats([Output::Text, Output::Wide, Output::Json, Output::Yaml, Output::Html]),
         help_heading = "Output"
     )]
-    pub(crate) output: WhyOutput,
+    pub(crate) output: Output,
     /// Add an entry for every node to JSON and YAML, and all candidates of preemption.
     #[arg(long, help_heading = "Output")]
     pub(crate) per_node: bool,
     /// Print nothing but kube-scheduler's FailedScheduling message, whole.
     #[arg(long, help_heading = "Output")]
     pub(crate) message: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WhyOutput {
-    Text,
-    Wide,
-    Json,
-    Yaml,
-    Html,
 }

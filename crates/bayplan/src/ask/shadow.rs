@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bayplan_explain::Profiles;
-use bayplan_explain::shadow::{BindingReview, ShadowReport, Verdict};
+use bayplan_explain::shadow::{BindingReview, Verdict};
 use bayplan_metrics::{Counter, Family, Registry as Metrics};
 use bayplan_model::delta::Delta;
 use bayplan_runner::ops_server;
@@ -22,10 +22,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{Outcome, live, load};
-use crate::args::shadow::{Shadow, ShadowOutput};
+use crate::args::shadow::Shadow;
+use crate::output;
 use crate::progress::Progress;
 use crate::shutdown::StopSignals;
-use crate::yaml;
 
 /// How often bindings that need a search are looked at.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -65,7 +65,7 @@ pub(crate) async fn run(args: Shadow) -> Result<ExitCode> {
     let end = args.duration.map(|duration| Instant::now() + duration.unsigned());
     shadow.follow(deltas, end, stop).await?;
     let report = shadow.judge.report(Timestamp::now(), notes);
-    print(&report, args.output)?;
+    output::print(args.output, &report, || report.text())?;
     let failed = args.fail_under.is_some_and(|least| report.explained() < least);
     let outcome = if failed { Outcome::ConditionHeld } else { Outcome::Fits };
     Ok(outcome.into())
@@ -191,14 +191,4 @@ async fn serve_metrics(args: &Shadow) -> Result<Family<Counter>> {
         });
     }
     Ok(bindings)
-}
-
-fn print(report: &ShadowReport, output: ShadowOutput) -> Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    match output {
-        ShadowOutput::Text => write!(stdout, "{}", report.text())?,
-        ShadowOutput::Json => writeln!(stdout, "{}", serde_json::to_string_pretty(report)?)?,
-        ShadowOutput::Yaml => write!(stdout, "{}", yaml::write(&serde_json::to_value(report)?))?,
-    }
-    Ok(stdout.flush()?)
 }

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bayplan_explain::simulate::{
-    Arrivals, History, LoggedHistory, Openb, Options, Simulation, report, simulate, table,
-};
+use bayplan_explain::simulate::{Arrivals, History, LoggedHistory, Openb, Options, report, simulate, table};
 use bayplan_explain::{Completion, State};
 use bayplan_scheduler::Object;
 use bayplan_scheduler::config::Configuration;
@@ -19,7 +17,9 @@ use jiff::Timestamp;
 
 use super::load::{configuration_of, load};
 use super::logged;
-use crate::args::simulate::{Simulate, SimulateOutput};
+use crate::args::output::Output;
+use crate::args::simulate::Simulate;
+use crate::output;
 use crate::progress::Progress;
 
 /// The longest line of arrivals: more than any API server takes for an object, less than memory.
@@ -46,7 +46,10 @@ pub(crate) async fn run(args: Simulate) -> Result<ExitCode> {
     let mut report_progress = |done: usize, total: usize| progress.report(&format!("{done} of {total} events"));
     let simulation = simulate(&history, &configurations, &options, &mut report_progress)?;
     progress.clear();
-    print(&simulation, args.output)?;
+    output::print(args.output, &simulation, || match args.output {
+        Output::Html => report(&simulation),
+        _ => table(&simulation),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -143,16 +146,4 @@ fn read_openb(nodes: &Path, pods: &Path) -> Result<Openb> {
     };
     let trace = Openb::nodes_of(&text(nodes)?).with_context(|| nodes.display().to_string())?;
     trace.with_pods_of(&text(pods)?).with_context(|| pods.display().to_string())
-}
-
-fn print(simulation: &Simulation, output: SimulateOutput) -> Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    match output {
-        SimulateOutput::Text => write!(stdout, "{}", table(simulation))?,
-        SimulateOutput::Json => writeln!(stdout, "{}", serde_json::to_string_pretty(simulation)?)?,
-        SimulateOutput::Yaml => write!(stdout, "{}", crate::yaml::write(&serde_json::to_value(simulation)?))?,
-        SimulateOutput::Html => write!(stdout, "{}", report(simulation))?,
-    }
-    stdout.flush()?;
-    Ok(())
 }

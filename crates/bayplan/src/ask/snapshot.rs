@@ -36,7 +36,7 @@ fn report(objects: &ClusterObjects, count: usize, path: &Path) -> Result<()> {
     let mut stderr = io::stderr().lock();
     if path.as_os_str() != "-" {
         let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        writeln!(stderr, "{}: {count} objects in {:.1} MB", path.display(), size as f64 / 1e6)?;
+        writeln!(stderr, "{}: {count} objects in {}", path.display(), spoken(size))?;
     }
     let missing = objects.missing();
     if !missing.is_empty() {
@@ -44,4 +44,13 @@ fn report(objects: &ClusterObjects, count: usize, path: &Path) -> Result<()> {
     }
     objects.notes.iter().try_for_each(|note| writeln!(stderr, "{note}"))?;
     Ok(())
+}
+
+/// A size in the largest unit of which it has one.
+fn spoken(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
 }

@@ -1,6 +1,5 @@
 //! `bayplan whatif`: what would happen if.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,7 +15,9 @@ use jiff::Timestamp;
 use super::Outcome;
 use super::load::{configuration, load, read_manifests};
 use super::why::namespace_of;
-use crate::args::whatif::{Decisions, Given, TieRule, Whatif, WhatifOutput};
+use crate::args::output::Output;
+use crate::args::whatif::{Decisions, Given, TieRule, Whatif};
+use crate::output;
 
 impl Decisions {
     /// Which of several equally good nodes is chosen.
@@ -45,7 +46,8 @@ pub(crate) async fn run(args: Whatif) -> Result<ExitCode> {
         now: state.origin().time.unwrap_or_else(Timestamp::now),
     };
     let answer = whatif(state, &profiles, actions, &options)?;
-    print(&answer, args.output)?;
+    let detail = if args.output == Output::Wide { Detail::Wide } else { Detail::Summary };
+    output::print(args.output, &answer, || render(&answer, detail))?;
     let held: Vec<&str> = args.fail_if.iter().filter(|condition| condition.holds(&answer)).map(|c| c.text()).collect();
     for condition in &held {
         warn(&format!("{condition} holds"));
@@ -73,18 +75,6 @@ fn outcome(answer: &WhatIf) -> Outcome {
     let pending = answer.pending.iter().map(|pending| of(pending.verdict));
     let stuck = answer.stuck.first().map(|_| Outcome::NotYet);
     pending.chain(stuck).max().unwrap_or(Outcome::Fits)
-}
-
-fn print(answer: &WhatIf, output: WhatifOutput) -> Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    match output {
-        WhatifOutput::Text => write!(stdout, "{}", render(answer, Detail::Summary))?,
-        WhatifOutput::Wide => write!(stdout, "{}", render(answer, Detail::Wide))?,
-        WhatifOutput::Json => writeln!(stdout, "{}", serde_json::to_string_pretty(answer)?)?,
-        WhatifOutput::Yaml => write!(stdout, "{}", crate::yaml::write(&serde_json::to_value(answer)?))?,
-    }
-    stdout.flush()?;
-    Ok(())
 }
 
 /// The actions, with the files that they name.

@@ -21,14 +21,17 @@ use bayplan_sources::resource_of;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::Outcome;
 use super::load::{configuration, load, read_manifests};
 use super::logged::Logged;
 use crate::args::Cli;
+use crate::args::output::Output;
 use crate::args::source::Source;
-use crate::args::why::{Why, WhyOutput};
+use crate::args::why::Why;
+use crate::output;
 
 /// What is asked about.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ enum Question {
 }
 
 /// An answer in one of its forms.
+#[derive(Serialize)]
+#[serde(untagged)]
 enum Answer {
     One(Box<Explanation>),
     Several(ExplanationList),
@@ -56,7 +61,7 @@ pub(crate) async fn run(args: Why) -> Result<ExitCode> {
     let profiles = Profiles::build(&configuration, &Registry::default())?;
     let now = state.origin().time.unwrap_or_else(Timestamp::now);
     let options = Options {
-        per_node: args.per_node || args.output == WhyOutput::Wide,
+        per_node: args.per_node || args.output == Output::Wide,
         no_preemption: args.decisions.no_preemption,
         ties,
         node: args.node.clone(),
@@ -75,7 +80,7 @@ pub(crate) async fn run(args: Why) -> Result<ExitCode> {
     if let Some(name) = args.node.as_deref().filter(|name| state.cluster().node(name).is_none()) {
         bail!("there is no node {name}");
     }
-    if args.output == WhyOutput::Html && !args.message {
+    if args.output == Output::Html && !args.message {
         let name = args.source.from.first().map_or_else(|| "live".to_owned(), |path| path.display().to_string());
         let shown = Standalone { pods: &answer.pods(), profiles: &profiles, name: &name, now, state: &mut state };
         writeln!(std::io::stdout().lock(), "{}", standalone(shown))?;
@@ -113,7 +118,11 @@ async fn basis(args: &Why, question: &Question, namespace: &str) -> Result<Basis
 
 /// Ends as clap does when arguments make no sense.
 fn misused(error: &anyhow::Error) -> ! {
-    Cli::command().error(ErrorKind::InvalidValue, error).exit()
+    let mut cli = Cli::command();
+    // Built, it says how `why` is used and not how all of it is.
+    cli.build();
+    let command = cli.find_subcommand_mut("why").expect("it is the command that was parsed");
+    command.error(ErrorKind::InvalidValue, error).exit()
 }
 
 /// One line on standard error about something that could not be read.
@@ -288,7 +297,7 @@ fn manifests(state: &mut State, profiles: &Profiles, args: &Why, namespace: &str
             Answer::Several(list)
         }
     };
-    if args.output == WhyOutput::Html {
+    if args.output == Output::Html {
         // The page shows pods of the state.
         pods.iter().for_each(|pod| state.put(Object::Pod(pod.info.pod.clone())));
     }
@@ -339,15 +348,6 @@ impl Answer {
         all
     }
 
-    /// The fields in the order of the specification.
-    fn json(&self) -> serde_json::Result<String> {
-        match self {
-            Answer::One(explanation) => serde_json::to_string_pretty(explanation),
-            Answer::Several(list) => serde_json::to_string_pretty(list),
-            Answer::Node(node) => serde_json::to_string_pretty(node),
-        }
-    }
-
     fn text(&self, style: Style) -> String {
         match self {
             Answer::One(explanation) => text::explanation(explanation, style),
@@ -365,17 +365,8 @@ fn print(answer: &Answer, args: &Why) -> Result<()> {
         }
         return Ok(());
     }
-    let wide = args.output == WhyOutput::Wide;
-    match args.output {
-        WhyOutput::Text | WhyOutput::Wide | WhyOutput::Html => {
-            let style = Style { colours: has_colours(&stdout), wide };
-            write!(stdout, "{}", answer.text(style))?;
-        }
-        WhyOutput::Json => writeln!(stdout, "{}", answer.json()?)?,
-        WhyOutput::Yaml => write!(stdout, "{}", crate::yaml::write(&serde_json::from_str(&answer.json()?)?))?,
-    }
-    stdout.flush()?;
-    Ok(())
+    let style = Style { colours: has_colours(&stdout), wide: args.output == Output::Wide };
+    output::write(&mut stdout, args.output, answer, || answer.text(style))
 }
 
 /// Colours are for terminals, and not for those who set `NO_COLOR`.

@@ -93,7 +93,7 @@ fn the_page_of_up_explains_a_pod_tries_a_change_and_survives_a_restart() {
 
 /// What was logged is shown without the cluster.
 fn shows_a_log(browser: &Browser, log: &Path) {
-    let served = Served::start(&["page", "--decision-log", log.to_str().unwrap()]);
+    let served = Served::start(&["page", "--log", log.to_str().unwrap()]);
     browser.open(&served.url);
     browser.wait_for("document.documentElement.dataset.ready");
     assert!(browser.text("#decisions").contains("default/after"), "{}", browser.text("#decisions"));

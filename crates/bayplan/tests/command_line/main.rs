@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+mod backup;
 mod components;
 mod data_folder;
 mod first_screen;

@@ -40,8 +40,9 @@ fn components_print_the_version_they_stand_for() {
 fn help_is_there_for_every_command_and_groups_its_flags() {
     let overview = output(&["--help"]);
     let parts = ["up", "apiserver", "scheduler", "controller-manager", "bench", "version", "completions", "man"];
+    let operations = ["backup", "restore", "migrate"];
     let questions = ["why", "whatif", "simulate", "shadow", "snapshot", "page", "mcp", "plugin"];
-    for command in parts.into_iter().chain(questions) {
+    for command in parts.into_iter().chain(questions).chain(operations) {
         assert!(overview.lines().any(|line| line.starts_with(&format!("  {command} "))), "{command}: {overview}");
         assert_eq!(output(&["help", command]), output(&[command, "--help"]));
     }
@@ -87,15 +88,18 @@ fn manual_pages_come_one_at_a_time_or_all_at_once() {
     pages.sort();
     let commands = [
         "apiserver",
+        "backup",
         "bench",
         "completions",
         "controller-manager",
         "man",
         "mcp",
+        "migrate",
         "nodes",
         "page",
         "plugin-install",
         "plugin",
+        "restore",
         "scheduler",
         "shadow",
         "simulate",
@@ -120,6 +124,7 @@ fn every_workload_is_listed() {
     }
     let names = list.lines().map(|line| line.split_whitespace().next().unwrap());
     let (workloads, deployments) = (bayplan_bench::workload::all().len(), bayplan_bench::e2e::Deployments::ALL.len());
-    assert_eq!(names.count(), workloads + deployments + bayplan_bench::ask::Question::ALL.len());
+    let controllers = bayplan_bench::e2e::ControllerWorkload::ALL.len();
+    assert_eq!(names.count(), workloads + deployments + controllers + bayplan_bench::ask::Question::ALL.len());
     assert!(list.contains("until its last pod runs (--mode e2e only)\n"), "{list}");
 }

@@ -164,6 +164,11 @@ fn tell_what_is_wrong(log: &Path) {
     assert!(code == 3 && said.contains("--log loud: \"loud\" is not a level"), "{said}");
     let (code, ..) = run(&["--log", "warn", "why", "pod/web", "--log", &here]);
     assert_eq!(code, 0);
+    for flag in ["--log", "--decision-log"] {
+        let (code, _, said) = run(&["page", flag, &missing]);
+        assert!(code == 3 && said.lines().count() == 1 && said.contains(&missing), "{said}");
+        assert!(!said.contains("is not a level"), "{said}");
+    }
 }
 
 /// A log whose writer was killed, and one that nobody wrote.

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Instant;
 
+use bayplan_testkit::skipped;
+
 use crate::control_plane::PATIENCE;
 
 /// A folder with upstream's binaries.
@@ -15,8 +17,7 @@ impl Assets {
     /// The folder that `KUBEBUILDER_ASSETS` names; without one, says so and answers none.
     pub(crate) fn find() -> Option<Assets> {
         let Some(folder) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()) else {
-            // Not by a macro: the test harness would keep it to itself.
-            let _ = std::io::stderr().write_all(b"KUBEBUILDER_ASSETS is not set: skipped\n");
+            skipped("KUBEBUILDER_ASSETS is not set");
             return None;
         };
         let assets = Assets(std::path::absolute(folder).unwrap());
@@ -26,10 +27,15 @@ impl Assets {
         Some(assets)
     }
 
-    /// The path of a binary, if the folder has it.
+    /// The path of a binary, if the folder has it; without it, what the test compares with is missing, and the test is
+    /// skipped.
     pub(crate) fn binary(&self, name: &str) -> Option<PathBuf> {
         let path = self.0.join(name);
-        path.is_file().then_some(path)
+        if !path.is_file() {
+            skipped(&format!("the folder of KUBEBUILDER_ASSETS has no {name}"));
+            return None;
+        }
+        Some(path)
     }
 
     /// The folder itself.

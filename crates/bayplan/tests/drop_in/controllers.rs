@@ -13,8 +13,8 @@ use crate::normal::{Names, UNORDERED, differences, event, normal};
 use crate::transcript;
 
 /// The controllers that both bring.
-const CONTROLLERS: &str =
-    "deployment-controller,replicaset-controller,garbage-collector-controller,namespace-controller";
+const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,daemonset-controller,\
+    garbage-collector-controller,namespace-controller,persistentvolumeclaim-protection-controller";
 
 /// `ready <count> <image>`: the first pods of an image that do not run yet get running and ready.
 const READY: &str = r#"
@@ -32,20 +32,32 @@ ready() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rollouts_read_and_end_as_with_kube_controller_manager() {
-    compare(&["rollout", "strategies"]).await;
+    compare(CONTROLLERS, &["rollout", "strategies"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owners_and_dependents_fare_as_with_kube_controller_manager() {
-    compare(&["owners", "namespace"]).await;
+    compare(CONTROLLERS, &["owners", "namespace"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endpoints_are_those_of_kube_controller_manager() {
+    let controllers = "endpoints-controller,endpointslice-controller,endpointslice-mirroring-controller,\
+        garbage-collector-controller";
+    compare(controllers, &["services"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stateful_and_daemon_sets_read_and_end_as_with_kube_controller_manager() {
+    compare(CONTROLLERS, &["statefulset", "daemonset"]).await;
 }
 
 /// Plays the transcripts with both managers; what kubectl prints and what is left must be the same.
-async fn compare(transcripts: &[&str]) {
+async fn compare(controllers: &str, transcripts: &[&str]) {
     let Some(plane) = ControlPlane::start().await else { return };
     let arguments = [
         format!("--kubeconfig={}", plane.kubeconfig("admin").display()),
-        format!("--controllers={CONTROLLERS}"),
+        format!("--controllers={controllers}"),
         "--leader-elect=false".into(),
         "--secure-port=0".into(),
         "--kube-api-qps=1000".into(),
@@ -90,10 +102,20 @@ async fn played(plane: &ControlPlane, who: &str, transcripts: &[&str]) -> Vec<(S
 
 /// What is in a namespace, in words that do not depend on the run.
 pub(crate) async fn remains(plane: &ControlPlane, namespace: &str) -> Value {
-    let names = Names::from([(namespace.to_owned(), "NAMESPACE".to_owned())]);
+    let mut names = Names::from([(namespace.to_owned(), "NAMESPACE".to_owned())]);
+    for service in plane.list("Service", namespace).await {
+        if let Some(address) = service["spec"]["clusterIP"].as_str().filter(|address| *address != "None") {
+            names.insert(address.to_owned(), "ADDRESS".to_owned());
+        }
+    }
     let mut remains = json!({});
-    for kind in ["Deployment", "ReplicaSet", "Pod"] {
-        let objects = plane.list(kind, namespace).await;
+    let kinds = ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ControllerRevision", "Pod"];
+    for kind in kinds.into_iter().chain(["PersistentVolumeClaim", "Service", "Endpoints", "EndpointSlice"]) {
+        let mut objects = plane.list(kind, namespace).await;
+        if kind == "EndpointSlice" {
+            // How many writes a slice took says how many changes of pods were seen at once.
+            objects.iter_mut().for_each(|slice| drop(slice["metadata"]["generation"].take()));
+        }
         remains[kind] = sorted(objects.iter().map(|object| scrubbed(normal(object, &names))));
     }
     let events = plane.list("Event", namespace).await;

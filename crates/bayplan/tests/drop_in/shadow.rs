@@ -29,7 +29,6 @@ const NAMESPACE: &str = "default";
 const PRIORITIES: [&str; 4] = ["", "", "low", "high"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "one binding in some thousands is not explained yet: docs/contract.md"]
 async fn a_shadow_explains_every_binding_of_kube_scheduler() {
     let Some(plane) = ControlPlane::start().await else { return };
     let Some(_theirs) = upstream(&plane, 100) else { return };
@@ -44,14 +43,15 @@ async fn a_shadow_explains_every_binding_of_kube_scheduler() {
     assert!(count("seen") as usize > pods / 2 && count("same") as usize > pods / 4, "seed {seed}: {report:#}");
     println!("{report:#}");
 
-    // Against a configuration that is not kube-scheduler's, the same judge finds what is wrong.
+    // Against a configuration that is not kube-scheduler's, the same judge finds what is wrong, and does not say of
+    // most of it that states raced.
     let fit = json!([{"name": "NodeResourcesFit", "args": {"scoringStrategy": {
         "type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]}}}]);
     let profiles = json!([{"schedulerName": "default-scheduler", "pluginConfig": fit}]);
     let other = plane.scheduler_config("other", json!({"profiles": profiles}));
     let report = shadowed(&plane, "other", &["--config", &other], pods..pods + CONTROL_PODS, &mut random).await;
     let count = |name: &str| report[name].as_u64().unwrap();
-    assert!(count("unexplained") > 0, "seed {seed}: {report:#}");
+    assert!(2 * count("unexplained") > count("raced").max(1), "seed {seed}: {report:#}");
     println!("{report:#}");
 }
 
@@ -65,7 +65,7 @@ async fn a_shadow_knows_that_kube_scheduler_scores_part_of_many_nodes() {
     let report = shadowed(&plane, "shadow", &[], 0..SAMPLED_PODS, &mut random).await;
     let count = |name: &str| report[name].as_u64().unwrap();
     assert_eq!(count("unexplained"), 0, "seed {seed}: {report:#}");
-    assert!(count("sampled") as usize > SAMPLED_PODS / 10, "seed {seed}: {report:#}");
+    assert!(count("sampled") as usize > SAMPLED_PODS / 20, "seed {seed}: {report:#}");
     println!("{report:#}");
     // A judge who believes that all nodes are scored finds the same bindings wrong.
     let all = plane.scheduler_config("all", json!({"percentageOfNodesToScore": 100}));

@@ -23,6 +23,9 @@ use crate::requests::{ApiClient, Reply, Tally};
 
 /// How long anything may take while no fault is under way; generous because shared machines stall.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// How often something is looked for in vain, at least, before it counts as missing: a machine that stood still for
+/// longer than [`PATIENCE`] has given nobody a chance.
+const LOOKS_MIN: u32 = 60;
 /// The time between two looks at something that is awaited.
 const GLANCE: Duration = Duration::from_millis(100);
 /// How often a balancer checks the health of the servers behind it, and how long a check may take.
@@ -166,13 +169,13 @@ impl Cluster {
         within: Duration,
         mut look: impl AsyncFnMut(&Cluster) -> Option<T>,
     ) -> T {
-        let deadline = Instant::now() + within;
+        let mut patience = Patience::new(within);
         loop {
             self.revive();
             if let Some(seen) = look(self).await {
                 return seen;
             }
-            assert!(Instant::now() < deadline, "in vain for {within:?}: {what}");
+            assert!(patience.is_left(), "in vain for {within:?}: {what}");
             tokio::time::sleep(GLANCE).await;
         }
     }
@@ -263,17 +266,45 @@ async fn start_members(binaries: &Binaries, folder: &Path) -> (Vec<Member>, Vec<
     };
     let mut members: Vec<Member> = doors.into_iter().enumerate().map(start).collect();
     // An API server that finds no etcd at its start ends: whoever starts it waits, or starts it again.
-    for member in &mut members {
-        let deadline = Instant::now() + PATIENCE;
-        member.id = loop {
-            match member.etcd.status().await {
+    let mut patience = Patience::new(PATIENCE);
+    for i in 0..members.len() {
+        members[i].id = loop {
+            let status = members[i].etcd.status().await;
+            match status {
                 Some(status) if status.leader != 0 => break status.member,
-                _ => assert!(Instant::now() < deadline, "{} has no leader", member.process.name),
+                _ if patience.is_left() => tokio::time::sleep(GLANCE).await,
+                _ => panic!("etcd-{i} has no leader, it says {status:?}\n{}", reports(&mut members)),
             }
-            tokio::time::sleep(GLANCE).await;
         };
     }
     (members, clients.to_vec())
+}
+
+/// How each member is, for the person who reads why they did not begin.
+fn reports(members: &mut [Member]) -> String {
+    let report = |member: &mut Member| {
+        let state = member.process.ended().map_or("runs".to_owned(), |status| format!("ended: {status}"));
+        format!("{} {state}\n  {}\n", member.process.name, member.process.log_end())
+    };
+    members.iter_mut().map(report).collect()
+}
+
+/// What is left of the time and of the looks that something has.
+struct Patience {
+    deadline: Instant,
+    looks: u32,
+}
+
+impl Patience {
+    fn new(within: Duration) -> Patience {
+        Patience { deadline: Instant::now() + within, looks: LOOKS_MIN }
+    }
+
+    /// Counts one more look in vain.
+    fn is_left(&mut self) -> bool {
+        self.looks = self.looks.saturating_sub(1);
+        self.looks > 0 || Instant::now() < self.deadline
+    }
 }
 
 async fn start_servers(binaries: &Binaries, folder: &Path, members: &[u16]) -> (Vec<Server>, Vec<u16>) {

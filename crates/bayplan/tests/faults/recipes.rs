@@ -1,6 +1,5 @@
 //! How each member is started, and which binaries there are.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use bayplan_testkit::binary;
@@ -26,10 +25,7 @@ impl Binaries {
         let assets = set("KUBEBUILDER_ASSETS").map(absolute);
         let etcd = set("BAYPLAN_ETCD").map(absolute).or_else(|| Some(assets.as_ref()?.join("etcd")));
         let Some(etcd) = etcd else {
-            // Not by a macro: the test harness would keep it to itself.
-            let message = "neither BAYPLAN_ETCD nor KUBEBUILDER_ASSETS is set: \
-                           nothing_is_lost_when_any_member_fails is skipped\n";
-            let _ = std::io::stderr().write_all(message.as_bytes());
+            bayplan_testkit::skipped("neither BAYPLAN_ETCD nor KUBEBUILDER_ASSETS names an etcd");
             return None;
         };
         assert!(etcd.is_file(), "there is no etcd at {}", etcd.display());

@@ -29,8 +29,8 @@ use log_tail::FollowedLog;
 pub(crate) async fn run(args: Page) -> Result<()> {
     let signals = StopSignals::listen()?;
     let listener = listen(args.port, "--port").await?;
-    let (view, _following) = match &args.decision_log {
-        Some(log) => (of_log(log).await?, None),
+    let (view, _following) = match &args.log {
+        Some(log) => (of_log(Path::new(log)).await?, None),
         None => of_source(&args.source).await?,
     };
     let server = PageServer::start(listener, &address::random(), view)?;

@@ -1,21 +1,24 @@
 //! `bayplan bench`: runs workloads, each in its own process so that memory is measured apart, and prints the figures.
 
+mod servers;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 use bayplan_bench::ask::{self, Question};
-use bayplan_bench::e2e::{self, Deployments, Embedded};
+use bayplan_bench::e2e::{self, ControllerWorkload, Deployments, Embedded};
 use bayplan_bench::report::{Run, grouped, log_costs, table};
 use bayplan_bench::trace;
 use bayplan_bench::workload::{self, Workload};
 use bayplan_bench::{engine, plot};
 use bayplan_client::Client;
 
-use crate::args::{Bench, BenchLog, BenchMode, BenchOutput};
+use crate::args::{Bench, BenchLog, BenchMode, BenchOutput, BenchServer};
 use crate::failure;
 use crate::progress::Progress;
+use servers::MeasuredServer;
 
 /// The default numbers of nodes and pods of Deployments.
 const DEPLOYMENT_SIZE: (usize, usize) = (5_000, 10_000);
@@ -58,6 +61,7 @@ pub(crate) async fn run(args: Bench) -> Result<()> {
 fn list(out: &mut impl Write) -> Result<()> {
     let workloads = workload::all().iter().map(Benchmark::Workload);
     let deployments = Deployments::ALL.map(Benchmark::Deployments);
+    let deployments = deployments.into_iter().chain(ControllerWorkload::ALL.map(Benchmark::Controllers));
     let all: Vec<Benchmark> = workloads.chain(deployments).chain(Question::ALL.map(Benchmark::Question)).collect();
     let width = all.iter().map(|benchmark| benchmark.name().len()).max().unwrap_or(0);
     for benchmark in all {
@@ -74,6 +78,8 @@ enum Benchmark {
     Workload(&'static Workload),
     /// Deployments until all their pods run; end to end only.
     Deployments(Deployments),
+    /// What other controllers do with much; end to end only.
+    Controllers(ControllerWorkload),
     /// A question about a cluster of pending pods.
     Question(Question),
     Trace,
@@ -90,6 +96,11 @@ impl Benchmark {
             }
             (None, _) => {}
         }
+        match ControllerWorkload::named(name) {
+            Some(what) if mode == BenchMode::E2e => return Ok(Benchmark::Controllers(what)),
+            Some(what) => bail!("{} is measured with --mode e2e", what.name()),
+            None => {}
+        }
         match Deployments::named(name) {
             Some(deployments) if mode == BenchMode::E2e => Ok(Benchmark::Deployments(deployments)),
             Some(deployments) => bail!("{} is measured with --mode e2e", deployments.name()),
@@ -101,6 +112,7 @@ impl Benchmark {
         match self {
             Benchmark::Workload(workload) => &workload.name,
             Benchmark::Deployments(deployments) => deployments.name(),
+            Benchmark::Controllers(what) => what.name(),
             Benchmark::Question(question) => question.name(),
             Benchmark::Trace => "Trace",
         }
@@ -110,6 +122,7 @@ impl Benchmark {
         match self {
             Benchmark::Workload(workload) => workload.about.clone(),
             Benchmark::Deployments(deployments) => format!("{} (--mode e2e only)", deployments.about()),
+            Benchmark::Controllers(what) => format!("{} (--mode e2e only)", what.about()),
             Benchmark::Question(question) => format!("{} (--mode ask only)", question.about()),
             Benchmark::Trace => "a recorded cluster".to_owned(),
         }
@@ -120,7 +133,7 @@ impl Benchmark {
         match self {
             Benchmark::Workload(workload) => workload.nodes,
             Benchmark::Question(_) => QUESTION_NODES,
-            Benchmark::Deployments(_) | Benchmark::Trace => DEPLOYMENT_SIZE.0,
+            Benchmark::Deployments(_) | Benchmark::Controllers(_) | Benchmark::Trace => DEPLOYMENT_SIZE.0,
         }
     }
 
@@ -129,6 +142,7 @@ impl Benchmark {
         match self {
             Benchmark::Workload(workload) => workload.pods_on(nodes),
             Benchmark::Question(question) => question.pods(),
+            Benchmark::Controllers(what) => what.pods(nodes),
             Benchmark::Deployments(_) | Benchmark::Trace => DEPLOYMENT_SIZE.1,
         }
     }
@@ -144,6 +158,23 @@ struct Job {
     /// Pairs of runs without and with a decision log, where these are compared. They share a process and take turns, so
     /// that both meet the same machine and the same memory.
     pairs: u32,
+    /// The server that is measured, where several are compared.
+    server: Option<BenchServer>,
+}
+
+/// The servers that are compared; `None` is the one that is measured alone.
+fn servers(args: &Bench) -> Result<Vec<Option<BenchServer>>> {
+    if args.etcd_servers.is_empty() {
+        return Ok(vec![None]);
+    }
+    if args.mode != BenchMode::E2e {
+        bail!("--etcd-servers is measured with --mode e2e");
+    }
+    if let Some(server) = args.server {
+        return Ok(vec![Some(server)]);
+    }
+    let upstream = args.kube_apiserver.is_some().then_some(BenchServer::KubeApiserver);
+    Ok([Some(BenchServer::Embedded), Some(BenchServer::Etcd), upstream].into_iter().filter(Option::is_some).collect())
 }
 
 fn jobs(args: &Bench) -> Result<Vec<Job>> {
@@ -155,10 +186,11 @@ fn jobs(args: &Bench) -> Result<Vec<Job>> {
     let seeds = || args.seed..args.seed + u64::from(jobs_of_each);
     if !args.trace.is_empty() {
         ensure_readable(&args.trace)?;
-        let job = |seed| Job { benchmark: Benchmark::Trace, nodes: 0, pods: 0, seed, log, pairs };
+        let job = |seed| Job { benchmark: Benchmark::Trace, nodes: 0, pods: 0, seed, log, pairs, server: None };
         return Ok(seeds().map(job).collect());
     }
     let benchmarks: Vec<Benchmark> = match args.workloads.as_slice() {
+        [] if !args.etcd_servers.is_empty() => vec![Benchmark::named("SchedulingBasic", args.mode)?],
         [] if args.mode == BenchMode::E2e => {
             let deployments = Deployments::ALL.map(Benchmark::Deployments);
             [Benchmark::named("SchedulingBasic", args.mode)?].into_iter().chain(deployments).collect()
@@ -167,12 +199,16 @@ fn jobs(args: &Bench) -> Result<Vec<Job>> {
         [] => workload::all().iter().map(Benchmark::Workload).collect(),
         names => names.iter().map(|name| Benchmark::named(name, args.mode)).collect::<Result<_>>()?,
     };
+    let servers = servers(args)?;
     let mut jobs = Vec::new();
     for benchmark in benchmarks {
         let sizes = if args.nodes.is_empty() { vec![benchmark.nodes()] } else { args.nodes.clone() };
         for nodes in sizes {
             let pods = args.pods.unwrap_or_else(|| benchmark.pods(nodes));
-            jobs.extend(seeds().map(|seed| Job { benchmark, nodes, pods, seed, log, pairs }));
+            for server in &servers {
+                let server = *server;
+                jobs.extend(seeds().map(|seed| Job { benchmark, nodes, pods, seed, log, pairs, server }));
+            }
         }
     }
     Ok(jobs)
@@ -229,10 +265,18 @@ impl Job {
         let mut report = |what: &str, done: usize, of: usize| self.report(&mut progress, what, done, of);
         let Job { nodes, pods, seed, .. } = *self;
         let options = e2e::Options { nodes, pods, rate: args.rate, external_scheduler: args.external_scheduler, seed };
+        if let Some(server) = self.server {
+            let run = self.run_server(server, args, &options, &mut report).await;
+            progress.clear();
+            return run;
+        }
         let run = match (self.benchmark, &args.kubeconfig) {
             (Benchmark::Trace, _) => bail!("a trace is replayed in engine mode only"),
             (Benchmark::Question(_), _) => bail!("questions are measured with --mode ask"),
             (Benchmark::Deployments(_), Some(_)) => bail!("Deployments are measured on the embedded cluster only"),
+            (Benchmark::Controllers(what), Some(_)) => {
+                bail!("{} is measured on the embedded cluster only", what.name())
+            }
             (Benchmark::Workload(workload), Some(path)) => {
                 let client = Client::from_kubeconfig(Some(path), None).await?;
                 let cluster = e2e::Cluster { admin: client.clone(), scheduler: client };
@@ -250,9 +294,32 @@ impl Job {
                 embedded.stop().await;
                 run
             }
+            (Benchmark::Controllers(what), None) => {
+                let embedded = Embedded::start().await?;
+                let run = e2e::run_controller_workload(what, &options, &embedded, &mut report).await;
+                embedded.stop().await;
+                run
+            }
         };
         progress.clear();
         Ok(run?)
+    }
+
+    /// Measures a server in a process of its own, over the network, and what all processes cost.
+    async fn run_server(
+        &self,
+        server: BenchServer,
+        args: &Bench,
+        options: &e2e::Options,
+        report: &mut e2e::Progress<'_>,
+    ) -> Result<Run> {
+        let Benchmark::Workload(workload) = self.benchmark else {
+            bail!("{} is not measured with --etcd-servers", self.name());
+        };
+        let measured = MeasuredServer::start(server, args).await?;
+        let mut run = e2e::run_beside(workload, options, measured.clients(), &|| measured.costs(), report).await?;
+        run.mode = server.name().to_owned();
+        Ok(run)
     }
 
     fn run_engine(&self, args: &Bench, seed: u64, decision_log: bool) -> Result<Run> {
@@ -297,6 +364,12 @@ impl Job {
         }
         if args.external_scheduler {
             child.arg("--external-scheduler");
+        }
+        if let Some(server) = self.server {
+            child.args(["--etcd-servers", &args.etcd_servers.join(","), "--server", server.name()]);
+        }
+        if let Some(path) = &args.kube_apiserver {
+            child.arg("--kube-apiserver").arg(path);
         }
         match self.benchmark {
             Benchmark::Trace => drop(child.arg("--trace").args(&args.trace)),

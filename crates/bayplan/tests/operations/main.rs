@@ -3,9 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+#[path = "../../../otlp/tests/collector/mod.rs"]
+mod collector;
+mod traces;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bayplan_client::Client;
@@ -17,20 +22,32 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that does not outlive the test.
-struct Process(Child);
+struct Process(Child, Option<JoinHandle<String>>);
 
 impl Process {
     fn start(arguments: &[&str]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bayplan"));
-        Process(command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        // A log that nobody reads would stop it once the pipe is full.
+        let log = std::thread::spawn(move || {
+            let mut log = String::new();
+            stderr.read_to_string(&mut log).unwrap();
+            log
+        });
+        Process(child, Some(log))
+    }
+
+    /// Waits for its end; answers its exit code and what it told.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let log = self.1.take().unwrap().join().unwrap();
+        (self.0.wait().unwrap().code(), log)
     }
 
     /// Asks it to stop; answers its exit code and what it told.
-    fn terminate(mut self) -> (Option<i32>, String) {
+    fn terminate(self) -> (Option<i32>, String) {
         assert!(Command::new("kill").arg(self.0.id().to_string()).status().unwrap().success());
-        let mut stderr = String::new();
-        self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        (self.0.wait().unwrap().code(), stderr)
+        self.ended()
     }
 }
 
@@ -43,7 +60,12 @@ impl Drop for Process {
 
 /// An API server on a folder, and the administrator's kubeconfig.
 fn apiserver(folder: &Path) -> (Process, PathBuf) {
-    let mut process = Process::start(&["apiserver", "--port", "0", "--data-dir", folder.to_str().unwrap()]);
+    apiserver_with(folder, &[])
+}
+
+fn apiserver_with(folder: &Path, flags: &[&str]) -> (Process, PathBuf) {
+    let own = ["apiserver", "--port", "0", "--data-dir", folder.to_str().unwrap()];
+    let mut process = Process::start(&[&own, flags].concat());
     let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
     lines.by_ref().map(Result::unwrap).find(|line| line.contains("Ctrl-C")).expect("it came up");
     std::thread::spawn(move || lines.for_each(drop));
@@ -120,6 +142,8 @@ async fn a_scheduler_and_a_controller_manager_can_be_watched_at_work() {
     watch_apiserver(&admin).await;
 
     assert_ne!(holder(&admin, "kube-scheduler").await, "");
+    let manager_port_client = operator(&kubeconfig, manager_port).await;
+    assert!(read(&manager_port_client, "/metrics/resources").await.is_err(), "the scheduler alone knows all pods");
     let (code, log) = scheduler.terminate();
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(holder(&admin, "kube-scheduler").await, "", "the lease is given back");
@@ -142,9 +166,11 @@ async fn create_deployment(admin: &Client) {
         },
     });
     create(admin, ("", "nodes"), "", node).await;
+    let resources = json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}});
+    let container = json!({"name": "web", "image": "web", "resources": resources});
     let template = json!({
         "metadata": {"labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "web", "image": "web"}], "automountServiceAccountToken": false},
+        "spec": {"containers": [container], "automountServiceAccountToken": false},
     });
     let selector = json!({"matchLabels": {"app": "web"}});
     let spec = json!({"replicas": 3, "selector": selector, "template": template});
@@ -181,6 +207,11 @@ async fn watch_scheduler(operator: &Client) {
     assert_eq!(configz["componentconfig"]["leaderElection"]["resourceName"], "kube-scheduler");
     assert!(read(operator, "/metrics/slis").await.unwrap().contains("kubernetes_healthcheck{"));
     find_series("scheduler", &metrics);
+    let resources = read(operator, "/metrics/resources").await.unwrap();
+    let requests = resources.lines().filter(|line| line.starts_with("kube_pod_resource_request{namespace=\"default\""));
+    let cpu = "priority=\"0\",resource=\"cpu\",scheduler=\"default-scheduler\",unit=\"cores\"} 0.25";
+    assert_eq!(requests.filter(|line| line.contains("node=\"n1\"") && line.ends_with(cpu)).count(), 3, "{resources}");
+    assert!(resources.contains("\nkube_pod_resource_limit{"), "{resources}");
     let status = read(operator, "/statusz").await.unwrap();
     assert!(status.starts_with("\nkube-scheduler statusz\n") && status.contains("\nUp  0 hr "), "{status}");
     let flags = read(operator, "/flagz").await.unwrap();
