@@ -31,6 +31,7 @@ const ALL: &[&str] = &[
     "listener",
     "metrics",
     "model",
+    "otlp",
     "page",
     "patch",
     "runner",
@@ -48,13 +49,15 @@ const ARROWS: &[Arrows] = &[
     arrows("model", &[], &["testkit"]),
     arrows("store", &[], &["testkit"]),
     arrows("etcd", &["store"], &["testkit"]),
+    arrows("otlp", &["metrics", "model"], &["testkit"]),
     // store: one suite of tests for every store.
     arrows("testkit", &["model", "store"], &[]),
     arrows("patch", &["model"], &["testkit"]),
     arrows("cel", &["model"], &["testkit"]),
     arrows("kinds", &["cel", "model", "patch"], &["testkit"]),
     arrows("scheduler", &["cel", "metrics", "model"], &["testkit"]),
-    arrows("controllers", &["model"], &["testkit"]),
+    // kinds: whether an old revision means what the template says is a question of defaults.
+    arrows("controllers", &["kinds", "model"], &["testkit"]),
     arrows("sim", &["model"], &["testkit"]),
     arrows("sources", &["kinds", "model"], &["testkit"]),
     arrows("explain", &["controllers", "kinds", "model", "patch", "scheduler", "sources"], &["testkit"]),
@@ -95,6 +98,7 @@ const ARROWS: &[Arrows] = &[
             "kinds",
             "model",
             "patch",
+            "runner",
             "scheduler",
             "sources",
             "store",
@@ -107,6 +111,7 @@ const ARROWS: &[Arrows] = &[
         &["apiserver", "cel", "client", "kinds", "model", "patch", "runner", "scheduler", "sources", "store"],
         &[],
     ),
+    arrows("world", &["apiserver", "client", "model", "runner", "sim", "store", "testkit"], &[]),
     arrows("xtask", &[], &[]),
 ];
 
