@@ -71,7 +71,8 @@ fn compare_at(path: &mut String, expected: &Value, actual: &Value) -> Result<(),
     }
 }
 
-fn difference(path: &str, expected: Option<&Value>, actual: Option<&Value>) -> Difference {
+/// A difference between two values, or between one and none.
+pub(crate) fn difference(path: &str, expected: Option<&Value>, actual: Option<&Value>) -> Difference {
     Difference { path: path.into(), expected: shown(expected), actual: shown(actual) }
 }
 

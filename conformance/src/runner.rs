@@ -4,6 +4,8 @@ use std::{
     io::{self, Write},
     panic::{self, AssertUnwindSafe},
     path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use crate::{
@@ -42,16 +44,41 @@ pub enum Error {
 pub fn run<P: AsRef<Path>>(suite: &Suite, files: &[P], report: &mut dyn Write) -> Result<Score, Error> {
     // Read everything first: the error of an unreadable file should not follow a thousand lines of report.
     let files: Vec<Vec<Case>> = files.iter().map(|file| recording::read(file.as_ref())).collect::<Result<_, _>>()?;
+    let cases: Vec<&Case> = files.iter().flatten().collect();
     let mut score = Score::default();
-    for case in files.iter().flatten() {
+    for (case, outcome) in cases.iter().zip(check_all(suite, &cases)) {
         score.total += 1;
-        match check(suite, case) {
+        match outcome {
             Ok(()) => score.equal += 1,
             Err(difference) => writeln!(report, "{}: {difference}", case.name)?,
         }
     }
     writeln!(report, "{}: {}/{} equal", suite.name, score.equal, score.total)?;
     Ok(score)
+}
+
+/// Checks cases, as many at once as the suite allows, and returns their outcomes in the order of the cases.
+fn check_all(suite: &Suite, cases: &[&Case]) -> Vec<Result<(), String>> {
+    if suite.at_once == 1 {
+        return cases.iter().map(|case| check(suite, case)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut outcomes = Vec::new();
+        while let Some((at, case)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            cases.get(at).map(|case| (at, case))
+        } {
+            outcomes.push((at, check(suite, case)));
+        }
+        outcomes
+    };
+    let mut outcomes: Vec<(usize, Result<(), String>)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..suite.at_once.min(cases.len())).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a check does not panic")).collect()
+    });
+    outcomes.sort_by_key(|(at, _)| *at);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 /// Checks one case; a panic is a difference, not the end of the run.

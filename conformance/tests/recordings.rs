@@ -79,6 +79,21 @@ fn every_recorded_preemption_is_equal() {
 }
 
 #[test]
+fn the_whole_scheduler_decides_as_upstream_did() {
+    all_equal_of("schedule-one", "decisions", 2510);
+}
+
+#[test]
+fn the_whole_scheduler_places_one_pod_after_the_other_as_upstream_did() {
+    all_equal_of("schedule-one", "sequences", 60);
+}
+
+#[test]
+fn the_whole_scheduler_preempts_as_upstream_did() {
+    all_equal_of("schedule-one", "preemption", 320);
+}
+
+#[test]
 fn every_recorded_decision_is_explained_as_upstream_made_it() {
     all_equal_of("why", "decisions", 2510);
 }
@@ -113,6 +128,56 @@ fn every_recorded_controller_computation_and_scenario_is_equal() {
     all_equal("controllers", 1363 + 36);
 }
 
+#[test]
+fn every_recorded_computation_and_run_of_the_second_group_of_controllers_is_equal() {
+    all_equal_of("controllers", "controllers-more", 2496 + 128);
+}
+
+/// How many scenarios of each file of exchanges with the API server are equal. A floor only rises.
+#[test]
+fn the_exchanges_with_the_api_server_fall_behind_in_no_file() {
+    let floors = [
+        ("http", "train-00.jsonl.gz", 38), // 40
+        ("http", "train-01.jsonl.gz", 33), // 40
+        ("http", "train-02.jsonl.gz", 12), // 17
+        ("http", "train-90.jsonl.gz", 2),
+        ("http-more", "train-00.jsonl.gz", 25),          // 35
+        ("http-more", "train-01.jsonl.gz", 18),          // 35
+        ("http-more", "train-02.jsonl.gz", 17),          // 34
+        ("server-side-apply", "train-00.jsonl.gz", 146), // 150
+    ];
+    let files: Vec<PathBuf> = ["http", "http-more", "server-side-apply"].into_iter().flat_map(corpus).collect();
+    assert_eq!(files.len(), floors.len(), "a file without a floor");
+    for (file, (folder, name, floor)) in files.iter().zip(floors) {
+        assert!(file.ends_with(Path::new(folder).join(name)), "{}", file.display());
+        let mut report = Vec::new();
+        let score = runner::run(suites::find("http").unwrap(), &[file], &mut report).unwrap();
+        assert!(score.equal >= floor, "{folder}/{name}, at least {floor}:\n{}", String::from_utf8_lossy(&report));
+    }
+}
+
+/// How many cases of each file of `validation` are equal. A floor only rises; at the file's total it stays.
+#[test]
+fn validation_falls_behind_in_no_file() {
+    let floors = [
+        ("train-00.jsonl.gz", 397), // 400
+        ("train-01.jsonl.gz", 391), // 400
+        ("train-02.jsonl.gz", 392), // 400
+        ("train-03.jsonl.gz", 395), // 400
+        ("train-04.jsonl.gz", 391), // 400
+        ("train-05.jsonl.gz", 397), // 400
+        ("train-06.jsonl.gz", 392), // 399
+    ];
+    let files = corpus("validation");
+    assert_eq!(files.len(), floors.len(), "a file without a floor");
+    for (file, (name, floor)) in files.iter().zip(floors) {
+        assert_eq!(file.file_name().unwrap(), name);
+        let mut report = Vec::new();
+        let score = runner::run(suites::find("validation").unwrap(), &[file], &mut report).unwrap();
+        assert!(score.equal >= floor, "{name}, at least {floor}:\n{}", String::from_utf8_lossy(&report));
+    }
+}
+
 fn conformance(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_conformance")).args(arguments).output().unwrap()
 }
@@ -145,7 +210,13 @@ fn an_altered_answer_is_reported_and_fails() {
             ".result.metadata",
         ),
     ];
-    let scenario: [(&str, &str, Alteration, &str); 3] = [
+    let scenario: [(&str, &str, Alteration, &str); 4] = [
+        (
+            "http",
+            "/steps/0/contentType",
+            |case| case["steps"][0]["contentType"] = "text/plain".into(),
+            "step 0 POST /api/v1/namespaces content-type (35 of 36 steps equal)",
+        ),
         (
             "controllers",
             "/steps/0/expect/deployments/0/status/replicas",

@@ -16,7 +16,7 @@ pub(super) fn check(case: &Value) -> Outcome {
     let mut attempt = Attempt::new(&profile, &cluster, &nominator, &pod, NOW);
     let expected = &case["expected"];
     let mut answer = Value::Object(decide(&mut attempt, pod.is_assigned()));
-    let input = DecisionInput { profile: &profile, cluster: &cluster, nominator: &nominator, pod: &pod, now: NOW };
+    let input = DecisionInput::new(&profile, &cluster, &nominator, &pod, NOW);
     by_engine(&mut Engine::default(), input, &mut answer);
     // Upstream reports any one of these when several nodes fail.
     let any_of = expected["errors"].as_array();

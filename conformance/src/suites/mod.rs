@@ -9,6 +9,7 @@ mod preemption;
 mod queueing_hints;
 mod rbac;
 mod requests;
+mod schedule_one;
 mod scheduler;
 mod selectors;
 mod sequences;
@@ -53,26 +54,42 @@ pub struct Suite {
     pub name: &'static str,
     /// Runs one case through the product and compares the answer.
     pub check: fn(&Value) -> Outcome,
+    /// How many cases run at once: those that wait more than they compute need not wait one after the other.
+    pub at_once: usize,
+}
+
+impl Suite {
+    /// A suite whose cases run one after the other.
+    const fn new(name: &'static str, check: fn(&Value) -> Outcome) -> Suite {
+        Suite { name, check, at_once: 1 }
+    }
+
+    /// A suite whose cases mostly wait.
+    const fn waiting(name: &'static str, check: fn(&Value) -> Outcome) -> Suite {
+        Suite { name, check, at_once: 32 }
+    }
 }
 
 /// Every suite there is.
 pub const SUITES: &[Suite] = &[
-    Suite { name: "config", check: config::check },
-    Suite { name: "controllers", check: controllers::check },
-    Suite { name: "decisions", check: decisions::check },
-    Suite { name: "http", check: http::check },
-    Suite { name: "preemption", check: preemption::check },
-    Suite { name: "queueing-hints", check: queueing_hints::check },
-    Suite { name: "rbac", check: rbac::check },
-    Suite { name: "requests", check: requests::check },
-    Suite { name: "defaulting", check: kinds::defaulting },
-    Suite { name: "tables", check: kinds::table },
-    Suite { name: "validation", check: kinds::validate },
-    Suite { name: "selectors", check: selectors::check },
-    Suite { name: "sequences", check: sequences::check },
-    Suite { name: "strategic-merge", check: strategic_merge::check },
-    Suite { name: "whatif", check: why_sequences::sequences_by_whatif },
-    Suite { name: "why", check: why::check },
+    Suite::new("config", config::check),
+    Suite::new("controllers", controllers::check),
+    Suite::new("decisions", decisions::check),
+    Suite::waiting("http", http::check),
+    Suite::new("preemption", preemption::check),
+    Suite::new("queueing-hints", queueing_hints::check),
+    Suite::new("rbac", rbac::check),
+    Suite::new("requests", requests::check),
+    Suite::new("schedule-one", schedule_one::check),
+    Suite::new("defaulting", kinds::defaulting),
+    Suite::new("tables", kinds::table),
+    Suite::new("validation", kinds::validate),
+    Suite::new("selectors", selectors::check),
+    Suite::waiting("server-side-apply", http::check),
+    Suite::new("sequences", sequences::check),
+    Suite::new("strategic-merge", strategic_merge::check),
+    Suite::new("whatif", why_sequences::sequences_by_whatif),
+    Suite::new("why", why::check),
 ];
 
 /// The suite of that name.

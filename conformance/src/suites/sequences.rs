@@ -20,7 +20,7 @@ pub(super) fn check(case: &Value) -> Outcome {
     let mut engine = Engine::default();
     for (json, expected) in pods.zip(steps) {
         let pod = pod(json)?;
-        let input = DecisionInput { profile: &profile, cluster: &cluster, nominator: &nominator, pod: &pod, now: NOW };
+        let input = DecisionInput::new(&profile, &cluster, &nominator, &pod, NOW);
         let fast = engine.scores(input);
         let mut attempt = Attempt::new(&profile, &cluster, &nominator, &pod, NOW);
         let mut answer = step(&mut attempt);

@@ -1,4 +1,4 @@
-//! The deployment, replicaset and garbage collector controllers: single computations, and whole runs.
+//! The control loops: single computations, and whole runs.
 
 mod computation;
 mod scenario;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 /// What the numbered placeholders stand for in this run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Bindings(HashMap<String, String>);
 
 const KINDS: [&str; 10] = ["UID", "RV", "IP", "NODEPORT", "GEN", "LRV", "CONT", "TIME", "AGE", "SERVER"];
@@ -52,7 +52,32 @@ fn binds(name: &str) -> bool {
     name.ends_with(|c: char| c.is_ascii_digit())
 }
 
+/// True if the text may stand where the recording has a placeholder.
+fn fits(name: &str, text: &str) -> bool {
+    let all = |accepted: fn(char) -> bool| text.chars().all(accepted);
+    match name[1..].trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "RV" | "LRV" | "NODEPORT" => all(|c| c.is_ascii_digit()),
+        "UID" => text.len() == 36 && all(|c| c.is_ascii_hexdigit() || c == '-'),
+        "GEN" => all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()),
+        "IP" => all(|c| c.is_ascii_hexdigit() || matches!(c, '.' | ':')),
+        "TIME" => text.len() >= 20 && text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok(),
+        "AGE" => text == "<unknown>" || all(|c| c.is_ascii_digit() || matches!(c, 'y' | 'd' | 'h' | 'm' | 's')),
+        _ => true,
+    }
+}
+
+/// True for what was different wherever it was recorded under different names.
+fn is_distinct(name: &str) -> bool {
+    name.starts_with("$UID") || name.starts_with("$RV")
+}
+
 impl Bindings {
+    /// True if another placeholder of the kind stands for the value already.
+    fn taken(&self, name: &str, value: &str, bound: &[(String, String)]) -> bool {
+        let mut known = self.0.iter().chain(bound.iter().map(|(n, v)| (n, v)));
+        is_distinct(name) && known.any(|(n, v)| n != name && v == value && n[..3] == name[..3])
+    }
+
     /// The text with every known placeholder replaced.
     pub(super) fn fill(&self, text: &str) -> String {
         parts(text)
@@ -101,6 +126,9 @@ impl Bindings {
                 }
                 for (end, _) in actual.char_indices().skip(1).chain([(actual.len(), ' ')]) {
                     if end == 0 {
+                        continue;
+                    }
+                    if !fits(name, &actual[..end]) || binds(name) && self.taken(name, &actual[..end], bound) {
                         continue;
                     }
                     let before = bound.len();

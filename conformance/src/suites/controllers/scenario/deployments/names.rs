@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::super::cluster::Cluster;
+
 /// How many characters a generated name ends in.
 const GENERATED_CHARS: usize = 5;
 
@@ -15,8 +17,17 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// The names in a cluster.
+    pub(super) fn of(cluster: &Cluster) -> Names {
+        let mut names = Names::default();
+        for set in cluster.created.iter().filter(|created| created.kind == "ReplicaSet") {
+            names.observe(&set.metadata);
+        }
+        names
+    }
+
     /// Notes a ReplicaSet.
-    pub(super) fn observe(&mut self, metadata: &Value) {
+    fn observe(&mut self, metadata: &Value) {
         let Some(name) = metadata["name"].as_str() else { return };
         match metadata["labels"]["pod-template-hash"].as_str() {
             Some(hash) if name.ends_with(&format!("-{hash}")) => {
@@ -30,9 +41,9 @@ impl Names {
     }
 
     /// The name behind a placeholder, or the text itself.
-    pub(super) fn real<'a>(&'a self, text: &'a str) -> &'a str {
+    pub(super) fn real(&self, text: &str) -> String {
         let number = text.strip_prefix("$RS").and_then(|number| number.parse::<usize>().ok());
-        number.and_then(|number| self.hashed.get(number.checked_sub(1)?)).map_or(text, |(name, _)| name)
+        number.and_then(|number| self.hashed.get(number.checked_sub(1)?)).map_or(text, |(name, _)| name).to_owned()
     }
 
     /// A text with placeholders for names and hashes.
@@ -102,6 +113,6 @@ mod tests {
         ] {
             assert_eq!(names.shown(text), shown);
         }
-        assert_eq!((names.real("$RS1"), names.real("$RS2"), names.real("pre")), ("web-6b5", "$RS2", "pre"));
+        assert_eq!(["$RS1", "$RS2", "pre"].map(|name| names.real(name)), ["web-6b5", "$RS2", "pre"]);
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::super::cluster::Cluster;
 use super::action::{is_ready, is_terminating};
-use super::cluster::Cluster;
+use super::names::Names;
 
 /// What the recordings leave out of metadata.
 const LEFT_OUT: [&str; 6] = ["uid", "resourceVersion", "managedFields", "creationTimestamp", "namespace", "selfLink"];
@@ -19,10 +20,11 @@ impl Cluster {
             "configMaps": self.objects("configmaps").await?,
             "pods": pods(&self.list("pods").await?),
         });
-        self.names.shown_in(&mut snapshot);
+        let names = Names::of(self);
+        names.shown_in(&mut snapshot);
         let pods = snapshot["pods"].as_array_mut().map(std::mem::take).unwrap_or_default();
         snapshot["pods"] = counted(pods);
-        let events: BTreeSet<String> = self.new_events().map(|event| self.event(event).to_string()).collect();
+        let events: BTreeSet<String> = self.new_events().map(|event| shown_event(event, &names).to_string()).collect();
         let events: Vec<Value> = events.iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
         snapshot["newEvents"] = json!(events);
         Ok(snapshot)
@@ -32,18 +34,18 @@ impl Cluster {
         let objects = self.list(plural).await?;
         Ok(objects.into_iter().map(without_accidents).collect())
     }
+}
 
-    fn event(&self, event: &Value) -> Value {
-        let mut shown = json!({
-            "kind": event["involvedObject"]["kind"],
-            "name": event["involvedObject"]["name"],
-            "type": event["type"],
-            "reason": event["reason"],
-            "message": event["message"],
-        });
-        self.names.shown_in(&mut shown);
-        shown
-    }
+fn shown_event(event: &Value, names: &Names) -> Value {
+    let mut shown = json!({
+        "kind": event["involvedObject"]["kind"],
+        "name": event["involvedObject"]["name"],
+        "type": event["type"],
+        "reason": event["reason"],
+        "message": event["message"],
+    });
+    names.shown_in(&mut shown);
+    shown
 }
 
 fn without_accidents(mut object: Value) -> Value {

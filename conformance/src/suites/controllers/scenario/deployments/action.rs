@@ -8,7 +8,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, NAMESPACE};
+use super::super::cluster::Cluster;
+use super::names::Names;
 
 /// One action.
 #[derive(Debug, Default, Deserialize)]
@@ -87,7 +88,7 @@ impl Action {
             }
         }
         let resource = cluster.resource(&self.resource)?;
-        let request = Request::collection(&resource, NAMESPACE, Verb::Create(encode(&object)));
+        let request = Request::collection(&resource, cluster.namespace, Verb::Create(encode(&object)));
         Ok(Some(code(cluster.call(request).await, 201)))
     }
 
@@ -115,12 +116,12 @@ impl Action {
 
     fn object_request(&self, cluster: &Cluster, verb: Verb) -> Result<Request, String> {
         let resource = cluster.resource(&self.resource)?;
-        Ok(Request::object(&resource, NAMESPACE, cluster.names.real(&self.name), verb))
+        Ok(Request::object(&resource, cluster.namespace, &Names::of(cluster).real(&self.name), verb))
     }
 
     /// The names of the pods the action is about, in the order in which the API lists them.
     async fn pods(&self, cluster: &Cluster, wanted: impl Fn(&Value) -> bool) -> Result<Vec<String>, String> {
-        let owner = self.replica_set.as_deref().map(|name| cluster.names.real(name).to_owned());
+        let owner = self.replica_set.as_deref().map(|name| Names::of(cluster).real(name));
         let owned = |pod: &&Value| owner.as_deref().is_none_or(|owner| controller_of(pod) == Some(owner));
         let pods = cluster.list("pods").await?;
         let chosen = pods.iter().filter(owned).filter(|pod| wanted(pod)).take(self.count.unwrap_or(usize::MAX));
@@ -129,7 +130,7 @@ impl Action {
 
     async fn patch_pod(&self, cluster: &Cluster, name: &str, patch: &Value, status: bool) -> Result<(), String> {
         let verb = Verb::Patch(PatchKind::Strategic, encode(patch));
-        let request = Request::object(&cluster.resource("pods")?, NAMESPACE, name, verb);
+        let request = Request::object(&cluster.resource("pods")?, cluster.namespace, name, verb);
         let request = if status { request.subresource("status") } else { request };
         cluster.call(request).await.map_err(|status| status.to_string()).map(drop)
     }
@@ -171,7 +172,7 @@ impl Action {
     async fn delete_pods(&self, cluster: &Cluster, wanted: impl Fn(&Value) -> bool) -> Result<(), String> {
         for pod in self.pods(cluster, wanted).await? {
             let options = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-            let request = Request::object(&cluster.resource("pods")?, NAMESPACE, &pod, Verb::Delete(options));
+            let request = Request::object(&cluster.resource("pods")?, cluster.namespace, &pod, Verb::Delete(options));
             cluster.call(request).await.map_err(|status| status.to_string())?;
         }
         Ok(())
@@ -200,7 +201,8 @@ impl Action {
                 "target": {"apiVersion": "v1", "kind": "Node", "name": self.node},
             });
             let verb = Verb::Create(encode(&binding));
-            let request = Request::object(&cluster.resource("pods")?, NAMESPACE, &pod, verb).subresource("binding");
+            let request =
+                Request::object(&cluster.resource("pods")?, cluster.namespace, &pod, verb).subresource("binding");
             cluster.call(request).await.map_err(|status| status.to_string())?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Single computations of the deployment and replicaset controllers.
+//! The deployment and replicaset controllers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bayplan_controllers::deployment::{DeploymentController, arithmetic, status};
 use bayplan_controllers::pod::Pod;
 use bayplan_controllers::replicaset::ranking::deletion_order;
-use bayplan_controllers::replicaset::slow_start::slow_start;
 use bayplan_controllers::replicaset::{BURST_REPLICAS, ReplicaSetController};
+use bayplan_controllers::slow_start::slow_start;
 use bayplan_controllers::workload::{Deployment, ReplicaSet, Selector};
-use bayplan_controllers::{Cache, Claimant, Context, Kind, requests};
+use bayplan_controllers::{Cache, Claimant, Kind, requests};
 use bayplan_model::api::{Event, Request, Resource, Verb};
 use bayplan_model::meta::{HasMeta, ObjectMeta, PartialObjectMetadata};
 use bayplan_model::status::{Status, reason};
@@ -18,54 +18,22 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::future::ready;
 use jiff::Timestamp;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Mismatch, Outcome};
-use crate::difference::compare;
+use super::{Mismatch, Outcome, Types, context, equal, fill, list, parse};
 
-pub(super) fn check(case: &Value) -> Outcome {
-    let (input, expect) = (&case["input"], &case["expect"]);
-    let now: Timestamp = parse(&case["now"])?;
-    match case["type"].as_str().unwrap_or_default() {
-        "arithmetic" => equal(&arithmetic_answer(input, now)?, expect),
-        "deploymentSync" => deployment_sync(input, expect, now),
-        "podDeletionOrder" => equal(&deletion_answer(input, now)?, expect),
-        "replicaSetSync" => replica_set_sync(input, expect, now),
-        "slowStart" => equal(&slow_start_answer(input)?, expect),
-        "claim" => claim(input, expect),
-        other => Err(Mismatch::Unreadable(format!("unknown type {other:?}"))),
-    }
-}
+pub(super) const TYPES: Types = &[
+    ("arithmetic", |case| equal(&arithmetic_answer(&case["input"], now(case)?)?, &case["expect"])),
+    ("claim", |case| claim(&case["input"], &case["expect"])),
+    ("deploymentSync", |case| deployment_sync(&case["input"], &case["expect"], now(case)?)),
+    ("podDeletionOrder", |case| equal(&deletion_answer(&case["input"], now(case)?)?, &case["expect"])),
+    ("replicaSetSync", |case| replica_set_sync(&case["input"], &case["expect"], now(case)?)),
+    ("slowStart", |case| equal(&slow_start_answer(&case["input"])?, &case["expect"])),
+];
 
-fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, Mismatch> {
-    Ok(T::deserialize(value)?)
-}
-
-fn list<T: DeserializeOwned>(value: &Value) -> Result<Vec<Arc<T>>, Mismatch> {
-    value.as_array().into_iter().flatten().map(|item| parse(item).map(Arc::new)).collect()
-}
-
-/// Compares by meaning: upstream's JSON leaves out some empty values and writes others.
-fn equal(actual: &Value, expected: &Value) -> Outcome {
-    Ok(compare(&prune(expected), &prune(actual))?)
-}
-
-/// A value without its empty parts; nothing when all of it is empty.
-fn prune(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let kept: Map<String, Value> = map
-                .iter()
-                .map(|(key, value)| (key.clone(), prune(value)))
-                .filter(|(_, value)| !value.is_null())
-                .collect();
-            if kept.is_empty() { Value::Null } else { Value::Object(kept) }
-        }
-        Value::Array(items) if items.is_empty() => Value::Null,
-        Value::Array(items) => Value::Array(items.iter().map(prune).collect()),
-        other => other.clone(),
-    }
+/// The time of a case.
+fn now(case: &Value) -> Result<Timestamp, Mismatch> {
+    parse(&case["now"])
 }
 
 fn arithmetic_answer(input: &Value, now: Timestamp) -> Result<Value, Mismatch> {
@@ -123,7 +91,7 @@ fn slow_start_answer(input: &Value) -> Result<Value, Mismatch> {
     let (count, initial): (usize, usize) = (parse(&input["count"])?, parse(&input["initial"])?);
     let fail_after: i64 = parse(&input["failAfter"])?;
     let mut calls = 0;
-    let (successes, outcome) = block_on(slow_start(count, initial, || {
+    let (successes, outcome) = block_on(slow_start(count, initial, |_| {
         calls += 1;
         ready(if fail_after >= 0 && calls > fail_after { Err("boom") } else { Ok(()) })
     }));
@@ -167,10 +135,6 @@ fn server(answers: Answers) -> FakeApi {
     })
 }
 
-fn context(api: &FakeApi, now: Timestamp) -> Context<'_> {
-    Context { now, api, recorder: api }
-}
-
 /// The patches of a resource's objects, in the recorded form.
 fn patches(api: &FakeApi, resource: &Resource) -> Value {
     let patch = |call: &Request| match &call.verb {
@@ -193,18 +157,6 @@ fn parse_patches(value: &Value) -> Value {
         }
     }
     value
-}
-
-fn fill(cache: &Cache, kind: Kind, objects: &Value) -> Outcome {
-    let objects = match objects {
-        Value::Array(objects) => objects.clone(),
-        Value::Null => Vec::new(),
-        one => vec![one.clone()],
-    };
-    objects.iter().try_for_each(|object| {
-        cache.set(kind, object.to_string().as_bytes())?;
-        Ok(())
-    })
 }
 
 fn claim(input: &Value, expect: &Value) -> Outcome {
