@@ -42,6 +42,12 @@ fn assert_at_rest(world: &mut World, run: &str) {
     assert_eq!(world.server.writes(), writes, "{run}: the desired state is not left alone");
 }
 
+/// No change of a claim wakes its set, here or upstream: claims that are shown when all pods run have to wait for the
+/// set's next turn.
+fn hides_claims(fault: Fault) -> bool {
+    matches!(fault, Fault::Watch(trouble) if trouble.plural == "persistentvolumeclaims" && !trouble.lasts.is_zero())
+}
+
 /// Lets each stage pass once for every write it needs, with a fault at that write, and compares where it ends.
 fn every_point_of_each_stage(manner: Manner, fault: Fault) {
     let mut start = World::of_stateful_sets(1);
@@ -54,9 +60,11 @@ fn every_point_of_each_stage(manner: Manner, fault: Fault) {
             let world = start.restarted();
             world.server.plan(write, fault);
             let mut world = live_through(stage..stage + 1, manner, world);
+            if hides_claims(fault) {
+                world.resync(Duration::from_secs(3600));
+            }
             assert_eq!(world.stateful(), undisturbed.stateful(), "{point}");
-            let settled = world.server.writes();
-            assert!(settled < 2 * writes + 5, "{point} made a storm of {settled} writes");
+            world.assert_no_storm(writes, &point);
             assert_at_rest(&mut world, &point);
         }
         points += writes;
@@ -101,7 +109,7 @@ fn a_late_or_lost_watch_from_any_write_on_changes_nothing_in_the_end() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes half a minute"]
 fn a_watch_that_is_away_for_long_changes_nothing_in_the_end_whatever_the_manner() {
     for lasts in [Duration::ZERO, Duration::from_secs(400)] {
         late_or_lost(false, &MANNERS, lasts);

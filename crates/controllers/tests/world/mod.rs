@@ -98,6 +98,14 @@ impl World {
         base() + self.now
     }
 
+    /// A fault costs a few writes, no more. Only while a cache does not show yet what was created, every reconcile
+    /// wants to create it again, as upstream's do: each learns from one refusal that it is there.
+    pub(crate) fn assert_no_storm(&self, undisturbed: usize, point: &str) {
+        let (writes, refused) = (self.server.writes(), self.server.creations_refused());
+        assert!(writes - refused < 2 * undisturbed + 5, "{point} made a storm of {writes} writes");
+        assert!(refused <= self.reconciles, "{point}: {refused} creations refused in {} reconciles", self.reconciles);
+    }
+
     /// Runs until nothing is left to do.
     pub(crate) fn settle(&mut self) {
         self.pass_to(self.now);

@@ -62,6 +62,8 @@ struct State {
     events: VecDeque<Watch>,
     now: Timestamp,
     writes: usize,
+    /// Creations of what was there already.
+    creations_refused: usize,
     pods_created: usize,
     fault: Option<(usize, Fault)>,
     trouble: Option<Trouble>,
@@ -97,6 +99,11 @@ impl Server {
         self.0.lock().unwrap().writes
     }
 
+    /// How many of the writes wanted to create what was there already.
+    pub(crate) fn creations_refused(&self) -> usize {
+        self.0.lock().unwrap().creations_refused
+    }
+
     /// How many pods controllers have created.
     pub(crate) fn pods_created(&self) -> usize {
         self.0.lock().unwrap().pods_created
@@ -111,7 +118,7 @@ impl Server {
     pub(crate) fn copy(&self) -> Server {
         let state = self.0.lock().unwrap().clone();
         let fresh = State { events: VecDeque::new(), writes: 0, pods_created: 0, fault: None, trouble: None, ..state };
-        Server(Mutex::new(fresh))
+        Server(Mutex::new(State { creations_refused: 0, ..fresh }))
     }
 
     /// Lets a fault happen at the nth write from the start, counted from 1.
@@ -335,6 +342,7 @@ impl State {
                 }
                 let name = object["metadata"]["name"].as_str().unwrap();
                 if self.objects.contains_key(&(plural.to_owned(), name.to_owned())) {
+                    self.creations_refused += 1;
                     return Err(Status::failure(409, reason::ALREADY_EXISTS, format!("{plural} \"{name}\" exists")));
                 }
                 if plural == "pods" {

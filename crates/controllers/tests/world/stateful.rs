@@ -173,7 +173,7 @@ impl World {
         for pod in pods {
             let claim = claims.get(&format!("data-{pod}")).unwrap_or_else(|| panic!("{when}: no claim of {pod}"));
             let owners = &claim["metadata"]["ownerReferences"];
-            assert_eq!(owners.as_array().unwrap().len(), 1, "{when}: owners of the claim of {pod}");
+            assert_eq!(owners.as_array().map(Vec::len), Some(1), "{when}: owners of the claim of {pod}");
             assert_eq!(owners[0]["uid"], set["metadata"]["uid"], "{when}: owner of the claim of {pod}");
         }
     }
