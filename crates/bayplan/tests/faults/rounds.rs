@@ -47,6 +47,8 @@ struct Totals {
 
 /// A cluster, its watchers and what etcd did.
 pub(crate) struct Rounds {
+    /// Which of the clusters that run side by side it is.
+    number: usize,
     cluster: Cluster,
     /// Of ConfigMaps and of pods.
     watchers: [Vec<Watcher>; 2],
@@ -58,7 +60,7 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     /// Starts a cluster with Deployments, and watchers: one at each API server, and one that goes to and fro.
-    pub(crate) async fn start(binaries: &Binaries, seed: u64) -> Rounds {
+    pub(crate) async fn start(binaries: &Binaries, number: usize, seed: u64) -> Rounds {
         let begun = Instant::now();
         let mut cluster = Cluster::start(binaries).await;
         workloads::create(&mut cluster).await;
@@ -73,14 +75,15 @@ impl Rounds {
                 watchers.push(Watcher::start(&name, collection, servers).await);
             }
         }
-        println!("a cluster with its Deployments after {:.0} s", begun.elapsed().as_secs_f64());
-        Rounds { cluster, watchers, truth, rng: Rng::new(seed), totals: Totals::default(), begun }
+        println!("cluster {number} with its Deployments after {:.0} s", begun.elapsed().as_secs_f64());
+        Rounds { number, cluster, watchers, truth, rng: Rng::new(seed), totals: Totals::default(), begun }
     }
 
     /// Plays one fault.
     pub(crate) async fn play(&mut self, number: usize, of: usize, fault: Fault) {
-        let name = fault.to_string();
-        println!("fault {}/{of} at {:.0} s: {name}", number + 1, self.begun.elapsed().as_secs_f64());
+        let (name, cluster) = (fault.to_string(), self.number);
+        let at = self.begun.elapsed().as_secs_f64();
+        println!("cluster {cluster}, fault {}/{of} at {at:.0} s: {name}", number + 1);
         self.cluster.revived.store(0, Ordering::SeqCst);
         let load = Load::start(&self.cluster.clients, number, self.rng.next_u64()).await;
         let rollouts = Rollouts::start(&self.cluster.clients, self.rng.next_u64());
@@ -93,7 +96,10 @@ impl Rounds {
         let arrival = healed.elapsed();
         let records = load.finish().await;
         let violations = self.check(&records).await;
-        println!("  {evidence}; {changes} changes of Deployments, all there {:.1} s after it", arrival.as_secs_f64());
+        println!(
+            "  cluster {cluster}: {evidence}; {changes} changes of Deployments, all there {:.1} s after it",
+            arrival.as_secs_f64()
+        );
         assert!(violations.is_empty(), "{name}: {} violations: {violations:#?}", violations.len());
         *self.totals.faults.entry(name).or_default() += 1;
         self.totals.arrival_max = self.totals.arrival_max.max(arrival);
@@ -184,6 +190,7 @@ impl Rounds {
     /// Says what was done and held.
     pub(crate) fn summary(&self) {
         let totals = &self.totals;
+        println!("cluster {}:", self.number);
         for (name, count) in &totals.faults {
             println!("{count:5} × {name}");
         }
