@@ -120,6 +120,7 @@ fn config(args: &ControllerManager) -> Result<ControllersConfig> {
         autoscaler: flags.autoscaling.config(),
         authorities: flags.signing.authorities()?,
         signing_duration: flags.signing.duration(),
+        forces_detach: !flags.disable_force_detach_on_timeout,
         ..ControllersConfig::default()
     };
     let nodes = &mut config.node_lifecycle;

@@ -28,6 +28,7 @@ const NODES: Resource = Resource::new("", "v1", "nodes");
 const PODS: Resource = Resource::new("", "v1", "pods");
 const REPLICATION_CONTROLLERS: Resource = Resource::new("", "v1", "replicationcontrollers");
 const VOLUMES: Resource = Resource::new("", "v1", "persistentvolumes");
+const VOLUME_ATTACHMENTS: Resource = Resource::new("storage.k8s.io", "v1", "volumeattachments");
 const VOLUME_CLAIMS: Resource = Resource::new("", "v1", "persistentvolumeclaims");
 const DEVICE_CLASSES: Resource = Resource::new("resource.k8s.io", "v1", "deviceclasses");
 const RESOURCE_SLICES: Resource = Resource::new("resource.k8s.io", "v1", "resourceslices");
@@ -160,6 +161,14 @@ async fn a_pod_whose_claim_waits_for_it_gets_a_volume_and_runs() {
     let name = claim["spec"]["volumeName"].as_str().unwrap();
     let volume = cluster.wait(&VOLUMES, name, |volume| volume["status"]["phase"] == "Bound").await;
     assert_eq!(volume["spec"]["claimRef"]["uid"], claim["metadata"]["uid"]);
+    let node = pod["spec"]["nodeName"].as_str().unwrap();
+    let uses = format!("kubernetes.io/csi/bayplan.dev-simulated^{name}");
+    let is_used = |node: &Value| node["status"]["volumesInUse"] == json!([uses]);
+    let node = cluster.wait(&NODES, node, is_used).await;
+    assert_eq!(node["status"]["volumesAttached"], json!([{"name": uses, "devicePath": ""}]));
+    let [attachment] = &cluster.list(&VOLUME_ATTACHMENTS).await[..] else { panic!("it is attached once") };
+    assert_eq!(attachment["status"]["attached"], true);
+    assert_eq!(attachment["spec"]["source"]["persistentVolumeName"], name);
 
     // The claim stays while the pod uses it.
     cluster.delete(&VOLUME_CLAIMS, "default", "data").await;
@@ -168,6 +177,12 @@ async fn a_pod_whose_claim_waits_for_it_gets_a_volume_and_runs() {
     cluster.delete(&PODS, "default", "db").await;
     let gone = eventually(async || cluster.get(&VOLUMES, "", name).await.is_none().then_some(())).await;
     assert!(gone.is_some(), "the volume goes with its claim");
+    let detached = eventually(async || cluster.list(&VOLUME_ATTACHMENTS).await.is_empty().then_some(())).await;
+    assert!(detached.is_some(), "the volume is detached when its pod is gone");
+    let name = node["metadata"]["name"].as_str().unwrap();
+    let is_free =
+        |node: &Value| node["status"]["volumesAttached"].is_null() && node["status"]["volumesInUse"].is_null();
+    cluster.wait(&NODES, name, is_free).await;
     cluster.stop().await;
 }
 

@@ -16,6 +16,7 @@ use bayplan_model::resource_claim::ResourceClaim;
 use bayplan_model::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use serde::de::DeserializeOwned;
 
+use crate::attach_detach::object::{CsiDriver, VolumeAttachment};
 use crate::certificates::CertificateSigningRequest;
 use crate::cluster_role_aggregation::ClusterRole;
 use crate::consistency::is_older;
@@ -377,6 +378,10 @@ kinds! {
     ServiceAddress(PartialObjectMetadata) service_addresses = requests::IP_ADDRESSES;
     /// VolumeAttributesClasses.
     VolumeAttributesClass(PartialObjectMetadata) volume_attributes_classes = requests::VOLUME_ATTRIBUTES_CLASSES;
+    /// VolumeAttachments.
+    VolumeAttachment(VolumeAttachment) volume_attachments = requests::VOLUME_ATTACHMENTS;
+    /// CSIDrivers.
+    CsiDriver(CsiDriver) csi_drivers = requests::CSI_DRIVERS;
     /// ResourceQuotas.
     ResourceQuota(ResourceQuota) resource_quotas = requests::RESOURCE_QUOTAS;
     /// Pods as quotas count them.

@@ -13,6 +13,7 @@
 //!
 //! Invariant: nothing here reads a clock, owns randomness, needs an async runtime or does IO.
 
+mod attach_detach;
 mod cache;
 mod certificates;
 mod claim;
@@ -65,6 +66,7 @@ mod ttl_after_finished;
 mod volume_expansion;
 pub mod workload;
 
+pub use attach_detach::{AttachDetachController, PodVolumes};
 pub use cache::{AnyDelta, Apply, Cache, Kind, Store, Visitor};
 pub use certificates::{
     CertificateApprovingController, CertificateCleanerController, CertificateSigningController, SignCertificate,

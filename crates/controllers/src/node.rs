@@ -6,7 +6,7 @@ use bayplan_model::quantity::Quantity;
 use bayplan_model::status::{Status, reason};
 use bayplan_model::{taint, timestamp};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
 use crate::controller::Context;
@@ -42,12 +42,32 @@ pub struct NodeSpec {
 
 /// `Node.status`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
     /// The latest observations.
     pub conditions: Vec<NodeCondition>,
     /// What pods may use.
     pub allocatable: Allocatable,
+    /// The volumes that are attached, as controllers say.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub volumes_attached: Vec<AttachedVolume>,
+    /// The volumes that its kubelet uses.
+    #[serde(deserialize_with = "null_is_empty")]
+    pub volumes_in_use: Vec<String>,
+}
+
+fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A volume that is attached to a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AttachedVolume {
+    /// Its name, which begins with that of its plugin.
+    pub name: String,
+    /// The device; empty of CSI volumes.
+    pub device_path: String,
 }
 
 /// `Node.status.allocatable`, as far as it is read.

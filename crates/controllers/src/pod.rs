@@ -46,6 +46,8 @@ pub struct Pod {
     pub disruption_since: Option<Timestamp>,
     /// `spec.tolerations`.
     pub tolerations: Arc<[Toleration]>,
+    /// Whether it has ended, or is deleted and none of its containers runs.
+    pub is_stopped: bool,
     /// Whether its kubelet evicted it.
     pub evicted: bool,
     /// The volume claims it names.
@@ -252,6 +254,7 @@ mod wire {
     use bayplan_model::taint::Toleration;
     use jiff::Timestamp;
     use serde::Deserialize;
+    use serde::de::IgnoredAny;
     use serde_json::Value;
 
     use crate::resource_claim::ClaimTemplate;
@@ -394,6 +397,7 @@ mod wire {
         conditions: Option<Vec<Condition>>,
         container_statuses: Option<Vec<ContainerStatus>>,
         init_container_statuses: Option<Vec<ContainerStatus>>,
+        ephemeral_container_statuses: Option<Vec<ContainerStatus>>,
     }
 
     #[derive(Deserialize, Default)]
@@ -424,6 +428,7 @@ mod wire {
     #[serde(default)]
     struct ContainerState {
         terminated: Option<ContainerTerminated>,
+        waiting: Option<IgnoredAny>,
     }
 
     #[derive(Deserialize, Default)]
@@ -436,6 +441,12 @@ mod wire {
     impl ContainerStatus {
         fn terminated(&self) -> Option<&ContainerTerminated> {
             self.state.as_ref()?.terminated.as_ref()
+        }
+
+        /// Not known to wait or to have ended.
+        fn may_run(&self) -> bool {
+            let waits = self.state.as_ref().is_some_and(|state| state.waiting.is_some());
+            !waits && self.terminated().is_none()
         }
     }
 
@@ -508,6 +519,7 @@ mod wire {
             let intended_node = pod.spec.intended_node().cloned().unwrap_or_default();
             let network = network(&mut pod.spec, &pod.status.pod_ip, pod.status.pod_ips.take());
             let Status { phase, conditions, container_statuses, init_container_statuses, .. } = pod.status;
+            let ephemeral_statuses = pod.status.ephemeral_container_statuses.unwrap_or_default();
             let (mut volume_claims, mut ephemeral_volumes) = (Vec::new(), Vec::new());
             for volume in pod.spec.volumes.unwrap_or_default() {
                 if let Some(claim) = volume.persistent_volume_claim {
@@ -533,6 +545,9 @@ mod wire {
             let containers = container_statuses.unwrap_or_default();
             let init_statuses = init_container_statuses.unwrap_or_default();
             let deleted = pod.metadata.deletion_timestamp.is_some();
+            let mut statuses = containers.iter().chain(&init_statuses).chain(&ephemeral_statuses);
+            let ended = matches!(phase, super::Phase::Succeeded | super::Phase::Failed);
+            let is_stopped = ended || (deleted && !statuses.any(ContainerStatus::may_run));
             let spec_containers = pod.spec.containers.unwrap_or_default();
             let readiness = match ready {
                 None => super::Readiness::Absent,
@@ -540,6 +555,7 @@ mod wire {
                 Some(_) => super::Readiness::NotFalse,
             };
             super::Pod {
+                is_stopped,
                 requests: requests(&spec_containers, &init_containers, pod.spec.resources.as_ref()),
                 readiness,
                 started_at: pod.status.start_time,

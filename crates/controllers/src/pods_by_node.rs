@@ -45,6 +45,11 @@ impl PodsByNode {
         }
     }
 
+    /// The nodes with pods.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &String> {
+        self.keys.keys()
+    }
+
     /// The pods of a node in the cache, by key.
     pub(crate) fn on(&self, node: &str, cache: &Cache) -> Vec<Arc<Pod>> {
         let Some(keys) = self.keys.get(node) else { return Vec::new() };

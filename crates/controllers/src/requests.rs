@@ -64,6 +64,10 @@ pub const SERVICE_CIDRS: Resource = Resource::new("networking.k8s.io", "v1", "se
 pub const IP_ADDRESSES: Resource = Resource::new("networking.k8s.io", "v1", "ipaddresses");
 /// `storage.k8s.io/v1/volumeattributesclasses`.
 pub const VOLUME_ATTRIBUTES_CLASSES: Resource = Resource::new("storage.k8s.io", "v1", "volumeattributesclasses");
+/// `storage.k8s.io/v1/volumeattachments`.
+pub const VOLUME_ATTACHMENTS: Resource = Resource::new("storage.k8s.io", "v1", "volumeattachments");
+/// `storage.k8s.io/v1/csidrivers`.
+pub const CSI_DRIVERS: Resource = Resource::new("storage.k8s.io", "v1", "csidrivers");
 
 /// `v1/services`.
 pub const SERVICES: Resource = Resource::new("", "v1", "services");

@@ -54,4 +54,9 @@ impl Script {
     pub(crate) fn events(&self) -> Vec<String> {
         self.0.events().into_iter().map(|event| event.reason.into_owned()).collect()
     }
+
+    /// The notes of the recorded events.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.0.events().into_iter().map(|event| event.note).collect()
+    }
 }

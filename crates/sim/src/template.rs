@@ -14,6 +14,9 @@ pub(crate) const KUBELET_VERSION: &str = concat!("v1.36.4-bayplan.", env!("CARGO
 /// The label by which a simulated node is known, with the value `true`.
 pub const SIMULATED: &str = "bayplan.dev/simulated";
 
+/// The annotation by which a kubelet leaves the attaching of volumes to the controller manager.
+const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+
 /// The names, resources, zones and labels of nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeTemplate {
@@ -118,6 +121,7 @@ pub(crate) fn node(template: &NodeTemplate, identity: &NodeIdentity, now: Timest
     for (name, value) in &template.annotations {
         node["metadata"]["annotations"][name] = value.clone().into();
     }
+    node["metadata"]["annotations"][ATTACHED_BY_CONTROLLER] = "true".into();
     // By these it is found and known, whatever a template says.
     node["metadata"]["labels"]["kubernetes.io/hostname"] = identity.name.clone().into();
     node["metadata"]["labels"][SIMULATED] = "true".into();

@@ -1,4 +1,4 @@
-//! The roles of the control loops over what belongs to the cluster as a whole.
+//! The roles of the control loops over what belongs to the cluster as a whole, and over attached volumes.
 
 use super::roles::{ClusterRole, EVENTS, READ};
 
@@ -28,4 +28,25 @@ pub(super) const ATTRIBUTES_CLASS_PROTECTION: ClusterRole = ClusterRole {
         (READ, "", "persistentvolumeclaims,persistentvolumes"),
         EVENTS,
     ],
+};
+
+pub(super) const ATTACH_DETACH: ClusterRole = ClusterRole {
+    name: "attachdetach-controller",
+    rows: &[
+        ("list,watch", "", "persistentvolumeclaims,persistentvolumes"),
+        (READ, "", "nodes"),
+        ("patch,update", "", "nodes/status"),
+        ("list,watch", "", "pods"),
+        EVENTS,
+        ("create,delete,get,list,watch", "storage.k8s.io", "volumeattachments"),
+        (READ, "storage.k8s.io", "csidrivers"),
+        (READ, "storage.k8s.io", "csinodes"),
+    ],
+};
+
+/// What stands in for external attachers, and for kubelets that say which volumes they use. It is no controller of
+/// upstream's, and has no service account.
+pub(super) const SIMULATED_ATTACHER: ClusterRole = ClusterRole {
+    name: "bayplan:simulated-attacher",
+    rows: &[("patch", "storage.k8s.io", "volumeattachments/status"), ("patch", "", "nodes/status")],
 };

@@ -348,6 +348,7 @@ const CONTROLLERS: &[ClusterRole] = &[
     controller_roles::TTL,
     controller_roles::SERVICE_CIDRS,
     controller_roles::ATTRIBUTES_CLASS_PROTECTION,
+    controller_roles::ATTACH_DETACH,
 ];
 
 const DISCOVERY_PATHS: &[&str] = &[
@@ -391,10 +392,14 @@ pub(super) fn objects(aggregate: bool, shared_store: bool) -> Result<Vec<Bootstr
     }
     objects.extend(cluster_role_bindings(!shared_store)?);
     objects.extend(namespaced()?);
+    let attacher = &controller_roles::SIMULATED_ATTACHER;
+    let attacher_role = cluster_role(attacher.name, all_rules(attacher), json!({}))?;
+    let attacher_binding = cluster_role_binding(attacher.name, vec![user(CONTROLLER_MANAGER)])?;
     if shared_store {
         objects.iter_mut().for_each(|object| object.reconcile = Reconcile::Never);
         objects.extend(own_roles()?);
     }
+    objects.extend([attacher_role, attacher_binding]);
     Ok(objects)
 }
 

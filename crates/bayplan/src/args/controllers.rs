@@ -106,6 +106,17 @@ pub(crate) struct Controllers {
     /// How many terminated pods are kept [default: 12500].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) terminated_pod_gc_threshold: Option<usize>,
+    /// Leave volumes on nodes that are not ready, however long nobody needs them there.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "false",
+        value_parser = go::boolean
+    )]
+    pub(crate) disable_force_detach_on_timeout: bool,
     #[command(flatten)]
     pub(crate) endpoints: Endpoints,
     /// Act as each controller's own service account; ignored, all act as this process.

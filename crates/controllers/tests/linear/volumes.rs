@@ -1,11 +1,14 @@
 //! Volumes and their claims.
 
+use std::sync::Arc;
+
 use bayplan_controllers::{
-    ClaimProtectionController, EphemeralVolumeController, Kind, PersistentVolumeController, VolumeProtectionController,
+    AttachDetachController, Cache, ClaimProtectionController, EphemeralVolumeController, Kind,
+    PersistentVolumeController, VolumeProtectionController,
 };
 use serde_json::{Value, json};
 
-use super::{Case, NamedCase, cache, meta};
+use super::{Case, NamedCase, cache, meta, observed};
 
 pub(super) fn cases() -> Vec<NamedCase> {
     vec![
@@ -16,6 +19,9 @@ pub(super) fn cases() -> Vec<NamedCase> {
         ("pods beside a claim that is deleted", Box::new(|n| claim_deleted(n, 1))),
         ("volumes of a pod beside a claim that is deleted", Box::new(|n| claim_deleted(1, n))),
         ("finalizers of a volume", Box::new(volume_deleted)),
+        ("volumes of the pods of a node", Box::new(|n| attached(n, n, 1))),
+        ("pods of a node with one volume", Box::new(|n| attached(1, n, 1))),
+        ("pods of other nodes with a volume", Box::new(|n| attached(1, 1, n))),
     ]
 }
 
@@ -83,4 +89,33 @@ fn volume_deleted(finalizer_count: usize) -> Case {
     let (kind, mut volume) = volume("v", 5, Value::Null, &finalizers);
     volume["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     Case::of(VolumeProtectionController::new(cache([(kind, volume)])), "v")
+}
+
+/// So many volumes, all attached, for so many pods on a node and on each of so many others.
+fn attached(volume_count: usize, pod_count: usize, node_count: usize) -> Case {
+    let cache = Arc::new(Cache::default());
+    let controller = AttachDetachController::new(Arc::clone(&cache), true);
+    let volumes = (0..volume_count).flat_map(|n| {
+        let bound_to = json!({"namespace": "ns", "name": format!("c{n}"), "uid": format!("c{n}")});
+        let (_, mut made) = volume(&format!("v{n}"), 10, bound_to, &[]);
+        made["spec"]["csi"] = json!({"driver": "d", "volumeHandle": format!("h{n}")});
+        let (_, mut asking) = claim(&format!("c{n}"), 1, &[]);
+        asking["spec"]["volumeName"] = json!(format!("v{n}"));
+        asking["status"] = json!({"phase": "Bound"});
+        [(Kind::Volume, made), (Kind::VolumeClaim, asking)]
+    });
+    let nodes = (0..node_count).map(|n| {
+        let annotations = json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"});
+        (Kind::Node, json!({"metadata": {"name": format!("n{n}"), "annotations": annotations}}))
+    });
+    let pods = (0..node_count).flat_map(|on| {
+        (0..pod_count).map(move |n| {
+            let meta = meta("ns", &format!("p{on}-{n}"), json!([]));
+            let claim = format!("c{}", n % volume_count);
+            let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]);
+            (Kind::Pod, json!({"metadata": meta, "spec": {"nodeName": format!("n{on}"), "volumes": volumes}}))
+        })
+    });
+    observed(&controller, &cache, volumes.chain(nodes).chain(pods));
+    Case::of(controller, "n0")
 }

@@ -5,6 +5,7 @@
 //!   discovery (every 30 s) ─▶ monitors ─▶ garbage collector's graph, numbers of objects for quotas
 //! ```
 
+mod attacher;
 mod discovery;
 pub mod manager;
 mod monitors;
@@ -24,12 +25,12 @@ use bayplan_client::{Client, EventRecorder, Informer, Scope, WorkQueue};
 pub use bayplan_controllers::TokenSigner;
 use bayplan_controllers::discovery::Resources;
 use bayplan_controllers::{
-    AnyDelta, Apply, AttributesClassProtectionController, Cache, CertificateApprovingController,
-    CertificateCleanerController, CertificateSigningController, ClaimProtectionController,
-    ClusterRoleAggregationController, Controller, CronJobController, DaemonSetController, DeploymentController,
-    DisruptionController, EndpointSliceConfig, EndpointSliceController, EndpointSliceMirroringConfig,
-    EndpointSliceMirroringController, EndpointsController, EphemeralVolumeController, GarbageCollector,
-    HorizontalPodAutoscalerController, JobController, Kind, NamespaceController, NodeLifecycleConfig,
+    AnyDelta, Apply, AttachDetachController, AttributesClassProtectionController, Cache,
+    CertificateApprovingController, CertificateCleanerController, CertificateSigningController,
+    ClaimProtectionController, ClusterRoleAggregationController, Controller, CronJobController, DaemonSetController,
+    DeploymentController, DisruptionController, EndpointSliceConfig, EndpointSliceController,
+    EndpointSliceMirroringConfig, EndpointSliceMirroringController, EndpointsController, EphemeralVolumeController,
+    GarbageCollector, HorizontalPodAutoscalerController, JobController, Kind, NamespaceController, NodeLifecycleConfig,
     NodeLifecycleController, NodeTtlController, PersistentVolumeController, PodGcController, ReplicaSetController,
     ResourceClaimController, ResourceQuotaController, RootCaPublisher, ServiceAccountController,
     ServiceAccountTokenController, ServiceCidrController, StatefulSetController, TERMINATED_PODS_MAX,
@@ -44,6 +45,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::attacher::SimulatedAttacher;
 use self::provisioner::SimulatedProvisioner;
 pub use self::provisioner::create_default_class;
 use self::signing::Authorities;
@@ -78,6 +80,9 @@ pub struct ControllersConfig {
     pub endpoint_slices: EndpointSliceConfig,
     /// How Endpoints are mirrored into slices.
     pub endpoint_slice_mirroring: EndpointSliceMirroringConfig,
+    /// Whether volumes are taken from nodes that are not ready after six minutes; upstream's
+    /// `--disable-force-detach-on-timeout` is its opposite.
+    pub forces_detach: bool,
     /// Whether claims get volumes that exist as objects only, for clusters of simulated nodes.
     pub simulated_volumes: bool,
     /// How many keys a loop reconciles at the same time, by name; each loop has a default.
@@ -114,6 +119,7 @@ impl Default for ControllersConfig {
             endpoints_batch_period: Duration::ZERO,
             endpoint_slices: EndpointSliceConfig::default(),
             endpoint_slice_mirroring: EndpointSliceMirroringConfig::default(),
+            forces_detach: true,
             simulated_volumes: false,
             workers: BTreeMap::new(),
             resync_min: RESYNC_MIN,
@@ -353,7 +359,7 @@ fn assemble(
         Arc::new(ResourceQuotaController::new(cache.clone(), resources.clone(), config.quota_period)),
         collector.clone(),
     ];
-    all.extend(volume_loops(cache));
+    all.extend(volume_loops(cache, config.forces_detach));
     all.extend(cluster_loops(cache));
     if let Some(ca) = &config.root_ca {
         all.push(Arc::new(RootCaPublisher::new(cache.clone(), ca.clone())));
@@ -364,13 +370,15 @@ fn assemble(
     }
     if config.simulated_volumes {
         all.push(Arc::new(SimulatedProvisioner::new(cache.clone())));
+        all.push(Arc::new(SimulatedAttacher::new(cache.clone())));
     }
     all.into_iter().filter(|controller| config.runs(controller.name())).map(Loop::new).collect()
 }
 
 /// The loops over volumes and claims.
-fn volume_loops(cache: &Arc<Cache>) -> [Arc<dyn Controller>; 6] {
+fn volume_loops(cache: &Arc<Cache>, forces_detach: bool) -> [Arc<dyn Controller>; 7] {
     [
+        Arc::new(AttachDetachController::new(cache.clone(), forces_detach)),
         Arc::new(PersistentVolumeController::new(cache.clone())),
         Arc::new(ClaimProtectionController::new(cache.clone())),
         Arc::new(VolumeProtectionController::new(cache.clone())),

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use crate::world::{World, condition, seconds};
 
+const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+
 /// A fleet without nodes of its own that takes over nodes with `type=fake`.
 fn managing() -> World {
     let manage = Some(Selector::parse("type=fake").unwrap());
@@ -138,7 +140,7 @@ fn nodes_are_made_as_a_manifest_says_and_stay_so() {
     let node = &world.objects["/nodes/gpu-0002"];
     assert_eq!(node["metadata"]["labels"]["pool"], "gpu");
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "gpu-0002");
-    assert_eq!(node["metadata"]["annotations"], json!({ "rack": "r-0002" }));
+    assert_eq!(node["metadata"]["annotations"], json!({ "rack": "r-0002", ATTACHED_BY_CONTROLLER: "true" }));
     assert_eq!(node["spec"]["taints"][0]["key"], "gpu");
     assert_eq!(node["spec"]["podCIDR"], Value::Null, "controllers give it out");
     let resources = json!({

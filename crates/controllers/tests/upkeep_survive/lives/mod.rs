@@ -1,6 +1,7 @@
 //! The life of each loop's objects: what users and other parts do to them, and what the loop promises of them.
 
 mod aggregation;
+mod attachments;
 mod attributes_classes;
 mod node_ttl;
 mod service_ranges;
@@ -38,8 +39,14 @@ pub(crate) struct Life {
     pub(crate) assert_kept: fn(&Server, &str),
 }
 
-pub(crate) const LIVES: &[&Life] =
-    &[&aggregation::LIFE, &attributes_classes::LIFE, &node_ttl::LIFE, &service_ranges::LIFE, &tokens::LIFE];
+pub(crate) const LIVES: &[&Life] = &[
+    &aggregation::LIFE,
+    &attachments::LIFE,
+    &attributes_classes::LIFE,
+    &node_ttl::LIFE,
+    &service_ranges::LIFE,
+    &tokens::LIFE,
+];
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
