@@ -193,7 +193,7 @@ impl Fleet {
                 let Some(kubelet) = self.kubelet_of(&delta.object().spec.node_name) else { return Vec::new() };
                 match delta {
                     Delta::Added(pod) | Delta::Updated { new: pod, .. } => kubelet.pod_changed(pod, now, &mut out),
-                    Delta::Deleted(pod) => kubelet.pod_gone(&pod.metadata.uid),
+                    Delta::Deleted(pod) => kubelet.pod_gone(&pod.metadata.uid, now, &mut out),
                 }
             }
             Event::Node(Delta::Added(node) | Delta::Updated { new: node, .. }) => {

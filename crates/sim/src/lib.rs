@@ -21,6 +21,7 @@ mod pod;
 mod pod_addresses;
 mod pod_events;
 mod pod_status;
+mod resize;
 mod template;
 
 pub use fleet::{CreatedNode, Error, Fleet, FleetConfig};

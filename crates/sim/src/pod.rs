@@ -20,6 +20,7 @@ use crate::annotations::{
     EXIT_CODE, RUN_FOR, RunFor, START_DELAY, UnreadableAnnotations, parse_duration, parse_exit_code, parse_run_for,
 };
 use crate::pod_events::Moment;
+use crate::resize::{Resize, same_resources};
 
 /// The kubelet's back-off between restarts of a crashing container.
 const RESTART_DELAY_MIN: Duration = Duration::from_secs(10);
@@ -80,6 +81,8 @@ pub struct ContainerView {
     pub is_sidecar: bool,
     /// How long its probes wait before they say that it is ready.
     pub ready_delay: Duration,
+    /// What it may use, as JSON; empty when it says nothing.
+    pub resources: Box<str>,
 }
 
 /// The fields of a Pod's status that a simulated kubelet reads: what an earlier run of it wrote.
@@ -163,6 +166,10 @@ pub(crate) struct Pod {
     pub(crate) moments: Vec<Moment>,
     /// The last deadline a timer was set for.
     pub(crate) armed: Option<Timestamp>,
+    /// What of its resources is not as its spec says; none of nearly every pod.
+    pub(crate) resize: Option<Box<Resize>>,
+    /// True once its resources were changed: what was said of that may have to be taken back.
+    pub(crate) was_resized: bool,
     /// Whether the node admits it.
     pub(crate) admission: Admission,
     /// True while the containers are being stopped.
@@ -225,6 +232,8 @@ impl Pod {
             ends_at: None,
             moments: Vec::new(),
             armed: None,
+            resize: None,
+            was_resized: false,
             admission: Admission::Admitted,
             stopping: false,
             report: Report::Due,
@@ -267,9 +276,13 @@ impl Pod {
         self.report = Report::Due;
     }
 
-    /// The pod's object changed: only its deletion matters here, and a `Ready` condition that another writer changed.
+    /// The pod's object changed: what matters is its deletion, its resources, and a `Ready` condition that another wrote.
     pub(crate) fn update(&mut self, view: Arc<PodView>, delays: Delays, now: Timestamp) {
-        self.view = view;
+        let before = std::mem::replace(&mut self.view, view);
+        if self.resize.is_none() && self.counts() && !same_resources(&before.spec, &self.view.spec) {
+            self.resize = Some(Box::new(Resize::of(before)));
+            self.was_resized = true;
+        }
         // While a node is unreachable its pods are marked as not ready, without the reason a kubelet would give.
         let doubted = |c: &Condition| c.r#type == "Ready" && c.status == "False" && c.reason.is_none();
         if matches!(self.stage, Stage::Running)
@@ -462,6 +475,7 @@ mod wire {
     use bayplan_model::resources::{Amounts, RequestRules, ResourceList, ResourceRequirements};
     use bayplan_model::taint::Toleration;
     use serde::Deserialize;
+    use serde_json::value::RawValue;
 
     use crate::admission::{NodeDemands, sort_tolerations};
 
@@ -492,7 +506,7 @@ mod wire {
     struct WithProbes {
         name: String,
         image: Option<String>,
-        resources: Option<ResourceRequirements>,
+        resources: Option<Box<RawValue>>,
         ports: Option<Vec<ContainerPort>>,
         restart_policy: Option<String>,
         startup_probe: Option<Probe>,
@@ -513,11 +527,21 @@ mod wire {
             Duration::from_secs(seconds.fold(0, u64::saturating_add))
         }
 
+        fn resources_text(&self) -> Option<&str> {
+            self.resources.as_ref().map(|raw| raw.get()).filter(|text| *text != "{}")
+        }
+
+        /// What it may use; a server that knows the kind lets nothing else through.
+        fn requirements(&self) -> Option<ResourceRequirements> {
+            serde_json::from_str(self.resources.as_ref()?.get()).ok()
+        }
+
         fn container(self) -> Container {
+            let resources = self.requirements().unwrap_or_default();
             Container {
                 name: self.name,
                 image: self.image.unwrap_or_default(),
-                resources: self.resources.unwrap_or_default(),
+                resources,
                 ports: self.ports.unwrap_or_default(),
                 restart_policy: self.restart_policy,
                 ..Container::default()
@@ -539,11 +563,15 @@ mod wire {
             };
             let all = containers.iter().chain(&init_containers).filter(|each| !each.ready_delay().is_zero());
             let delays: BTreeMap<String, Duration> = all.map(|each| (each.name.clone(), each.ready_delay())).collect();
+            let all = containers.iter().chain(&init_containers);
+            let mut texts: BTreeMap<String, Box<str>> =
+                all.filter_map(|each| Some((each.name.clone(), Box::from(each.resources_text()?)))).collect();
             let [containers, init_containers] = [containers, init_containers]
                 .map(|list| list.into_iter().map(WithProbes::container).collect::<Vec<Container>>());
             let whole = pod::PodSpec { containers, init_containers, overhead, resources, ..pod::PodSpec::default() };
             let pod = Pod { spec: whole, ..Pod::default() };
-            let view = |container: Container| super::ContainerView {
+            let mut view = |container: Container| super::ContainerView {
+                resources: texts.remove(&container.name).unwrap_or_default(),
                 is_sidecar: container.is_sidecar(),
                 ready_delay: delays.get(&container.name).copied().unwrap_or_default(),
                 name: container.name,
@@ -557,7 +585,7 @@ mod wire {
                 host_ports: pod.host_ports().cloned().collect(),
                 demands: (!demands.is_empty()).then(|| Box::new(demands)),
                 bears_silence,
-                containers: pod.spec.containers.into_iter().map(view).collect(),
+                containers: pod.spec.containers.into_iter().map(&mut view).collect(),
                 init_containers: pod.spec.init_containers.into_iter().map(view).collect(),
             }
         }

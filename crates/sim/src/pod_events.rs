@@ -50,6 +50,16 @@ impl Moment {
         Moment::warning(&rejection.reason, rejection.message.clone())
     }
 
+    /// Something of a resize went well.
+    pub(crate) fn resize(reason: &str, note: String) -> Moment {
+        Moment::normal(reason, note)
+    }
+
+    /// A resize has to wait.
+    pub(crate) fn resize_deferred(note: String) -> Moment {
+        Moment::warning("ResizeDeferred", note)
+    }
+
     /// The event about a pod.
     pub(crate) fn event(self, pod: &PodView) -> Event {
         let meta = &pod.metadata;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::admission::Rejection;
 use crate::pod::{Admission, ContainerView, Pod, Stage};
+use crate::resize;
 
 /// The conditions that kubelets write.
 const KUBELETS_CONDITIONS: [&str; 5] =
@@ -138,6 +139,9 @@ fn container(pod: &Pod, container: &ContainerView, state: State) -> Value {
         "state": state_value,
         "lastState": last,
     });
+    let actual = if state == State::Running { pod.actual() } else { pod.allocated() };
+    let allocated = resize::container(pod.allocated(), &container.name);
+    resize::report(&mut status, allocated, resize::container(actual, &container.name));
     if !matches!(state, State::Waiting(_)) {
         status["imageID"] = format!("bayplan://{}", container.image).into();
         status["containerID"] = id.into();
@@ -184,7 +188,44 @@ fn conditions(pod: &Pod, now: Timestamp) -> Value {
     if !pod.view.status.conditions.iter().any(|c| c.r#type == "PodScheduled" && c.status == "True") {
         conditions.push(condition(pod, now, "PodScheduled", true, None));
     }
+    conditions.extend(resize_conditions(pod, now));
     conditions.into()
+}
+
+/// A condition of a resize that holds.
+struct ResizeCondition<'a> {
+    generation: i64,
+    since: Timestamp,
+    message: Option<&'a str>,
+}
+
+/// What is said of a resize; what was said before and is over is removed.
+fn resize_conditions(pod: &Pod, now: Timestamp) -> Vec<Value> {
+    let resize = pod.resize.as_deref();
+    let deferred = resize.and_then(|resize| resize.deferred.as_ref());
+    let deferred = deferred.map(|one| ResizeCondition {
+        generation: one.generation,
+        since: one.since,
+        message: Some(&one.message),
+    });
+    let progress = resize.and_then(|resize| resize.progress.as_ref());
+    let progress = progress.map(|one| ResizeCondition { generation: one.generation, since: one.since, message: None });
+    let said = |(name, holds): (&str, Option<ResizeCondition<'_>>)| {
+        let known = pod.view.status.conditions.iter().any(|condition| condition.r#type == name);
+        let Some(ResizeCondition { generation, since, message }) = holds else {
+            return (known || pod.was_resized).then(|| json!({ "type": name, "$patch": "delete" }));
+        };
+        let mut condition = json!({
+            "type": name, "status": "True", "lastProbeTime": timestamp::seconds(now),
+            "lastTransitionTime": timestamp::seconds(since), "observedGeneration": generation,
+        });
+        if let Some(message) = message {
+            condition["reason"] = "Deferred".into();
+            condition["message"] = message.into();
+        }
+        Some(condition)
+    };
+    [("PodResizePending", deferred), ("PodResizeInProgress", progress)].into_iter().filter_map(said).collect()
 }
 
 fn condition(pod: &Pod, now: Timestamp, name: &str, holds: bool, why: Option<(&str, String)>) -> Value {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A test's helpers are tests too.
 
+mod resizes;
 mod selected;
 mod world;
 

@@ -6,6 +6,9 @@
 //! - The annotation or label `bayplan.dev/fail: "true"` on the Node makes it stop sending (no lease, no status, no
 //!   change of any pod) until it is removed.
 
+mod room;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +19,11 @@ use bayplan_model::status::{Status, reason};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::admission::rejection;
 use crate::annotations::{UnreadableAnnotations, not_simulated};
 use crate::identity::NodeIdentity;
 use crate::lease::{self, LEASE_SECONDS, Lease};
 use crate::node_view::NodeView;
-use crate::pod::{Admission, Delays, Outcome, Pod, PodView, Report, Stage, later};
+use crate::pod::{Delays, Outcome, Pod, PodView, Report, Stage, later};
 use crate::pod_addresses::PodAddresses;
 use crate::pod_status;
 use crate::template::{self, Lacks, NodeTemplate};
@@ -147,6 +149,8 @@ pub(crate) struct Kubelet {
     reporting: bool,
     addresses: PodAddresses,
     pods: KeyedMap<Arc<str>, Pod>,
+    /// The pods whose resources it has no room to change.
+    deferred: BTreeSet<Arc<str>>,
     /// The Node's annotations that could not be read.
     annotations: UnreadableAnnotations,
     /// The Node as it was before the start, if it was.
@@ -181,6 +185,7 @@ impl Kubelet {
             lease: Lease::Unknown,
             reporting: false,
             pods: KeyedMap::default(),
+            deferred: BTreeSet::new(),
             annotations: UnreadableAnnotations::default(),
             left: None,
             lease_renewal,
@@ -336,14 +341,19 @@ impl Kubelet {
             pod.update(Arc::clone(view), self.delays, now);
             pod.annotations.check_pod(view, &mut out.events);
         }
+        if self.resize_pod(&uid, now, out) {
+            self.resize_deferred(now, out);
+        }
         self.advance_pod(&uid, now, out);
     }
 
     /// A pod of this node was deleted.
-    pub(crate) fn pod_gone(&mut self, uid: &str) {
+    pub(crate) fn pod_gone(&mut self, uid: &str, now: Timestamp, out: &mut Outbox) {
         if let Some(address) = self.pods.remove(uid).and_then(|pod| pod.address) {
             self.addresses.free(address);
         }
+        self.deferred.remove(uid);
+        self.resize_deferred(now, out);
     }
 
     /// A timer fired.
@@ -514,14 +524,17 @@ impl Kubelet {
         }
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let (addresses, host) = (&mut self.addresses, self.identity.address);
+        if let Some(moment) = pod.resize.as_mut().and_then(|resize| resize.complete(now)) {
+            pod.moments.push(moment);
+            pod.mark_changed();
+        }
+        pod.resize.take_if(|resize| resize.is_over(&pod.view.spec));
         let outcome =
             pod.advance(self.delays, now, |view| if view.spec.host_network { Some(host) } else { addresses.take() });
         if outcome == Outcome::Changed {
-            pod.report = match pod.report {
-                Report::Current | Report::Due => Report::Due,
-                Report::Sending | Report::SendingOld => Report::SendingOld,
-            };
+            pod.mark_changed();
         }
+        let frees = outcome == Outcome::Changed && matches!(pod.stage, Stage::Finished | Stage::Stopped);
         let (moments, view) = (std::mem::take(&mut pod.moments), Arc::clone(&pod.view));
         out.lives.extend(moments.into_iter().map(|moment| moment.event(&view)));
         if let Some(at) = pod.deadline
@@ -534,23 +547,9 @@ impl Kubelet {
             Report::Current if pod.stage == Stage::Stopped => self.remove_pod(uid, out),
             _ => {}
         }
-    }
-
-    /// Decides whether the node admits a pod, if that is open; false while it cannot be decided.
-    fn admit(&mut self, uid: &Arc<str>) -> bool {
-        let Some(pod) = self.pods.get(uid).filter(|pod| pod.admission == Admission::Open && !pod.stopping) else {
-            return true;
-        };
-        let Some(node) = &self.admits_by else { return false };
-        let others = self.pods.values().filter(|other| other.counts()).map(|other| &other.view.spec);
-        let rejection = rejection(&pod.view, others, node);
-        if let Some(pod) = self.pods.get_mut(uid) {
-            match rejection {
-                Some(rejection) => pod.reject(rejection),
-                None => pod.admission = Admission::Admitted,
-            }
+        if frees {
+            self.resize_deferred(now, out);
         }
-        true
     }
 
     fn report_pod(&mut self, uid: &Arc<str>, now: Timestamp, out: &mut Outbox) {
