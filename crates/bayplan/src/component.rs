@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use bayplan_apiserver::LegacyTokenKey;
 use bayplan_client::metrics::RequestMetrics;
-use bayplan_client::{Client, leader_election};
+use bayplan_client::{Client, Config, leader_election};
 use bayplan_metrics::{Registry, ZPages};
 use bayplan_runner::controllers::TokenSigner;
 use bayplan_runner::ops_server::access::{self, Access, Rules};
@@ -116,6 +116,11 @@ pub(crate) async fn connect(
     let client = Client::connect(kubeconfig, None, master).await?;
     let client = client.with_user_agent(&format!("{}/v{}", identity.name, env!("CARGO_PKG_VERSION")))?;
     Ok(client.with_metrics(&RequestMetrics::new(registry)))
+}
+
+/// The same connection without anything that says who we are.
+pub(crate) fn connect_anonymously(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<Client> {
+    Ok(Client::from_config(&Config::load(kubeconfig, None, master)?.anonymous())?)
 }
 
 /// Opens the secure port before anything else, so that a port in use ends the start at once.

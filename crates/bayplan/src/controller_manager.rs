@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bayplan_client::{Client, leader_election};
 use bayplan_runner::controllers::manager::run_controller_manager;
-use bayplan_runner::controllers::{ControllersConfig, SharedTracer, TokenSigner, known, names, running};
+use bayplan_runner::controllers::{
+    AnonymousClient, ControllersConfig, SharedTracer, TokenSigner, known, names, running,
+};
 use bayplan_runner::metrics::process_registry;
 use bayplan_runner::ops_server::Endpoints;
 use bayplan_runner::ops_server::health::{CheckedBy, Health};
@@ -41,6 +43,10 @@ pub(crate) async fn run(args: ControllerManager) -> Result<()> {
     let connection = &args.connection;
     let client =
         component::connect(connection.kubeconfig.as_deref(), connection.master.as_deref(), IDENTITY, &registry).await?;
+    if args.controllers.use_service_account_credentials {
+        let anonymous = component::connect_anonymously(connection.kubeconfig.as_deref(), connection.master.as_deref())?;
+        config.anonymous = Some(AnonymousClient(anonymous));
+    }
     let instance = leader_election::hostname();
     let traces = Traces::start(&args.component.metrics_and_logs, IDENTITY.name, &instance, &registry)?;
     config.tracer = traces.tracer.clone().map(SharedTracer);
@@ -77,9 +83,6 @@ fn config(args: &ControllerManager) -> Result<ControllersConfig> {
     }
     for flag in flags.unsupported.given() {
         tracing::warn!("{flag} is ignored: Bayplan has no controller that it is for");
-    }
-    if flags.use_service_account_credentials {
-        tracing::warn!("--use-service-account-credentials is ignored: all controllers act as this process");
     }
     let mut controllers = choice.controllers;
     if !flags.enable_garbage_collector {

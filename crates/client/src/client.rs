@@ -16,6 +16,7 @@ use http::{HeaderValue, Response, header};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
+use crate::bearer_token::{self, BearerToken};
 use crate::config::{Config, Error};
 use crate::limiter::Limiter;
 use crate::metrics::RequestMetrics;
@@ -31,6 +32,7 @@ pub struct Client {
     transport: Transport,
     user_agent: HeaderValue,
     authorization: Option<HeaderValue>,
+    token: Option<BearerToken>,
     limiter: Option<Arc<Limiter>>,
     timeout: Option<Duration>,
     /// The server's address, as metrics name it.
@@ -73,7 +75,16 @@ impl Client {
     fn new(transport: Transport, host: &str) -> Self {
         let user_agent = HeaderValue::from_static(concat!("bayplan/", env!("CARGO_PKG_VERSION")));
         let host = Arc::from(host);
-        Client { transport, user_agent, authorization: None, limiter: None, timeout: None, host, metrics: None }
+        Client {
+            transport,
+            user_agent,
+            authorization: None,
+            token: None,
+            limiter: None,
+            timeout: None,
+            host,
+            metrics: None,
+        }
     }
 
     /// The server's host and port.
@@ -89,10 +100,22 @@ impl Client {
 
     /// The same connection with a bearer token as its identity.
     pub fn with_bearer_token(mut self, token: &str) -> Result<Self, Error> {
-        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| Error::Header("the token"))?;
-        value.set_sensitive(true);
-        self.authorization = Some(value);
+        self.authorization = Some(bearer_token::header(token)?);
         Ok(self)
+    }
+
+    /// The same connection with a bearer token as its identity that may be replaced at any time.
+    #[must_use]
+    pub fn with_changing_token(mut self, token: &BearerToken) -> Self {
+        self.token = Some(token.clone());
+        self
+    }
+
+    /// The same connection, counted among the requests of another client.
+    #[must_use]
+    pub fn counted_with(mut self, other: &Client) -> Self {
+        self.metrics.clone_from(&other.metrics);
+        self
     }
 
     /// The same connection with a rate limit of its own; without one, nothing is throttled.
@@ -162,6 +185,9 @@ impl Client {
             return Ok(answer);
         }
         let (head, body) = answer.into_parts();
+        if let Some(token) = self.token.as_ref().filter(|_| head.status == http::StatusCode::UNAUTHORIZED) {
+            token.refuse();
+        }
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         Err(request::failure(head.status.as_u16(), &head.headers, &body))
     }
@@ -178,7 +204,8 @@ impl Client {
         if let Some(trace) = parts.trace {
             request = request.header(SpanContext::HEADER, trace.to_header());
         }
-        if let Some(authorization) = &self.authorization {
+        let changing = self.token.as_ref().and_then(BearerToken::header);
+        if let Some(authorization) = changing.as_ref().or(self.authorization.as_ref()) {
             request = request.header(header::AUTHORIZATION, authorization);
         }
         request

@@ -9,6 +9,7 @@
 //!
 //! Each of them is a pure state machine (fed lines, answers and the time) with a thin tokio driver around it.
 
+mod bearer_token;
 mod cache;
 mod client;
 pub mod clock;
@@ -23,6 +24,7 @@ mod route;
 mod transport;
 mod work_queue;
 
+pub use bearer_token::BearerToken;
 pub use cache::Cache;
 pub use client::Client;
 pub use config::{Config, Error};

@@ -509,7 +509,7 @@ fn own_roles() -> Result<Vec<BootstrapObject>, Status> {
     for role in CONTROLLERS {
         let name = format!("bayplan:controller:{}", role.name);
         objects.push(cluster_role(&name, all_rules(role), json!({}))?);
-        objects.push(cluster_role_binding(&name, vec![user(CONTROLLER_MANAGER)])?);
+        objects.push(cluster_role_binding(&name, vec![user(CONTROLLER_MANAGER), account(role.name)])?);
     }
     Ok(objects)
 }
@@ -573,6 +573,11 @@ fn namespaced() -> Result<Vec<BootstrapObject>, Status> {
             "system::leader-locking-kube-scheduler",
             locking("kube-scheduler"),
             vec![user(SCHEDULER), account("kube-scheduler")],
+        ),
+        (
+            "system:controller:token-cleaner",
+            rules(&[("get,watch,list,delete", "", "secrets"), EVENTS]),
+            vec![account("token-cleaner")],
         ),
     ];
     let mut objects = Vec::new();

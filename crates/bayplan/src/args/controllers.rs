@@ -119,10 +119,10 @@ pub(crate) struct Controllers {
     pub(crate) disable_force_detach_on_timeout: bool,
     #[command(flatten)]
     pub(crate) endpoints: Endpoints,
-    /// Act as each controller's own service account; ignored, all act as this process.
+    /// Let each controller act as a service account of its own, in kube-system.
     #[arg(
         long,
-        hide = true,
+        value_name = "BOOL",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "true",

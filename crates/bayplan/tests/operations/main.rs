@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking, in its helpers too")]
 
+mod accounts;
 #[path = "../../../otlp/tests/collector/mod.rs"]
 mod collector;
 mod traces;

@@ -119,6 +119,15 @@ pub struct Impersonate {
 }
 
 impl Config {
+    /// The same server without anything that says who we are.
+    #[must_use]
+    pub fn anonymous(mut self) -> Self {
+        self.tls.identity = None;
+        self.credentials = Credentials::None;
+        self.impersonate = Impersonate::default();
+        self
+    }
+
     /// A server to talk to without credentials.
     pub fn new(server: Uri) -> Self {
         Config {

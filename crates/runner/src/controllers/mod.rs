@@ -5,6 +5,7 @@
 //!   discovery (every 30 s) ─▶ monitors ─▶ garbage collector's graph, numbers of objects for quotas
 //! ```
 
+mod accounts;
 mod attacher;
 mod discovery;
 pub mod manager;
@@ -45,6 +46,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::accounts::Accounts;
+pub use self::accounts::AnonymousClient;
 use self::attacher::SimulatedAttacher;
 use self::provisioner::SimulatedProvisioner;
 pub use self::provisioner::create_default_class;
@@ -94,6 +97,8 @@ pub struct ControllersConfig {
     pub quota_period: Duration,
     /// Requests per second and burst of each loop; nothing is throttled when absent.
     pub limit: Option<(f64, u32)>,
+    /// Through which loops talk as service accounts of their own; absent, all act as the process.
+    pub anonymous: Option<AnonymousClient>,
     /// Where spans of reconciles go, if they are traced.
     pub tracer: Option<SharedTracer>,
 }
@@ -125,6 +130,7 @@ impl Default for ControllersConfig {
             resync_min: RESYNC_MIN,
             quota_period: bayplan_controllers::resource_quota::SYNC_PERIOD,
             limit: None,
+            anonymous: None,
             tracer: None,
         }
     }
@@ -222,11 +228,25 @@ async fn run_controllers_with_telemetry(
     if let Some(scrapes) = &scrapes {
         scrapes.synced.notify_one();
     }
+    let mut accounts = Accounts::new(client.clone(), config.anonymous.clone());
+    let clients = async {
+        let mut clients = BTreeMap::new();
+        for each in &loops {
+            let name = each.controller.name();
+            clients.insert(name, accounts.client(name).await);
+        }
+        clients
+    };
+    let clients = tokio::select! {
+        biased;
+        clients = clients => clients,
+        _ = shutdown.wait_for(|stop| *stop) => return,
+    };
     let mut running = JoinSet::new();
     let (following, others): (Vec<Loop>, Vec<Loop>) =
         loops.iter().cloned().partition(|each| each.controller.follows_objects());
     for each in &others {
-        spawn_workers(&mut running, each, &client, &config);
+        spawn_workers(&mut running, each, &clients[each.controller.name()], &config);
     }
     let mut monitor = monitors::start(&client, &resources, following.clone());
     let known = async {
@@ -239,7 +259,7 @@ async fn run_controllers_with_telemetry(
         _ = shutdown.wait_for(|stop| *stop) => {}
     }
     for each in &following {
-        spawn_workers(&mut running, each, &client, &config);
+        spawn_workers(&mut running, each, &clients[each.controller.name()], &config);
     }
     // The sender is dropped only when the process is about to end.
     let _ = shutdown.wait_for(|stop| *stop).await;
