@@ -109,12 +109,7 @@ fn anything(subjects: Vec<Value>) -> Value {
     })
 }
 
-/// The one spec that this priority level may have.
-pub(super) fn mandatory_priority_level(name: &str) -> Option<Value> {
-    MANDATORY.contains(&name).then(|| priority_levels().find(|level| level.name == name).map(|level| level.spec))?
-}
-
-/// The one spec that this flow schema may have.
-pub(super) fn mandatory_flow_schema(name: &str) -> Option<Value> {
-    MANDATORY.contains(&name).then(|| flow_schemas().find(|schema| schema.name == name).map(|schema| schema.spec))?
+/// The one spec that an object of this name may have, if it is mandatory.
+pub(super) fn mandatory(mut all: impl Iterator<Item = BootstrapConfiguration>, name: &str) -> Option<Value> {
+    MANDATORY.contains(&name).then(|| all.find(|one| one.name == name).map(|one| one.spec))?
 }

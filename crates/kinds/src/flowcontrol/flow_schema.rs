@@ -8,35 +8,22 @@ use serde_json::Value;
 use super::{bootstrap, conditions};
 use crate::defaulting::{child, default_nonzero};
 use crate::field::{ErrorList, Json, Path};
-use crate::kind::{Kind, STANDARD_VERBS, Subresource};
+use crate::kind::{Kind, Subresource};
 use crate::names;
 use crate::object::{Object, given, list, number, text};
 use crate::printing::{AGE, Column, NAME, Printer, age_of, name_of, or, string};
-use crate::strategy::{Generation, StatusRule, Strategy, status_keeps_metadata};
 use crate::validation::Validation;
 
 pub(crate) static KIND: Kind = Kind {
-    group: "flowcontrol.apiserver.k8s.io",
     kind: "FlowSchema",
     plural: "flowschemas",
     singular: "flowschema",
-    verbs: STANDARD_VERBS,
     subresources: &[Subresource::status("FlowSchema")],
     storage_prefix: "flowschemas",
     defaults,
-    strategy: Strategy {
-        status: StatusRule::Owned,
-        generation: Generation::Spec,
-        on_update: status_keeps_metadata,
-        ..Strategy::PLAIN
-    },
-    validation: Validation {
-        rules,
-        status_rules: |errors, object, _old| conditions::rules(errors, object),
-        ..Validation::PLAIN
-    },
+    validation: Validation { rules, ..super::KIND.validation },
     printer: Printer { columns: COLUMNS, cells, order: Some(by_precedence), ..Printer::PLAIN },
-    ..Kind::PLAIN
+    ..super::KIND
 };
 
 const COLUMNS: &[Column] = &[
@@ -91,7 +78,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     for (index, rule) in list(spec, "rules").iter().enumerate() {
         policy(errors, at.index(index), rule);
     }
-    if bootstrap::mandatory_flow_schema(name).is_some_and(|fixed| fixed != *spec) {
+    if bootstrap::mandatory(bootstrap::flow_schemas(), name).is_some_and(|fixed| fixed != *spec) {
         let detail = format!("spec of '{name}' must equal the fixed value");
         errors.invalid(path, Json(|| shown_spec(spec)), &detail);
     }

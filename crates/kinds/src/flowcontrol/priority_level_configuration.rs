@@ -6,34 +6,21 @@ use serde_json::Value;
 use super::{bootstrap, conditions};
 use crate::defaulting::{child, default_absent, default_nonzero};
 use crate::field::{ErrorList, Json, Path};
-use crate::kind::{Kind, STANDARD_VERBS, Subresource};
+use crate::kind::{Kind, Subresource};
 use crate::object::{Object, given, number, text};
 use crate::printing::{AGE, Column, NAME, Printer, age_of, name_of, string};
-use crate::strategy::{Generation, StatusRule, Strategy, status_keeps_metadata};
 use crate::validation::Validation;
 
 pub(crate) static KIND: Kind = Kind {
-    group: "flowcontrol.apiserver.k8s.io",
     kind: "PriorityLevelConfiguration",
     plural: "prioritylevelconfigurations",
     singular: "prioritylevelconfiguration",
-    verbs: STANDARD_VERBS,
     subresources: &[Subresource::status("PriorityLevelConfiguration")],
     storage_prefix: "prioritylevelconfigurations",
     defaults,
-    strategy: Strategy {
-        status: StatusRule::Owned,
-        generation: Generation::Spec,
-        on_update: status_keeps_metadata,
-        ..Strategy::PLAIN
-    },
-    validation: Validation {
-        rules,
-        status_rules: |errors, object, _old| conditions::rules(errors, object),
-        ..Validation::PLAIN
-    },
+    validation: Validation { rules, ..super::KIND.validation },
     printer: Printer { columns: COLUMNS, cells, ..Printer::PLAIN },
-    ..Kind::PLAIN
+    ..super::KIND
 };
 
 const COLUMNS: &[Column] = &[
@@ -102,7 +89,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
 
 /// The mandatory levels stay as they are; of `exempt`, the shares may change.
 fn fixed(errors: &mut ErrorList, path: Path<'_>, name: &str, spec: &Value) {
-    let Some(mut fixed) = bootstrap::mandatory_priority_level(name) else { return };
+    let Some(mut fixed) = bootstrap::mandatory(bootstrap::priority_levels(), name) else { return };
     let mut detail = format!("spec of '{name}' must equal the fixed value");
     if name == EXEMPT {
         fixed[EXEMPT] = spec[EXEMPT].clone();
