@@ -5,6 +5,7 @@
 //! it may borrow.
 
 use crate::config::PriorityLevel;
+use crate::demand::Seen;
 
 /// The bounds of a level's seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,17 +18,24 @@ pub struct Bounds {
     pub max: usize,
 }
 
+impl Bounds {
+    /// The seats of a level that is new.
+    pub(crate) fn first(&self) -> usize {
+        self.nominal - (self.nominal - self.min) / 2
+    }
+}
+
 /// The bounds of all levels when the server has so many seats. Shares are rounded up, so that together they may be a
 /// few seats more.
-pub fn bounds(levels: &[PriorityLevel], seats: usize) -> Vec<Bounds> {
-    let shares: u64 = levels.iter().map(|level| u64::from(level.shares)).sum();
+pub fn bounds<'a>(levels: impl Iterator<Item = &'a PriorityLevel> + Clone, seats: usize) -> Vec<Bounds> {
+    let shares: f64 = levels.clone().map(|level| f64::from(level.shares)).sum();
     let percent = |of: usize, percent: u32| (of as f64 * f64::from(percent) / 100.0).round() as usize;
     let bounds = |level: &PriorityLevel| {
-        let nominal = (seats as u64 * u64::from(level.shares)).div_ceil(shares.max(1)) as usize;
+        let nominal = (seats as f64 * f64::from(level.shares) / shares.max(1.0)).ceil() as usize;
         let borrowed = level.borrowing_limit_percent.map_or(seats, |limit| percent(nominal, limit));
         Bounds { nominal, min: nominal - percent(nominal, level.lendable_percent.min(100)), max: nominal + borrowed }
     };
-    levels.iter().map(bounds).collect()
+    levels.map(bounds).collect()
 }
 
 /// What a level wanted since the last division.
@@ -35,118 +43,145 @@ pub fn bounds(levels: &[PriorityLevel], seats: usize) -> Vec<Bounds> {
 pub struct Wish {
     /// The level's bounds.
     pub bounds: Bounds,
-    /// The most seats wanted at once.
-    pub peak: usize,
-    /// The seats wanted on average, smoothed.
-    pub smoothed: f64,
+    /// What was seen.
+    pub demand: Seen,
     /// An exempt level takes what it wants before the others divide the rest.
     pub exempt: bool,
+    /// The seats that it has.
+    pub current: usize,
 }
 
 impl Wish {
     /// The seats that it gets in any case.
     fn assured(&self) -> usize {
         if self.exempt {
-            return self.bounds.min.max(self.peak);
+            return self.bounds.min.max(self.demand.peak);
         }
-        self.bounds.min.max(self.bounds.nominal.min(self.peak))
+        self.bounds.min.max(self.bounds.nominal.min(self.demand.peak))
+    }
+
+    /// What it should have if there were enough.
+    pub fn target(&self) -> f64 {
+        self.demand.smoothed.max(self.assured() as f64)
     }
 }
 
-/// Divides the seats of all levels; answers the seats of each.
-pub fn divide(wishes: &[Wish]) -> Vec<usize> {
+/// How the seats are divided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division {
+    /// The seats of each level.
+    pub seats: Vec<usize>,
+    /// What part of its target each level has that is not at one of its bounds; nothing when there is too little for
+    /// that.
+    pub fair_part: f64,
+}
+
+/// Divides the seats of all levels.
+pub fn divide(wishes: &[Wish]) -> Division {
     let total: usize = wishes.iter().map(|wish| wish.bounds.nominal).sum();
     let (exempt, limited): (Vec<&Wish>, Vec<&Wish>) = wishes.iter().partition(|wish| wish.exempt);
     let left = total.saturating_sub(exempt.iter().map(|wish| wish.assured()).sum());
     let min: usize = limited.iter().map(|wish| wish.bounds.min).sum();
     let assured: usize = limited.iter().map(|wish| wish.assured()).sum();
-    let shares: Vec<f64> = if left <= min {
-        limited.iter().map(|wish| wish.bounds.min as f64).collect()
+    let (shares, fair_part): (Vec<usize>, f64) = if left <= min {
+        (limited.iter().map(|wish| wish.bounds.min).collect(), 0.0)
     } else if left <= assured {
         let part = (left - min) as f64 / (assured - min) as f64;
-        let share = |wish: &&Wish| wish.bounds.min as f64 + ((wish.assured() - wish.bounds.min) as f64 * part).round();
-        limited.iter().map(share).collect()
+        let share = |wish: &&Wish| {
+            let extra = (wish.assured() - wish.bounds.min) as f64 * part;
+            wish.bounds.min + extra.round() as usize
+        };
+        (limited.iter().map(share).collect(), 0.0)
     } else {
-        proportionally(total as f64, &limited)
+        // Where the bounds leave no solution, everything stays as it is.
+        let stays = || (limited.iter().map(|wish| wish.current).collect(), 0.0);
+        proportionally(total as f64, &limited).unwrap_or_else(stays)
     };
     let mut shares = shares.into_iter();
-    let mut seats = |wish: &Wish| match wish.exempt {
-        true => wish.assured(),
-        false => shares.next().map_or(wish.bounds.nominal, |share| share.round() as usize),
-    };
-    wishes.iter().map(&mut seats).collect()
+    let seats = |wish: &Wish| if wish.exempt { wish.assured() } else { shares.next().unwrap_or(wish.current) };
+    Division { seats: wishes.iter().map(seats).collect(), fair_part }
 }
 
-/// The least demand that is counted, so that every level can be compared.
+/// The least target that is counted, so that every level can be compared.
 const TARGET_MIN: f64 = 0.001;
-/// Halving the interval this often leaves less than a millionth of a seat.
-const HALVINGS: usize = 100;
+/// Sums that differ by no more are equal.
+const ROUNDING: f64 = 0.000_000_1;
 
-/// The shares that add up to the total and are all the same multiple of what is wanted, within the bounds.
-fn proportionally(total: f64, wishes: &[&Wish]) -> Vec<f64> {
-    let share = |wish: &&Wish, multiple: f64| {
-        let (low, high) = (wish.assured() as f64, wish.bounds.max as f64);
-        (wish.smoothed.max(low).max(TARGET_MIN) * multiple).clamp(low, high.max(low))
-    };
-    let sum = |multiple: f64| wishes.iter().map(|wish| share(wish, multiple)).sum::<f64>();
-    // The sum grows with the multiple; at this one every share is at its upper bound.
-    let highest = wishes.iter().map(|wish| wish.bounds.max as f64).fold(0.0, f64::max) / TARGET_MIN;
-    let (mut low, mut high) = (0.0, highest);
-    for _ in 0..HALVINGS {
-        let middle = (low + high) / 2.0;
-        if sum(middle) < total {
-            low = middle;
-        } else {
-            high = middle;
-        }
+/// The shares that add up to the total and are all the same part of their targets, within the bounds, and that part;
+/// nothing if the bounds exclude it.
+fn proportionally(total: f64, wishes: &[&Wish]) -> Option<(Vec<usize>, f64)> {
+    let bounds: Vec<(f64, f64, f64)> = wishes
+        .iter()
+        .map(|wish| (wish.target().max(TARGET_MIN), wish.assured() as f64, wish.bounds.max as f64))
+        .collect();
+    if bounds.iter().any(|(_, low, high)| low > high) {
+        return None;
     }
-    wishes.iter().map(|wish| share(wish, high)).collect()
+    let share = |part: f64| move |(target, low, high): &(f64, f64, f64)| (part * target).max(*low).min(*high);
+    // The sum grows with the part, in straight lines between the parts at which a share meets one of its bounds.
+    let sum = |part: f64| bounds.iter().map(share(part)).sum::<f64>();
+    let mut corners: Vec<f64> = bounds.iter().flat_map(|(target, low, high)| [low / target, high / target]).collect();
+    corners.sort_unstable_by(f64::total_cmp);
+    let found = corners.partition_point(|part| sum(*part) < total - ROUNDING);
+    let end = *corners.get(found)?;
+    let part = match found.checked_sub(1).map(|before| corners[before]) {
+        None if sum(end) > total + ROUNDING => return None,
+        None => end,
+        Some(start) => {
+            // What grows on this line: the targets of those who are between their bounds.
+            let between = |(target, low, high): &&(f64, f64, f64)| low / target <= start && end <= high / target;
+            let growing: f64 = bounds.iter().filter(between).map(|(target, ..)| target).sum();
+            if growing > 0.0 { (start + (total - sum(start)) / growing).min(end) } else { end }
+        }
+    };
+    Some((bounds.iter().map(share(part)).map(|share| share.round() as usize).collect(), part))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bootstrap;
+    use crate::tests::levels;
 
     /// The wishes of upstream's levels, all the same but for what is given by name.
     fn wishes(given: &[(&str, usize, f64)]) -> Vec<Wish> {
-        let levels = bootstrap::priority_levels();
-        let bounds = bounds(&levels, 600);
+        let levels = levels();
         let wish = |(level, bounds): (&PriorityLevel, Bounds)| {
             let (peak, smoothed) =
                 given.iter().find(|(name, ..)| *name == level.name).map_or((0, 0.0), |(_, peak, s)| (*peak, *s));
-            Wish { bounds, peak, smoothed, exempt: level.name == "exempt" }
+            let demand = Seen { peak, smoothed, ..Seen::default() };
+            Wish { bounds, demand, exempt: level.name == "exempt", current: bounds.first() }
         };
-        levels.iter().zip(bounds).map(wish).collect()
+        levels.iter().zip(bounds(levels.iter(), 600)).map(wish).collect()
     }
 
-    fn seats(given: &[(&str, usize, f64)]) -> Vec<(&'static str, usize)> {
-        let names = bootstrap::priority_levels().into_iter().map(|level| level.name);
-        names.zip(divide(&wishes(given))).collect()
+    fn seats(given: &[(&str, usize, f64)]) -> Vec<(String, usize)> {
+        let names = levels().into_iter().map(|level| level.name);
+        names.zip(divide(&wishes(given)).seats).collect()
     }
 
-    fn of(seats: &[(&str, usize)], name: &str) -> usize {
+    fn of(seats: &[(String, usize)], name: &str) -> usize {
         seats.iter().find(|(level, _)| *level == name).unwrap().1
     }
 
     #[test]
     fn six_hundred_seats_are_shared_as_upstream_shares_them() {
-        let table: Vec<(&str, usize, usize, usize)> = bootstrap::priority_levels()
+        let levels = levels();
+        let table: Vec<(&str, usize, usize, usize)> = levels
             .iter()
-            .zip(bounds(&bootstrap::priority_levels(), 600))
-            .map(|(level, Bounds { nominal, min, max })| (level.name, nominal, min, max))
+            .zip(bounds(levels.iter(), 600))
+            .map(|(level, Bounds { nominal, min, max })| (level.name.as_str(), nominal, min, max))
             .collect();
         assert_eq!(
             table,
             [
                 ("exempt", 0, 0, 600),
-                ("leader-election", 25, 25, 625),
-                ("node-high", 98, 73, 698),
+                ("catch-all", 13, 13, 613),
                 ("system", 74, 50, 674),
+                ("node-high", 98, 73, 698),
+                ("leader-election", 25, 25, 625),
                 ("workload-high", 98, 49, 698),
                 ("workload-low", 245, 24, 845),
                 ("global-default", 49, 24, 649),
-                ("catch-all", 13, 13, 613),
             ]
         );
     }
@@ -154,7 +189,7 @@ mod tests {
     #[test]
     fn an_idle_server_divides_all_seats_by_what_the_levels_keep() {
         let seats = seats(&[]);
-        let expected = [0, 58, 170, 117, 114, 56, 56, 30];
+        let expected = [0, 30, 117, 170, 58, 114, 56, 56];
         assert_eq!(seats.iter().map(|(_, seats)| *seats).collect::<Vec<_>>(), expected);
     }
 
@@ -185,5 +220,19 @@ mod tests {
         for seats in [some, all] {
             assert_eq!((of(&seats, "workload-low"), of(&seats, "node-high")), (24, 73), "{seats:?}");
         }
+    }
+
+    #[test]
+    fn levels_keep_their_seats_where_their_bounds_leave_no_solution() {
+        // The exempt level lends all of its seats, and the other may borrow none.
+        let wish = |nominal, min, max, exempt| Wish {
+            bounds: Bounds { nominal, min, max },
+            demand: Seen::default(),
+            exempt,
+            current: 7,
+        };
+        assert_eq!(divide(&[wish(10, 0, 10, true), wish(20, 0, 20, false)]).seats, [0, 7]);
+        assert_eq!(divide(&[]).seats, [0; 0]);
+        assert_eq!(divide(&[wish(0, 0, 0, false)]).seats, [0]);
     }
 }

@@ -15,10 +15,28 @@ pub(crate) struct Demand {
     sum: f64,
     sum_of_squares: f64,
     peak: usize,
-    smoothed: f64,
+    seen: Seen,
+}
+
+/// What a level wanted until it was last looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// The most seats wanted at once.
+    pub peak: usize,
+    /// The seats wanted on average.
+    pub average: f64,
+    /// How far they were from that: the standard deviation.
+    pub deviation: f64,
+    /// What follows a rise of both at once and a fall slowly.
+    pub smoothed: f64,
 }
 
 impl Demand {
+    /// No demand yet.
+    pub(crate) fn since(now: Duration) -> Demand {
+        Demand { since: now, last: now, ..Demand::default() }
+    }
+
     pub(crate) fn set(&mut self, seats: usize, now: Duration) {
         self.integrate(now);
         self.seats = seats;
@@ -33,26 +51,19 @@ impl Demand {
         self.last = self.last.max(now);
     }
 
-    /// The peak since the last look and the smoothed demand: it follows a rise at once and a fall slowly.
-    pub(crate) fn look(&mut self, now: Duration) -> (usize, f64) {
+    /// What was wanted since the last look. A look at the same time shows only another peak.
+    pub(crate) fn look(&mut self, now: Duration) -> Seen {
         self.integrate(now);
-        let peak = self.peak;
+        let mut seen = Seen { peak: self.peak, ..self.seen };
         let passed = now.saturating_sub(self.since).as_secs_f64();
         if passed > 0.0 {
-            let average = self.sum / passed;
-            let deviation = (self.sum_of_squares / passed - average * average).max(0.0).sqrt();
-            let envelope = average + deviation;
-            self.smoothed = envelope.max(SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * envelope);
+            seen.average = self.sum / passed;
+            seen.deviation = (self.sum_of_squares / passed - seen.average * seen.average).max(0.0).sqrt();
+            let envelope = seen.average + seen.deviation;
+            seen.smoothed = envelope.max(SMOOTHING * seen.smoothed + (1.0 - SMOOTHING) * envelope);
         }
-        *self = Demand {
-            seats: self.seats,
-            since: now,
-            last: now,
-            peak: self.seats,
-            smoothed: self.smoothed,
-            ..Demand::default()
-        };
-        (peak, self.smoothed)
+        *self = Demand { seats: self.seats, peak: self.seats, seen, ..Demand::since(now) };
+        seen
     }
 }
 
@@ -65,15 +76,15 @@ mod tests {
         let seconds = Duration::from_secs;
         let mut demand = Demand::default();
         demand.set(10, seconds(0));
-        assert_eq!(demand.look(seconds(10)), (10, 10.0));
+        assert_eq!(demand.look(seconds(10)), Seen { peak: 10, average: 10.0, deviation: 0.0, smoothed: 10.0 });
         // Half of the time 10, half of the time 30: average 20, deviation 10.
         demand.set(30, seconds(15));
-        let (peak, smoothed) = demand.look(seconds(20));
-        assert_eq!((peak, smoothed.round()), (30, 30.0));
+        let seen = demand.look(seconds(20));
+        assert_eq!((seen.peak, seen.average, seen.deviation, seen.smoothed.round()), (30, 20.0, 10.0, 30.0));
         demand.set(0, seconds(20));
-        let (peak, smoothed) = demand.look(seconds(30));
-        assert_eq!((peak, (smoothed * 100.0).round()), (30, 2931.0));
-        let (peak, _) = demand.look(seconds(40));
-        assert_eq!(peak, 0);
+        let seen = demand.look(seconds(30));
+        assert_eq!((seen.peak, (seen.smoothed * 100.0).round()), (30, 2931.0));
+        assert_eq!(demand.look(seconds(30)), Seen { peak: 0, ..seen });
+        assert_eq!(demand.look(seconds(40)).peak, 0);
     }
 }

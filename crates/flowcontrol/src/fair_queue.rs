@@ -5,27 +5,25 @@
 //! is the time on that clock at which its next request would begin if each queue had its share to itself. The request
 //! that would end first is dispatched. A request is counted with a guess of its length when it is dispatched, and the
 //! difference is made good when it ends.
+//!
+//! Only queues with requests are kept, in the order in which they are served: a level of ten million queues costs no
+//! more than one of ten. When there are fewer queues than before, those that are too many are emptied as they were
+//! filled, and get no more requests.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use crate::config::Queuing;
+use crate::config::{Limiting, Queuing};
 use crate::shuffle_sharding::{HAND_MAX, deal};
-
-/// The guess of how long a request takes, as upstream.
-const GUESS: Duration = Duration::from_millis(3);
-
-/// Seats multiplied by nanoseconds. A year of 1,000,000 seats is 2^115 of them.
-type SeatTime = i128;
-
-fn seat_time(seats: usize, time: Duration) -> SeatTime {
-    seats as SeatTime * time.as_nanos() as SeatTime
-}
+use crate::work::{GUESS, SeatTime, Work, seat_time};
 
 /// The queues of a level; `T` is what wakes a request that waits.
 pub struct QueueSet<T> {
-    config: Queuing,
-    queues: Vec<Queue<T>>,
+    limiting: Limiting,
+    /// The queues with requests, by number.
+    queues: BTreeMap<usize, Queue<T>>,
+    /// The queues in which requests wait, by when the oldest one would end.
+    order: BTreeSet<(SeatTime, usize)>,
     /// The seats that may be taken.
     limit: usize,
     r: SeatTime,
@@ -37,6 +35,8 @@ pub struct QueueSet<T> {
     requests_executing: usize,
     seats_waiting: usize,
     seats_in_use: usize,
+    /// The seats of requests that came through a queue.
+    seats_of_queues: usize,
     /// Queues with requests that wait or execute.
     busy: usize,
     next_id: u64,
@@ -44,14 +44,23 @@ pub struct QueueSet<T> {
 
 struct Queue<T> {
     waiting: VecDeque<Waiting<T>>,
-    seats_waiting: usize,
+    work_waiting: SeatTime,
     requests_executing: usize,
+    seats_in_use: usize,
     next: SeatTime,
+    /// When the oldest request would end, as it is in the order.
+    end: Option<SeatTime>,
+}
+
+impl<T> Queue<T> {
+    fn is_busy(&self) -> bool {
+        !self.waiting.is_empty() || self.requests_executing > 0
+    }
 }
 
 struct Waiting<T> {
     id: u64,
-    seats: usize,
+    work: Work,
     arrival: SeatTime,
     wake: T,
 }
@@ -59,9 +68,17 @@ struct Waiting<T> {
 /// A request that executes.
 #[derive(Debug)]
 pub struct Executing {
-    queue: usize,
-    seats: usize,
+    /// Nothing if it needed no queue.
+    queue: Option<usize>,
+    work: Work,
     since: Duration,
+}
+
+/// The seats that a request keeps after it has ended.
+#[derive(Debug)]
+pub struct Lingering {
+    queue: Option<usize>,
+    seats: usize,
 }
 
 /// A request that waits.
@@ -79,16 +96,44 @@ pub enum Arrival {
     /// It waits, and is woken when it has its seats.
     Waits(WaitingId),
     /// Its queue is full.
-    Refused,
+    QueueFull,
+    /// There is no seat, and no queue.
+    NoSeat,
+}
+
+/// One queue, as it is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueView {
+    /// The requests that wait in it.
+    pub waiting: usize,
+    /// Its requests that execute.
+    pub executing: usize,
+    /// The seats that these have.
+    pub seats_in_use: usize,
+    /// When its next request would begin, in nanoseconds of one seat.
+    pub next: i128,
+    /// The seats that those who wait want while they are served.
+    pub initial_seats: usize,
+    /// The most seats that they want.
+    pub seats_max: usize,
+    /// The work of those who wait, in nanoseconds of one seat.
+    pub work: i128,
+}
+
+impl Executing {
+    /// The seats that the request has.
+    pub fn seats(&self) -> usize {
+        self.work.seats_max()
+    }
 }
 
 impl<T> QueueSet<T> {
     /// Empty queues and so many seats.
-    pub fn new(config: Queuing, limit: usize) -> QueueSet<T> {
-        let queue = || Queue { waiting: VecDeque::new(), seats_waiting: 0, requests_executing: 0, next: 0 };
+    pub fn new(limiting: Limiting, limit: usize) -> QueueSet<T> {
         QueueSet {
-            config,
-            queues: std::iter::repeat_with(queue).take(config.queues.max(1)).collect(),
+            limiting,
+            queues: BTreeMap::new(),
+            order: BTreeSet::new(),
             limit,
             r: 0,
             last: Duration::ZERO,
@@ -98,6 +143,7 @@ impl<T> QueueSet<T> {
             requests_executing: 0,
             seats_waiting: 0,
             seats_in_use: 0,
+            seats_of_queues: 0,
             busy: 0,
             next_id: 0,
         }
@@ -118,106 +164,199 @@ impl<T> QueueSet<T> {
         self.requests_waiting
     }
 
+    /// The requests that execute.
+    pub fn executing(&self) -> usize {
+        self.requests_executing
+    }
+
+    /// The seats that may be taken.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The queues with requests, by number.
+    pub fn view(&self) -> impl Iterator<Item = (usize, QueueView)> {
+        let sum = |queue: &Queue<T>, seats: fn(&Work) -> usize| {
+            queue.waiting.iter().map(|waiting| seats(&waiting.work)).sum::<usize>()
+        };
+        self.queues.iter().map(move |(number, queue)| {
+            let view = QueueView {
+                waiting: queue.waiting.len(),
+                executing: queue.requests_executing,
+                seats_in_use: queue.seats_in_use,
+                next: queue.next,
+                initial_seats: sum(queue, |work| work.seats),
+                seats_max: sum(queue, Work::seats_max),
+                work: queue.work_waiting,
+            };
+            (*number, view)
+        })
+    }
+
+    /// What wakes those who wait, by queue and in their order.
+    pub fn all_waiting(&self) -> impl Iterator<Item = (usize, &T, &Work)> {
+        self.queues
+            .iter()
+            .flat_map(|(number, queue)| queue.waiting.iter().map(|waiting| (*number, &waiting.wake, &waiting.work)))
+    }
+
     /// Advances the clock `R`.
     fn advance(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.last);
         self.last = self.last.max(now);
         if self.busy > 0 {
-            self.r += seat_time(self.demand().min(self.limit), passed) / self.busy as SeatTime;
+            let wanted = self.seats_of_queues + self.seats_waiting;
+            self.r += seat_time(wanted.min(self.limit), passed) / self.busy as SeatTime;
         }
     }
 
     /// A request of a flow arrives. `wake` is only made if it waits.
-    pub fn arrive(&mut self, flow: u64, seats: usize, now: Duration, wake: impl FnOnce() -> T) -> Arrival {
+    pub fn arrive(&mut self, flow: u64, work: Work, now: Duration, wake: impl FnOnce() -> T) -> Arrival {
         self.advance(now);
-        let queue = self.shortest_of_hand(flow);
-        if self.requests_waiting == 0 && self.accommodates(seats) {
-            self.start_if_empty(queue);
-            return Arrival::Executes(self.execute(queue, seats, now));
+        let Limiting::Queue(queuing) = self.limiting else {
+            let accommodated = self.limiting == Limiting::Exempt || self.accommodates(&work);
+            return if accommodated { Arrival::Executes(self.execute(None, work, now)) } else { Arrival::NoSeat };
+        };
+        let number = self.shortest_of_hand(flow, queuing);
+        if self.requests_waiting == 0 && self.seats_in_use < self.limit && self.accommodates(&work) {
+            self.activate(number);
+            let executing = self.execute(Some(number), work.on(self.limit), now);
+            self.settle(number);
+            return Arrival::Executes(executing);
         }
-        if self.seats_in_use >= self.limit && self.queues[queue].waiting.len() >= self.config.queue_length_limit {
-            return Arrival::Refused;
+        let length = self.queues.get(&number).map_or(0, |queue| queue.waiting.len());
+        if self.seats_in_use >= self.limit && length >= queuing.queue_length_limit {
+            return Arrival::QueueFull;
         }
-        self.start_if_empty(queue);
         self.next_id += 1;
-        let id = self.next_id;
-        self.queues[queue].waiting.push_back(Waiting { id, seats, arrival: self.r, wake: wake() });
-        self.queues[queue].seats_waiting += seats;
+        let waiting = Waiting { id: self.next_id, work, arrival: self.r, wake: wake() };
+        let id = WaitingId { queue: number, id: waiting.id };
+        let queue = self.activate(number);
+        queue.waiting.push_back(waiting);
+        queue.work_waiting += work.total();
         self.requests_waiting += 1;
-        self.seats_waiting += seats;
-        self.bound(queue);
-        Arrival::Waits(WaitingId { queue, id })
+        self.seats_waiting += work.seats_max();
+        self.settle(number);
+        Arrival::Waits(id)
     }
 
-    fn start_if_empty(&mut self, queue: usize) {
-        let queue = &mut self.queues[queue];
-        if queue.waiting.is_empty() && queue.requests_executing == 0 {
+    /// The queue, in which there will be a request.
+    fn activate(&mut self, number: usize) -> &mut Queue<T> {
+        let queue = self.queues.entry(number).or_insert_with(|| Queue {
+            waiting: VecDeque::new(),
+            work_waiting: 0,
+            requests_executing: 0,
+            seats_in_use: 0,
+            next: 0,
+            end: None,
+        });
+        if !queue.is_busy() {
             queue.next = self.r;
             self.busy += 1;
         }
+        queue
     }
 
-    fn end_if_empty(&mut self, queue: usize) {
-        let queue = &self.queues[queue];
-        if queue.waiting.is_empty() && queue.requests_executing == 0 {
-            self.busy -= 1;
+    /// Puts a queue into order after a change. No request begins before it came: a queue that used less than its share
+    /// does not save the rest.
+    fn settle(&mut self, number: usize) {
+        let Some(queue) = self.queues.get_mut(&number) else { return };
+        let oldest = queue.waiting.front().map(|oldest| (oldest.arrival, oldest.work.total()));
+        let end = oldest.map(|(arrival, work)| {
+            queue.next = queue.next.max(arrival);
+            queue.next + work
+        });
+        if queue.end != end {
+            if let Some(end) = queue.end {
+                self.order.remove(&(end, number));
+            }
+            if let Some(end) = end {
+                self.order.insert((end, number));
+            }
+            queue.end = end;
+        }
+        if !queue.is_busy() && queue.seats_in_use == 0 {
+            self.queues.remove(&number);
         }
     }
 
     /// The queue of the flow's hand with the least work waiting; ties go to another queue each time.
-    fn shortest_of_hand(&mut self, flow: u64) -> usize {
+    fn shortest_of_hand(&mut self, flow: u64, queuing: Queuing) -> usize {
         let mut hand = [0; HAND_MAX];
-        let hand = deal(flow, self.queues.len(), self.config.hand_size.max(1), &mut hand);
+        let hand = deal(flow, queuing.queues.max(1), queuing.hand_size.max(1), &mut hand);
         let first = self.enqueued % hand.len();
         self.enqueued = self.enqueued.wrapping_add(1);
         let order = hand[first..].iter().chain(&hand[..first]);
-        *order.min_by_key(|queue| self.queues[**queue].seats_waiting).expect("a hand has at least one queue")
+        let work = |number: &usize| self.queues.get(number).map_or(0, |queue| queue.work_waiting);
+        *order.min_by_key(|number| work(number)).expect("a hand has at least one queue")
     }
 
     /// True if there are seats for a request. One that needs more than all of them gets its turn alone.
-    fn accommodates(&self, seats: usize) -> bool {
+    fn accommodates(&self, work: &Work) -> bool {
+        let seats = work.seats_max();
         if seats > self.limit { self.requests_executing == 0 } else { self.seats_in_use + seats <= self.limit }
     }
 
-    fn execute(&mut self, queue: usize, seats: usize, now: Duration) -> Executing {
+    fn execute(&mut self, queue: Option<usize>, work: Work, now: Duration) -> Executing {
+        let seats = work.seats_max();
         self.seats_in_use += seats;
         self.requests_executing += 1;
-        self.queues[queue].requests_executing += 1;
-        self.queues[queue].next += seat_time(seats, GUESS);
-        Executing { queue, seats, since: now }
-    }
-
-    /// No request begins before it came: a queue that used less than its share does not save the rest.
-    fn bound(&mut self, queue: usize) {
-        let queue = &mut self.queues[queue];
-        if let Some(oldest) = queue.waiting.front() {
-            queue.next = queue.next.max(oldest.arrival);
+        if let Some(queue) = queue.and_then(|number| self.queues.get_mut(&number)) {
+            queue.requests_executing += 1;
+            queue.seats_in_use += seats;
+            queue.next += work.total();
+            self.seats_of_queues += seats;
         }
+        Executing { queue, work, since: now }
     }
 
-    /// A request has ended.
-    pub fn finish(&mut self, request: &Executing, now: Duration) {
+    /// A request has ended. It may keep its seats for a while, after which they are to be [released](Self::release).
+    pub fn finish(&mut self, request: &Executing, now: Duration) -> Option<(Duration, Lingering)> {
         self.advance(now);
-        let Executing { queue, seats, since } = *request;
-        self.seats_in_use -= seats;
+        let Executing { queue: number, work, since } = *request;
         self.requests_executing -= 1;
-        self.queues[queue].requests_executing -= 1;
-        self.queues[queue].next += seat_time(seats, now.saturating_sub(since)) - seat_time(seats, GUESS);
-        self.bound(queue);
-        self.end_if_empty(queue);
+        if let Some(queue) = number.and_then(|number| self.queues.get_mut(&number)) {
+            queue.requests_executing -= 1;
+            queue.next += seat_time(work.seats, now.saturating_sub(since)) - seat_time(work.seats, GUESS);
+            self.busy -= usize::from(!queue.is_busy());
+        }
+        let lingering = Lingering { queue: number, seats: work.seats_max() };
+        if !work.final_time.is_zero() {
+            number.into_iter().for_each(|number| self.settle(number));
+            return Some((work.final_time, lingering));
+        }
+        self.give_back(&lingering);
+        None
+    }
+
+    /// A request gives back the seats that it kept.
+    pub fn release(&mut self, lingering: &Lingering, now: Duration) {
+        self.advance(now);
+        self.give_back(lingering);
+    }
+
+    fn give_back(&mut self, lingering: &Lingering) {
+        let Lingering { queue: number, seats } = *lingering;
+        self.seats_in_use -= seats;
+        let Some(number) = number else { return };
+        self.seats_of_queues -= seats;
+        if let Some(queue) = self.queues.get_mut(&number) {
+            queue.seats_in_use -= seats;
+        }
+        self.settle(number);
     }
 
     /// A request waits no longer; false if it has been dispatched already.
     pub fn cancel(&mut self, request: WaitingId, now: Duration) -> bool {
         self.advance(now);
-        let queue = &mut self.queues[request.queue];
-        let Some(at) = queue.waiting.iter().position(|waiting| waiting.id == request.id) else { return false };
-        let Some(waiting) = queue.waiting.remove(at) else { return false };
-        queue.seats_waiting -= waiting.seats;
+        let Some(queue) = self.queues.get_mut(&request.queue) else { return false };
+        let Ok(at) = queue.waiting.binary_search_by_key(&request.id, |waiting| waiting.id) else { return false };
+        let Some(Waiting { work, .. }) = queue.waiting.remove(at) else { return false };
+        queue.work_waiting -= work.total();
+        self.busy -= usize::from(!queue.is_busy());
         self.requests_waiting -= 1;
-        self.seats_waiting -= waiting.seats;
-        self.bound(request.queue);
-        self.end_if_empty(request.queue);
+        self.seats_waiting -= work.seats_max();
+        self.settle(request.queue);
         true
     }
 
@@ -227,28 +366,33 @@ impl<T> QueueSet<T> {
         self.limit = limit;
     }
 
+    /// Changes the queues. Requests that wait keep their places.
+    pub fn set_limiting(&mut self, limiting: Limiting) {
+        self.limiting = limiting;
+    }
+
     /// The next request that gets its seats now, with what wakes it. Call until there is none.
     pub fn dispatch(&mut self, now: Duration) -> Option<(T, Executing)> {
         if self.requests_waiting == 0 || self.seats_in_use >= self.limit {
             return None;
         }
-        let count = self.queues.len();
-        let order = (1..=count).map(|step| (self.robin + step) % count);
-        let end = |queue: usize| {
-            let Queue { waiting, next, .. } = &self.queues[queue];
-            waiting.front().map(|oldest| (next + seat_time(oldest.seats, GUESS), queue))
-        };
-        let (_, queue) = order.filter_map(end).min_by_key(|(end, _)| *end)?;
-        if !self.accommodates(self.queues[queue].waiting.front()?.seats) {
+        let &(end, first) = self.order.first()?;
+        // Among equals, the next one after the queue that was served last.
+        let next = self.order.range((end, self.robin + 1)..).next().filter(|(equal, _)| *equal == end);
+        let number = next.map_or(first, |(_, number)| *number);
+        let queue = self.queues.get_mut(&number)?;
+        let work = queue.waiting.front()?.work;
+        if !self.accommodates(&work) {
             return None;
         }
-        let Waiting { seats, wake, .. } = self.queues[queue].waiting.pop_front()?;
-        self.robin = queue;
-        self.queues[queue].seats_waiting -= seats;
+        let queue = self.queues.get_mut(&number)?;
+        let Waiting { wake, .. } = queue.waiting.pop_front()?;
+        queue.work_waiting -= work.total();
+        self.robin = number;
         self.requests_waiting -= 1;
-        self.seats_waiting -= seats;
-        let executing = self.execute(queue, seats, now);
-        self.bound(queue);
+        self.seats_waiting -= work.seats_max();
+        let executing = self.execute(Some(number), work.on(self.limit), now);
+        self.settle(number);
         Some((wake, executing))
     }
 }

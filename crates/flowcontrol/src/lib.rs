@@ -8,70 +8,89 @@
 //! A server has so many seats. Priority levels have shares of them and lend each other what they do not need
 //! ([`borrowing`]). Within a level, the requests of one flow can only fill the few queues of its hand
 //! ([`shuffle_sharding`]), and queues are served by virtual time ([`fair_queue`]), so that a flow of many requests
-//! waits behind itself.
+//! waits behind itself. What the levels and schemas are is read from objects ([`config`]) and changes with them
+//! ([`plan`]).
 //!
 //! Invariant: nothing here reads a clock, waits or knows HTTP. Times are durations since any fixed time.
-//!
-//! What differs from upstream: a write takes one seat however many watches it wakes (upstream adds up to ten for 5 ms),
-//! and configuration is read once.
 
-pub mod bootstrap;
 pub mod borrowing;
-mod config;
+pub mod config;
 mod demand;
 pub mod fair_queue;
 mod level;
 mod matching;
+pub mod plan;
 mod retry_after;
 pub mod shuffle_sharding;
+mod work;
 
-pub use config::{
-    Distinguisher, FlowSchema, Limiting, NonResourceRule, PriorityLevel, Queuing, ResourceRule, Rule, Subject,
-};
-pub use level::{Answer, Level, Ticket};
+pub use config::{Broken, Distinguisher, FlowSchema, Limiting, PriorityLevel, Queuing};
+pub use level::{Answer, Level, Linger, Refusal, Tally, Ticket};
 pub use matching::Request;
+pub use plan::{Former, Objects, Plan, PlannedLevel};
+pub use work::{Estimate, Work};
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use config::CATCH_ALL;
 
 /// How often the levels lend each other seats anew, as upstream.
 pub const BORROWING_PERIOD: Duration = Duration::from_secs(10);
 
+/// A flow schema and where its requests go.
+#[derive(Clone, Debug)]
+struct Destination {
+    schema: Arc<FlowSchema>,
+    level: usize,
+    /// The level has several queues.
+    spread: bool,
+}
+
 /// The flow schemas in the order in which they are asked, and the levels that they name.
+#[derive(Clone, Debug, Default)]
 pub struct Classifier {
-    schemas: Vec<(FlowSchema, usize)>,
+    destinations: Vec<Destination>,
 }
 
 /// What a request was recognised as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Class<'a> {
-    /// The name of the flow schema.
-    pub schema: &'a str,
+    /// The flow schema.
+    pub schema: &'a Arc<FlowSchema>,
     /// The index of the priority level.
     pub level: usize,
+    /// What tells its flow from others of the schema; empty in a level without several queues.
+    pub distinguisher: &'a str,
     /// The flow within the level, as a hash from which its hand is dealt.
     pub flow: u64,
 }
 
 impl Classifier {
-    /// Orders flow schemas by precedence, then by name. A schema without its level is never asked.
-    pub fn new(schemas: &[FlowSchema], levels: &[PriorityLevel]) -> Classifier {
-        let level_of = |schema: &FlowSchema| levels.iter().position(|level| level.name == schema.level);
-        let found = schemas.iter().filter_map(|schema| Some((schema.clone(), level_of(schema)?)));
-        let mut schemas: Vec<_> = found.collect();
-        schemas.sort_by(|(a, _), (b, _)| (a.precedence, a.name).cmp(&(b.precedence, b.name)));
-        Classifier { schemas }
+    fn new(destinations: Vec<Destination>) -> Classifier {
+        Classifier { destinations }
     }
 
-    /// The class of a request: that of the first schema that matches, of the last if none does.
-    pub fn classify(&self, request: &Request<'_>) -> Option<Class<'_>> {
-        let found = self.schemas.iter().find(|(schema, _)| matching::matches(schema, request));
-        let (schema, level) = found.or(self.schemas.last())?;
+    /// The class of a request: that of the first schema that matches, of `catch-all` if none does.
+    pub fn classify<'a>(&'a self, request: &Request<'a>) -> Option<Class<'a>> {
+        let mut destinations = self.destinations.iter();
+        let found = destinations.find(|destination| matching::matches(&destination.schema, request));
+        let last = || self.destinations.iter().find(|destination| destination.schema.name == CATCH_ALL);
+        let Destination { schema, level, spread } = found.or_else(last)?;
         let distinguisher = match schema.distinguisher {
-            Distinguisher::None => "",
-            Distinguisher::ByUser => request.user,
-            Distinguisher::ByNamespace => request.namespace,
+            Distinguisher::ByUser if *spread => request.user,
+            Distinguisher::ByNamespace if *spread => request.namespace,
+            _ => "",
         };
-        Some(Class { schema: schema.name, level: *level, flow: flow(schema.name, distinguisher) })
+        let flow = if *spread { flow(&schema.name, distinguisher) } else { 0 };
+        Some(Class { schema, level: *level, distinguisher, flow })
+    }
+}
+
+impl PriorityLevel {
+    /// True if there are several queues over which flows are spread.
+    fn spreads(&self) -> bool {
+        matches!(self.limiting, Limiting::Queue(queuing) if queuing.queues > 1)
     }
 }
 

@@ -3,8 +3,18 @@
 //! The hash of a flow is read as a number in a mixed base: its first digit picks one of all queues, the next one of the
 //! queues that are left, and so on. Equal flows get equal hands in every server.
 
-/// The largest hand: seven queues of 128 already take 49 of the 60 bits that a hash gives.
-pub const HAND_MAX: usize = 8;
+/// The largest hand: of 16 queues, more than 15 take more than the bits of a hash.
+pub const HAND_MAX: usize = 15;
+/// The bits of a hash from which hands are dealt: with more of them, the last card would be dealt unevenly.
+const HASH_BITS: f64 = 60.0;
+/// The largest deck: upstream's.
+const DECK_MAX: usize = 1 << 26;
+
+/// True if hands of this size can be dealt from so many queues.
+pub fn can_deal(deck: usize, size: usize) -> bool {
+    let bits = || ((deck as f64).log2() * size as f64).ceil();
+    (1..=deck).contains(&size) && size <= HAND_MAX && deck <= DECK_MAX && bits() <= HASH_BITS
+}
 
 /// Deals `size` different queues out of `deck` into `hand`.
 pub fn deal(mut hash: u64, deck: usize, size: usize, hand: &mut [usize; HAND_MAX]) -> &[usize] {
@@ -50,6 +60,28 @@ mod tests {
         ] {
             assert_eq!(hand(hash, deck, expected.len()), expected, "{hash} of {deck}");
         }
+    }
+
+    #[test]
+    fn a_hand_takes_no_more_than_the_bits_of_a_hash() {
+        for (deck, size, possible) in [
+            (1, 1, true),
+            (16, 15, true),
+            (15, 15, true),
+            (16, 16, false),
+            (1024, 6, true),
+            (1024, 7, false),
+            (10_000_000, 2, true),
+            (10_000_000, 3, false),
+            (1 << 26, 2, true),
+            ((1 << 26) + 1, 1, false),
+            (2, 3, false),
+            (2, 0, false),
+            (0, 0, false),
+        ] {
+            assert_eq!(can_deal(deck, size), possible, "{size} of {deck}");
+        }
+        assert_eq!(hand(u64::MAX, 15, 15), (0..15).collect::<Vec<_>>());
     }
 
     #[test]

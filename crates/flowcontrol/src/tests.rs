@@ -1,11 +1,38 @@
+use bayplan_kinds::flow_control::{BootstrapConfiguration, flow_schemas, priority_levels};
+use serde_json::{Value, json};
+
 use super::*;
 
-fn classifier() -> Classifier {
-    Classifier::new(&bootstrap::flow_schemas(), &bootstrap::priority_levels())
+fn object(wanted: &BootstrapConfiguration) -> Value {
+    json!({"metadata": {"name": wanted.name, "uid": format!("uid-of-{}", wanted.name)}, "spec": wanted.spec})
+}
+
+/// The levels that every cluster starts with.
+pub(crate) fn levels() -> Vec<PriorityLevel> {
+    priority_levels().map(|wanted| PriorityLevel::read(&object(&wanted)).unwrap()).collect()
+}
+
+/// All objects that every cluster starts with, or those that are mandatory.
+pub(crate) fn objects(only_mandatory: bool) -> Objects {
+    let wanted = |one: &BootstrapConfiguration| one.mandatory || !only_mandatory;
+    Objects {
+        levels: priority_levels()
+            .filter(wanted)
+            .map(|wanted| Arc::new(PriorityLevel::read(&object(&wanted)).unwrap()))
+            .collect(),
+        schemas: flow_schemas()
+            .filter(wanted)
+            .map(|wanted| Arc::new(FlowSchema::read(&object(&wanted)).unwrap()))
+            .collect(),
+    }
+}
+
+fn plan() -> Plan {
+    Plan::new(&objects(false), &objects(true), &[], 600)
 }
 
 /// Flow schema and level of a request: `verb group/resource[/subresource] [in namespace]` or `verb /path`.
-fn class(user: &str, groups: &[&str], request: &str) -> (&'static str, &'static str) {
+fn class(user: &str, groups: &[&str], request: &str) -> (String, String) {
     let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
     let mut words = request.split(' ');
     let (verb, what, namespace) = (words.next().unwrap(), words.next().unwrap(), words.nth(1).unwrap_or_default());
@@ -22,10 +49,9 @@ fn class(user: &str, groups: &[&str], request: &str) -> (&'static str, &'static 
             asked.group = "";
         }
     }
-    let classifier = classifier();
-    let class = classifier.classify(&asked).unwrap();
-    let schema = bootstrap::flow_schemas().iter().find(|schema| schema.name == class.schema).unwrap().name;
-    (schema, bootstrap::priority_levels()[class.level].name)
+    let plan = plan();
+    let class = plan.classifier.classify(&asked).unwrap();
+    (class.schema.name.clone(), plan.levels[class.level].level.name.clone())
 }
 
 #[test]
@@ -96,13 +122,14 @@ fn requests_are_classified_as_upstream_does() {
         ("nobody's", &[], "get /version".into(), "catch-all", "catch-all"),
     ];
     for (user, groups, request, schema, level) in table {
-        assert_eq!(class(user, groups, request), (*schema, *level), "{user}: {request}");
+        let (found, of_level) = class(user, groups, request);
+        assert_eq!((found.as_str(), of_level.as_str()), (*schema, *level), "{user}: {request}");
     }
 }
 
 #[test]
 fn flows_are_told_apart_by_user_or_by_namespace() {
-    let classifier = classifier();
+    let classifier = plan().classifier;
     let everybody = ["system:authenticated".to_owned()];
     let flow = |user, namespace| {
         let request =
@@ -115,15 +142,21 @@ fn flows_are_told_apart_by_user_or_by_namespace() {
 }
 
 fn level(name: &str, seats: usize) -> Level<u32> {
-    let levels = bootstrap::priority_levels();
+    let levels = levels();
     let at = levels.iter().position(|level| level.name == name).unwrap();
-    Level::new(&levels[at], borrowing::bounds(&levels, seats)[at])
+    let mut level = Level::new(&levels[at], borrowing::bounds(levels.iter(), seats)[at], Duration::ZERO);
+    level.set_seats(level.bounds().nominal, Duration::ZERO);
+    level
 }
+
+const ONE: Estimate = Estimate::Seats(1);
 
 #[test]
 fn one_request_takes_a_bounded_part_of_its_level() {
     // Upstream's numbers for 600 seats.
-    for (name, most) in [("global-default", 8), ("workload-low", 37), ("workload-high", 15), ("catch-all", 1)] {
+    for (name, most) in
+        [("global-default", Some(8)), ("workload-low", Some(37)), ("workload-high", Some(15)), ("catch-all", None)]
+    {
         assert_eq!(level(name, 600).width_max(), most, "{name}");
     }
 }
@@ -133,14 +166,17 @@ fn a_level_without_queues_refuses_and_an_exempt_one_never_does() {
     let now = Duration::from_secs(1);
     let mut refusing = level("catch-all", 600);
     for _ in 0..13 {
-        assert!(matches!(refusing.arrive(1, 1, now, || 0), Answer::Serve(_)));
+        assert!(matches!(refusing.arrive(1, refusing.work(ONE), now, || 0), Answer::Serve(_)));
     }
-    assert!(matches!(refusing.arrive(1, 1, now, || 0), Answer::Refuse(1)));
+    assert!(matches!(
+        refusing.arrive(1, refusing.work(ONE), now, || 0),
+        Answer::Refuse(Refusal { retry_after: 1, reason: "concurrency-limit" })
+    ));
     let mut exempt = level("exempt", 600);
     for _ in 0..10_000 {
-        assert!(matches!(exempt.arrive(1, 1, now, || 0), Answer::Serve(_)));
+        assert!(matches!(exempt.arrive(1, exempt.work(ONE), now, || 0), Answer::Serve(_)));
     }
-    assert_eq!(exempt.wish(Duration::from_secs(2)).peak, 10_000);
+    assert_eq!(exempt.wish(Duration::from_secs(2)).demand.peak, 10_000);
 }
 
 #[test]
@@ -149,7 +185,7 @@ fn a_flood_of_one_user_waits_behind_itself() {
     let alice = flow("global-default", "alice");
     let (mut served, mut waiting, mut refused) = (0, 0, 0);
     for number in 0..5_700 {
-        match level.arrive(alice, 1, Duration::ZERO, || number) {
+        match level.arrive(alice, level.work(ONE), Duration::ZERO, || number) {
             Answer::Serve(_) => served += 1,
             Answer::Wait(_) => waiting += 1,
             Answer::Refuse(_) => refused += 1,
@@ -157,6 +193,38 @@ fn a_flood_of_one_user_waits_behind_itself() {
     }
     // Fifty in each of the six queues of the hand.
     assert_eq!((served, waiting, refused), (49, 300, 5_351));
-    let bob = level.arrive(flow("global-default", "bob"), 1, Duration::ZERO, || 9_999);
+    let bob = level.arrive(flow("global-default", "bob"), level.work(ONE), Duration::ZERO, || 9_999);
     assert!(matches!(bob, Answer::Wait(_)));
+}
+
+#[test]
+fn a_level_that_is_reconfigured_keeps_its_requests_and_serves_them_by_the_new_rules() {
+    let now = Duration::from_secs(1);
+    let mut level = level("global-default", 600);
+    let (mut served, mut waiting) = (Vec::new(), 0);
+    for _ in 0..60 {
+        match level.arrive(7, level.work(ONE), now, || 0) {
+            Answer::Serve(ticket) => served.push(ticket),
+            Answer::Wait(_) => waiting += 1,
+            Answer::Refuse(refusal) => panic!("{refusal:?}"),
+        }
+    }
+    assert_eq!((served.len(), waiting, level.is_idle()), (49, 11, false));
+    let refusing = PriorityLevel { limiting: Limiting::Reject, ..levels().remove(7) };
+    level.reconfigure(&refusing, borrowing::Bounds { nominal: 5, min: 5, max: 5 }, true);
+    level.set_seats(5, now);
+    assert!(level.dispatch(now).is_none());
+    assert!(matches!(level.arrive(7, level.work(ONE), now, || 0), Answer::Refuse(_)));
+    for ticket in served.drain(..) {
+        assert!(level.finish(&ticket, now).is_none());
+    }
+    let tickets: Vec<Ticket> = std::iter::from_fn(|| level.dispatch(now)).map(|(_, ticket)| ticket).collect();
+    assert_eq!((tickets.len(), level.requests(), level.is_idle()), (5, (6, 5), false));
+    let mut tickets = tickets;
+    while let Some(ticket) = tickets.pop() {
+        level.finish(&ticket, now);
+        tickets.extend(level.dispatch(now).map(|(_, ticket)| ticket));
+    }
+    assert!(level.is_idle() && level.is_quiescing());
+    assert_eq!(level.tally(), Tally { dispatched: 60, rejected: 1, cancelled: 0 });
 }

@@ -45,7 +45,8 @@ const ALL: &[&str] = &[
 const ARROWS: &[Arrows] = &[
     arrows("metrics", &[], &[]),
     arrows("listener", &[], &["testkit"]),
-    arrows("flowcontrol", &[], &[]),
+    // kinds: the objects that every cluster starts with.
+    arrows("flowcontrol", &[], &["kinds"]),
     arrows("model", &[], &["testkit"]),
     arrows("store", &[], &["testkit"]),
     arrows("etcd", &["store"], &["testkit"]),

@@ -109,6 +109,8 @@ async fn server(store: &Arc<dyn Store>, plugins: AdmissionPlugins) -> Result<Api
     let pki = Pki::in_memory(&names, jiff::Timestamp::now()).map_err(|e| e.to_string())?;
     let mut config = Config::new(pki.service_account_key.clone(), ([127, 0, 0, 1], 6443).into());
     config.plugins = plugins;
+    // It was switched off there, so that nobody wrote the statuses of FlowSchemas.
+    config.priority_and_fairness = false;
     // No controller ran beside the recorded server.
     config.bootstrap.aggregate_roles = false;
     config.service_range = "10.0.0.0/24".parse().map_err(|e: ServiceRangeError| e.to_string())?;

@@ -24,22 +24,27 @@ pub(super) fn objects() -> Result<Vec<BootstrapObject>, Status> {
     levels.chain(flow_schemas().map(|schema| object("flowschemas", schema))).collect()
 }
 
+/// Whether an object says that the server keeps its spec, if it says so in a word that Go reads as a boolean.
+pub(crate) fn is_automatic(object: &Value) -> Option<bool> {
+    match object["metadata"]["annotations"][AUTOUPDATE].as_str()? {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
 /// Gives an object the spec it should have, if it is the server that decides.
 pub(super) fn reconcile(found: &mut Value, wanted: &Value, mandatory: bool) {
     let generation = found["metadata"]["generation"].as_i64().unwrap_or(0);
+    let said = is_automatic(found);
     // Without the annotation, what nobody has changed since it was made is still the server's.
-    let owned = match found["metadata"]["annotations"][AUTOUPDATE].as_str() {
-        Some("true") => true,
-        Some("false") => false,
-        _ => generation == 1,
-    };
-    if !(mandatory || owned) {
-        if found["metadata"]["annotations"][AUTOUPDATE].is_null() {
-            found["metadata"]["annotations"][AUTOUPDATE] = "false".into();
-        }
+    let automatic = mandatory || said.unwrap_or(generation == 1);
+    if said != Some(automatic) {
+        found["metadata"]["annotations"][AUTOUPDATE] = automatic.to_string().into();
+    }
+    if !automatic {
         return;
     }
-    found["metadata"]["annotations"][AUTOUPDATE] = "true".into();
     let mut spec = wanted["spec"].clone();
     // The shares of the exempt level are its users' to choose.
     if mandatory && spec["type"] == "Exempt" && found["spec"]["exempt"].is_object() {

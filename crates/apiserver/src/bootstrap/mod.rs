@@ -22,6 +22,7 @@ mod roles;
 mod server_address;
 mod user_roles;
 
+pub(crate) use flow_control::is_automatic;
 pub(crate) use server_address::ServerAddress;
 
 pub(crate) use roles::node_rules;
@@ -102,6 +103,14 @@ pub(crate) async fn ensure(
         written += writes.into_iter().filter(|w| *w).count();
     }
     Ok(written)
+}
+
+/// Creates and reconciles the FlowSchemas and levels.
+pub(crate) async fn ensure_flow_control(objects: &dyn SystemObjects) -> Result<(), Status> {
+    for wanted in flow_control::objects()? {
+        ensure_object(objects, &wanted).await?;
+    }
+    Ok(())
 }
 
 /// Creates or reconciles one object; true if it was written.

@@ -1,7 +1,7 @@
 //! One request from its first byte to its last: authentication, impersonation, authorization, body, seat, route.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bayplan_listener::SendBy;
@@ -16,7 +16,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use tokio::time::Instant;
 
 use super::body::{self, holding};
-use super::flow::Refused;
+use super::flow::{Admitted, Matched, Refused};
 use super::metrics::Begun;
 use super::report::Report;
 use super::response::{full, too_many_requests};
@@ -26,7 +26,7 @@ use crate::authn::Peer;
 use crate::authn::impersonation::impersonate;
 use crate::authz::{Action, Attributes};
 use crate::negotiation::{self, Format};
-use crate::request::{Query, RequestInfo};
+use crate::request::{Query, RequestInfo, Verb};
 use crate::status_errors;
 use crate::user::User;
 
@@ -48,9 +48,15 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) body: Bytes,
     /// When the request must have been answered, and the answer sent.
     pub(crate) deadline: Instant,
+    seat: Mutex<Option<Admitted>>,
 }
 
 impl RequestContext<'_> {
+    /// The seat of the request, for an answer that is given back before it ends.
+    pub(super) fn take_seat(&self) -> Option<Admitted> {
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// The media type of the body; one that is no text is a type that nobody knows, not a missing one.
     pub(crate) fn content_type(&self) -> Option<&str> {
         self.headers.get(CONTENT_TYPE).map(negotiation::header_text)
@@ -92,10 +98,16 @@ async fn answer(shared: Arc<Shared>, peer: Option<Arc<Peer>>, request: Request<R
     let deadline = Instant::now() + *limit.as_ref().unwrap_or(&REQUEST_TIMEOUT);
     let audit_id = crate::chance::uuid().to_string();
     let mut begun = shared.metrics.begin(&info, &query);
+    let mut matched = None;
     begun.report = Report::begin(shared.tracer.as_ref(), &parts, begun.verb(), &audit_id);
     let served = async {
         limit?;
-        with_timeout(&info, deadline, serve(&shared, peer, &parts, &query, &info, body, deadline, &mut begun)).await
+        with_timeout(
+            &info,
+            deadline,
+            serve(&shared, peer, &parts, &query, &info, body, deadline, (&mut begun, &mut matched)),
+        )
+        .await
     };
     let mut response = match AssertUnwindSafe(served).catch_unwind().await {
         Ok(Ok(response)) => response,
@@ -114,6 +126,9 @@ async fn answer(shared: Arc<Shared>, peer: Option<Arc<Peer>>, request: Request<R
     }
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    if let Some(matched) = matched {
+        matched.name_in(headers);
+    }
     if let Ok(id) = HeaderValue::from_str(&audit_id) {
         headers.insert(AUDIT_ID.clone(), id);
     }
@@ -179,7 +194,7 @@ fn go_duration(text: &str) -> Option<Duration> {
 }
 
 /// A request takes a seat once there is nothing left to wait for, and keeps it until the last byte of its answer is
-/// sent. A watch keeps it only until it is open.
+/// sent. A watch keeps it until its initial state is sent, other streams until they are open.
 #[allow(clippy::too_many_arguments, reason = "what a request consists of")]
 async fn serve(
     shared: &Arc<Shared>,
@@ -189,7 +204,7 @@ async fn serve(
     info: &RequestInfo,
     body: RequestBody,
     deadline: Instant,
-    begun: &mut Begun,
+    (begun, named): (&mut Begun, &mut Option<Matched>),
 ) -> Result<Response<ResponseBody>, Status> {
     let registry = &*shared.registry;
     let now = registry.now();
@@ -203,6 +218,11 @@ async fn serve(
         report.authenticated(shared.tracer.as_ref(), &user, parts, info);
     }
     let user = impersonate(user, &parts.headers, info, &shared.authorizer, &shared.last_modes)?;
+    let Some(mut matched) = shared.flow.classify(&user, info) else { return Ok(too_many_requests(1)) };
+    // As upstream, whose priority and fairness does not see other streams than watches.
+    if shared.flow.is_named() && (!info.long_running() || info.verb == Verb::Watch) {
+        *named = Some(matched.clone());
+    }
     authorize(shared, &user, info, query)?;
     let (body, held) = match read_body(shared, parts, body, &user).await {
         Ok(read) => read,
@@ -215,17 +235,19 @@ async fn serve(
         let Some(_waiting) = shared.usage.wait(&user.name) else { return Ok(too_many_requests(1)) };
         shared.registry.wait_for(revision).await?;
     }
-    let width = width::seats(&shared.registry, info, query);
+    let estimate = width::estimate(shared, info, query);
     let asked = Instant::now();
     let wait = deadline.saturating_duration_since(asked) / WAIT_SHARE;
-    let seat = match shared.flow.enter(&user, info, width, wait).await {
+    let seat = match shared.flow.enter(&mut matched, (&user, info), estimate, wait).await {
         Ok(seat) => seat,
         Err(Refused(seconds)) => return Ok(too_many_requests(seconds)),
     };
     begun.waited(asked.elapsed());
     let (method, headers) = (&parts.method, &parts.headers);
-    let context = RequestContext { shared, info, method, query, headers, user: &user, body, deadline };
+    let seat = Mutex::new(Some(seat));
+    let context = RequestContext { shared, info, method, query, headers, user: &user, body, deadline, seat };
     let served = if info.is_resource { resource::serve(&context).await } else { non_resource::serve(&context).await };
+    let seat = context.take_seat();
     if info.long_running() { served } else { Ok(served?.map(|body| holding(body, (seat, held)))) }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::ResponseBody;
 use super::body::counted;
+use super::flow::{FlowMetrics, WatchCount};
 use super::report::Report;
 use crate::measured_store::StorageMetrics;
 use crate::registry;
@@ -24,8 +25,6 @@ const DURATIONS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0,
 ];
-/// The bounds of the time a request waits for a seat.
-const WAITS: [f64; 14] = [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0];
 /// The bounds of what is left of a client certificate's life: half an hour, hours, days, months of thirty days.
 const CERTIFICATE_LIVES: [f64; 14] = [
     0.0,
@@ -49,7 +48,7 @@ pub(crate) struct ServerMetrics {
     registry: Registry,
     requests: Requests,
     watches: Watches,
-    flow: Flow,
+    pub(super) flow: FlowMetrics,
     pub(crate) storage: StorageMetrics,
     certificate_lives: Arc<Histogram>,
     authentications: Family<Counter>,
@@ -133,53 +132,6 @@ impl Watches {
     }
 }
 
-/// Priority and fairness.
-struct Flow {
-    dispatched: Family<Counter>,
-    rejected: Family<Counter>,
-    waited: Family<Histogram>,
-    executing: Family<Gauge>,
-    seats: Family<Gauge>,
-    in_queue: Family<Gauge>,
-    nominal: Family<Gauge>,
-}
-
-impl Flow {
-    fn new(registry: &Registry) -> Flow {
-        let class = &["flow_schema", "priority_level"];
-        let gauge = |name, help| registry.family(name, help, class, ());
-        Flow {
-            dispatched: registry.family(
-                "apiserver_flowcontrol_dispatched_requests_total",
-                "[BETA] Requests that got a seat.",
-                class,
-                (),
-            ),
-            rejected: registry.family(
-                "apiserver_flowcontrol_rejected_requests_total",
-                "[BETA] Requests that got no seat, by why.",
-                &["flow_schema", "priority_level", "reason"],
-                (),
-            ),
-            executing: gauge("apiserver_flowcontrol_current_executing_requests", "[BETA] Requests that have a seat."),
-            seats: gauge("apiserver_flowcontrol_current_executing_seats", "[BETA] Seats that are taken."),
-            in_queue: gauge("apiserver_flowcontrol_current_inqueue_requests", "[BETA] Requests that wait for a seat."),
-            nominal: registry.family(
-                "apiserver_flowcontrol_nominal_limit_seats",
-                "[BETA] The seats of a priority level when none are lent or borrowed.",
-                &["priority_level"],
-                (),
-            ),
-            waited: registry.family(
-                "apiserver_flowcontrol_request_wait_duration_seconds",
-                "[BETA] Time that requests waited for a seat.",
-                &["flow_schema", "priority_level", "execute"],
-                Buckets::new(WAITS.to_vec(), SECONDS),
-            ),
-        }
-    }
-}
-
 impl ServerMetrics {
     /// Registers the metrics.
     pub(crate) fn new(registry: &Registry) -> ServerMetrics {
@@ -196,7 +148,7 @@ impl ServerMetrics {
             registry: registry.clone(),
             requests: Requests::new(registry),
             watches: Watches::new(registry),
-            flow: Flow::new(registry),
+            flow: FlowMetrics::new(registry),
             storage: StorageMetrics::new(registry),
             certificate_lives: registry.one(
                 "apiserver_client_certificate_expiration_seconds",
@@ -233,35 +185,11 @@ impl ServerMetrics {
         }
     }
 
-    /// A request that got so many seats of a priority level after waiting; they are taken until the answer is dropped.
-    pub(super) fn seated(&self, schema: &str, level: &str, waited: Duration, seats: usize) -> Occupied {
-        let class = [schema, level];
-        self.flow.dispatched.get(&class).inc();
-        self.flow.waited.get(&[schema, level, "true"]).observe(nanos(waited));
-        let taken = [(self.flow.executing.get(&class), 1.0), (self.flow.seats.get(&class), seats as f64)];
-        Occupied::new(taken.into())
-    }
-
-    /// A request that got no seat of a priority level.
-    pub(super) fn refused(&self, schema: &str, level: &str, waited: Duration, reason: &str) {
-        self.flow.rejected.get(&[schema, level, reason]).inc();
-        self.flow.waited.get(&[schema, level, "false"]).observe(nanos(waited));
-    }
-
-    /// A request that waits for a seat until the answer is dropped.
-    pub(super) fn queued(&self, schema: &str, level: &str) -> Occupied {
-        Occupied::new([(self.flow.in_queue.get(&[schema, level]), 1.0)].into())
-    }
-
-    /// The seats of a priority level when none are lent.
-    pub(super) fn set_nominal(&self, level: &str, seats: usize) {
-        self.flow.nominal.get(&[level]).set(seats as f64);
-    }
-
     /// An event that a watch sends.
     pub(crate) fn watch_series(&self, kind: &bayplan_kinds::Kind) -> WatchSeries {
         let labels = [kind.group, kind.version, kind.plural];
-        WatchSeries { events: self.watches.events.get(&labels), sizes: self.watches.event_sizes.get(&labels) }
+        let (events, sizes) = (self.watches.events.get(&labels), self.watches.event_sizes.get(&labels));
+        WatchSeries { events, sizes, _counted: None }
     }
 
     /// A request whose sender was looked up.
@@ -285,7 +213,7 @@ impl ServerMetrics {
 pub(super) struct Occupied(Box<[(Arc<Gauge>, f64)]>);
 
 impl Occupied {
-    fn new(gauges: Box<[(Arc<Gauge>, f64)]>) -> Self {
+    pub(super) fn new(gauges: Box<[(Arc<Gauge>, f64)]>) -> Self {
         gauges.iter().for_each(|(gauge, by)| gauge.add(*by));
         Occupied(gauges)
     }
@@ -299,7 +227,7 @@ impl Drop for Occupied {
 
 const WITH_CODE_ONLY: &[&str] = &["verb", "group", "version", "resource", "subresource", "scope", "component", "code"];
 
-fn nanos(duration: Duration) -> u64 {
+pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -307,9 +235,15 @@ fn nanos(duration: Duration) -> u64 {
 pub(crate) struct WatchSeries {
     events: Arc<Counter>,
     sizes: Arc<Histogram>,
+    _counted: Option<WatchCount>,
 }
 
 impl WatchSeries {
+    /// Counts the watch among those that writes wake, as long as it is open.
+    pub(super) fn counted(self, watch: Option<WatchCount>) -> WatchSeries {
+        WatchSeries { _counted: watch, ..self }
+    }
+
     /// An event of so many bytes.
     pub(crate) fn sent(&self, bytes: usize) {
         self.events.inc();

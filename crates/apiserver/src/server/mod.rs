@@ -12,6 +12,7 @@ mod flow;
 mod handler;
 mod health;
 mod housekeeping;
+mod loopback;
 mod metrics;
 mod non_resource;
 mod report;
@@ -39,6 +40,7 @@ use futures::future::BoxFuture;
 pub(crate) use handler::RequestContext;
 use http::{Request, Response};
 use jiff::Timestamp;
+use loopback::Loopback;
 pub(crate) use metrics::WatchSeries;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -85,6 +87,9 @@ pub struct Config {
     pub event_lifetime: Duration,
     /// How many requests are served at once.
     pub seats: usize,
+    /// FlowSchemas and priority levels steer which requests are served. Otherwise they are only kept, and requests are
+    /// only limited in number.
+    pub priority_and_fairness: bool,
     /// The values in the objects that every cluster starts with.
     pub bootstrap: BootstrapOptions,
     /// The most open connections; fewer if the process may not open as many files.
@@ -117,6 +122,7 @@ impl Config {
             node_ports: NODE_PORTS,
             event_lifetime: EVENT_LIFETIME,
             seats: flow::CONCURRENCY,
+            priority_and_fairness: true,
             bootstrap: BootstrapOptions {
                 advertise_address: address.ip(),
                 advertise_port: address.port(),
@@ -217,17 +223,21 @@ impl ApiServer {
         }
         tasks.spawn(index.clone().follow(store.clone()));
         tasks.spawn(housekeeping::expire_events(registry.clone()));
-        tasks.spawn(housekeeping::compact(store));
-        let flow = flow::FlowControl::with_seats(config.seats, metrics.clone());
+        tasks.spawn(housekeeping::compact(store.clone()));
+        let flow = flow::FlowControl::new(config.seats, metrics.flow.clone(), config.priority_and_fairness);
         tasks.spawn(flow.clone().run());
+        let follower = match config.priority_and_fairness {
+            true => Some(flow::Follower::start(flow.clone(), &*store).await?),
+            false => None,
+        };
         let accepted = Accepted {
             static_tokens: config.static_tokens,
             bootstrap_tokens: config.bootstrap_tokens,
             request_headers: config.request_headers,
             anonymous: config.anonymous,
         };
-        let shared = Shared {
-            registry,
+        let shared = Arc::new(Shared {
+            registry: registry.clone(),
             authenticator: Authenticator::new(accepted, tokens.clone()),
             authorizer,
             last_modes: LastModes::default(),
@@ -242,8 +252,14 @@ impl ApiServer {
             simulated_usage: config.simulated_usage,
             started: Instant::now(),
             stopping: watch::channel(false).0,
-        };
-        Ok(ApiServer { shared: Arc::new(shared), tasks: Arc::new(tokio::sync::Mutex::new(tasks)) })
+        });
+        let loopback = Loopback::new(shared.clone());
+        if let Some(follower) = follower {
+            tasks.spawn(flow::StatusWriter::new(follower.outdated(), loopback.clone()).write());
+            tasks.spawn(follower.follow(store));
+        }
+        tasks.spawn(flow::ensurer::keep(registry, loopback));
+        Ok(ApiServer { shared, tasks: Arc::new(tokio::sync::Mutex::new(tasks)) })
     }
 
     /// A service for callers in this process, who act as `identity`; requests take the same path as over the network.

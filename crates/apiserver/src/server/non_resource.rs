@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::handler::RequestContext;
 use super::response::{content, full, text};
-use super::{ResponseBody, health};
+use super::{ResponseBody, flow, health};
 use crate::negotiation::{self, Format};
 use crate::registry::Answer;
 use crate::{discovery, openapi, status_errors};
@@ -24,6 +24,9 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Respo
     }
     if let Some(page) = request.shared.pages.answer(path, request.shared.started.elapsed()) {
         return if get { Ok(text(200, &page)) } else { Err(status_errors::method_not_allowed()) };
+    }
+    if let Some(table) = flow::dump(&request.shared.flow, path, request.query, request.shared.registry.now()) {
+        return if get { Ok(text(200, &table)) } else { Err(status_errors::method_not_allowed()) };
     }
     let found = discovery::answer(path, request.headers, &request.shared.address, request.shared.simulated_usage)
         .or_else(|| openapi::answer(path, request.query.get("hash"), request.headers));

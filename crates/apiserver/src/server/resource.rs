@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::ResponseBody;
 use super::body::holding;
+use super::flow::Admitted;
 use super::handler::RequestContext;
 use super::non_resource::not_found;
 use super::response::{content, full, too_many_requests};
@@ -285,8 +286,10 @@ impl ResourceRequest<'_> {
         let hold = |bytes: usize| {
             let held = shared.usage.unsent(&user.name, bytes);
             let held = held.ok_or_else(|| status_errors::too_many_requests(TOO_MANY, 1))?;
-            Ok(Box::new(InitialState { send_by: send_by.clone(), _held: held }) as Box<dyn Send>)
+            let _seat = self.context.take_seat();
+            Ok(Box::new(InitialState { send_by: send_by.clone(), _held: held, _seat }) as Box<dyn Send>)
         };
+        let counted = shared.flow.count_watch(info, query.get("fieldSelector").unwrap_or_default());
         let stream = watch::open(
             shared.registry.clone(),
             self.call.resource,
@@ -295,7 +298,7 @@ impl ResourceRequest<'_> {
             self.format,
             shared.stopping.subscribe(),
             &hold,
-            shared.metrics.watch_series(self.call.resource),
+            shared.metrics.watch_series(self.call.resource).counted(counted),
         )
         .await?;
         if websocket::is_asked(self.context.headers) {
@@ -380,6 +383,8 @@ impl ResourceRequest<'_> {
 struct InitialState {
     send_by: SendBy,
     _held: Held,
+    /// The seat of the request.
+    _seat: Option<Admitted>,
 }
 
 impl Drop for InitialState {

@@ -123,7 +123,10 @@ pub(crate) async fn open(
         };
         (Vec::new(), cursor)
     };
+    let initial_bookmark = with_initial_state && options.send_initial_events == Some(true) && options.allow_bookmarks;
+    // Where there is no initial state, it is sent already.
     let held = hold(initial.len() * size_of::<Entry>())?;
+    let held = (initial_bookmark || !initial.is_empty()).then_some(held);
     let now = Instant::now();
     let lifetime = match options.timeout_seconds {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()).min(LIFETIME_MAX),
@@ -140,7 +143,7 @@ pub(crate) async fn open(
         source: Source::Cache,
         cursor,
         initial: initial.into_iter(),
-        initial_bookmark: with_initial_state && options.send_initial_events == Some(true) && options.allow_bookmarks,
+        initial_bookmark,
         bookmarks: options.allow_bookmarks,
         next_bookmark: now + BOOKMARK_INTERVAL,
         deadline: now + lifetime,
@@ -150,7 +153,7 @@ pub(crate) async fn open(
         caught_up: false,
         shutdown,
         finished: false,
-        held: Some(held),
+        held,
         series,
     };
     Ok(futures::stream::unfold(watcher, |mut watcher| async move {
