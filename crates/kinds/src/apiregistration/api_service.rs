@@ -10,7 +10,7 @@ use crate::names;
 use crate::object::{Object, given, list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::strategy::{StatusRule, Strategy};
-use crate::validation::{MetadataCheck, Validation};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "apiregistration.k8s.io",
@@ -30,7 +30,8 @@ pub(crate) static KIND: Kind = Kind {
     },
     validation: Validation {
         metadata: MetadataCheck::First(names::path_segment),
-        rechecks_metadata: true,
+        any_finalizer: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         rules,
         status_rules,
         ..Validation::PLAIN

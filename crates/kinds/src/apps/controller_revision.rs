@@ -6,7 +6,7 @@ use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::object::{list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "apps",
@@ -16,7 +16,12 @@ pub(crate) static KIND: Kind = Kind {
     scope: Scope::Namespaced,
     verbs: STANDARD_VERBS,
     storage_prefix: "controllerrevisions",
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        rules,
+        change_rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[NAME, string("Controller"), string("Revision"), AGE],
         cells: |object, now| {

@@ -13,7 +13,7 @@ use crate::printing::{
     AGE, NAME, Printer, age, age_of, boolean, containers, integer, name_of, shown_selector, string, wide,
 };
 use crate::strategy::{Generation, StatusRule, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{pod_spec, workload};
 
 /// A Job of a CronJob has its name, a dash and the minute, and no name of a Job is longer than 63 characters.
@@ -35,7 +35,7 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "cronjobs",
     defaults,
     strategy: Strategy { status: StatusRule::Owned, generation: Generation::Spec, warnings, ..Strategy::PLAIN },
-    validation: Validation { rules, create_rules, ..Validation::PLAIN },
+    validation: Validation { status_metadata: MetadataRecheck::None, rules, create_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[
             NAME,

@@ -17,7 +17,7 @@ use crate::object::{Object, given, list, put, text};
 use crate::printing::{AGE, NAME, Printer, age, age_of, name_of, or, string};
 use crate::selectable_fields::SelectableFields;
 use crate::strategy::{Strategy, restore};
-use crate::validation::{MetadataCheck, Validation};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "certificates.k8s.io",
@@ -46,8 +46,9 @@ pub(crate) static KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
+        status_metadata: MetadataRecheck::AsNewAndChanged,
         metadata: MetadataCheck::First(|_| Vec::new()),
-        rechecks_metadata: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         rules,
         change_rules: |errors, new, old| changes(errors, new, old, Through::Object),
         status_rules: |errors, new, old| {

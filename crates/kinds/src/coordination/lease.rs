@@ -25,7 +25,7 @@ pub(crate) static KIND: Kind = Kind {
         on_update,
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, ..Validation::PLAIN },
+    validation: Validation { any_finalizer: true, rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, string("Holder"), AGE],
         cells: |object, now| vec![name_of(object), text(&object["spec"], "holderIdentity").into(), age_of(object, now)],

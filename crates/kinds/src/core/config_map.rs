@@ -6,7 +6,7 @@ use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::names;
 use crate::printing::{AGE, NAME, Printer, age_of, entries, name_of, string};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     kind: "ConfigMap",
@@ -16,7 +16,12 @@ pub(crate) static KIND: Kind = Kind {
     short_names: &["cm"],
     verbs: STANDARD_VERBS,
     storage_prefix: "configmaps",
-    validation: Validation { rechecks_metadata: true, rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        rules,
+        change_rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[NAME, string("Data"), AGE],
         cells: |object, now| {

@@ -8,7 +8,7 @@ use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::object::{Object, list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, some_and_more, string};
 use crate::strategy::Strategy;
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{ip_rules, names};
 
 pub(crate) static KIND: Kind = Kind {
@@ -21,7 +21,7 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "services/endpoints",
     defaults,
     strategy: Strategy { allow_create_on_update: true, warnings, ..Strategy::PLAIN },
-    validation: Validation { rules, ..Validation::PLAIN },
+    validation: Validation { update_metadata: MetadataRecheck::AsNewAndChanged, rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, string("Endpoints"), AGE],
         cells: |object, now| vec![name_of(object), shown_endpoints(object).into(), age_of(object, now)],

@@ -10,7 +10,7 @@ use crate::object::{given, number, text};
 use crate::printing::{Printer, age, name_of, named, or, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
 use crate::strategy::{Dependents, Strategy};
-use crate::validation::{MetadataCheck, Validation};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     kind: "Event",
@@ -27,8 +27,8 @@ pub(crate) static KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
+        update_metadata: MetadataRecheck::None,
         metadata: MetadataCheck::Last,
-        any_finalizer: true,
         rules: |errors, event, _| rules(errors, event, &CORE),
         ..Validation::PLAIN
     },

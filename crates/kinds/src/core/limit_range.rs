@@ -14,7 +14,7 @@ use crate::names;
 use crate::object::{Object, list, text};
 use crate::pod_spec::container_resource_name;
 use crate::strategy::Strategy;
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     kind: "LimitRange",
@@ -30,7 +30,7 @@ pub(crate) static KIND: Kind = Kind {
         on_create: |object, _| name_from_uid(object),
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, ..Validation::PLAIN },
+    validation: Validation { update_metadata: MetadataRecheck::AsNew, rules, ..Validation::PLAIN },
     ..Kind::PLAIN
 };
 

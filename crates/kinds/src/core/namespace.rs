@@ -11,7 +11,7 @@ use crate::object::{Object, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::selectable_fields::SelectableFields;
 use crate::strategy::{StatusRule, Strategy, restore};
-use crate::validation::{MetadataCheck, Validation};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
 use crate::verb::Verb;
 
 pub(crate) static KIND: Kind = Kind {
@@ -36,7 +36,7 @@ pub(crate) static KIND: Kind = Kind {
     },
     validation: Validation {
         metadata: MetadataCheck::First(names::dns_label),
-        rechecks_metadata: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         rules,
         status_rules,
         ..Validation::PLAIN

@@ -14,7 +14,7 @@ use crate::object::{Object, given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, or, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
 use crate::strategy::{StatusRule, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{metadata, names};
 
 pub(crate) static KIND: Kind = Kind {
@@ -35,7 +35,7 @@ pub(crate) static KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
-        rechecks_metadata: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         rules,
         change_rules,
         status_rules: change_rules,

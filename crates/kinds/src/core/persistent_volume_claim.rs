@@ -12,7 +12,7 @@ use crate::printing::{
     AGE, NAME, Printer, access_modes, age_of, name_of, or, or_unset, phase, storage_class_name, string, wide,
 };
 use crate::strategy::{StatusRule, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{label_selector, names};
 
 pub(crate) static KIND: Kind = Kind {
@@ -33,7 +33,13 @@ pub(crate) static KIND: Kind = Kind {
         warnings,
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, change_rules, status_rules, ..Validation::PLAIN },
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        rules,
+        change_rules,
+        status_rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[
             NAME,

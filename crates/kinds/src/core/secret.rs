@@ -14,7 +14,7 @@ use crate::object::{Object, given, text};
 use crate::printing::{AGE, NAME, Printer, age_of, entries, name_of, string};
 use crate::selectable_fields::SelectableFields;
 use crate::strategy::{Strategy, restore};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     kind: "Secret",
@@ -25,7 +25,12 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "secrets",
     defaults,
     strategy: Strategy { selectable: SelectableFields::texts(&["type"]), on_update, ..Strategy::PLAIN },
-    validation: Validation { rechecks_metadata: true, rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        rules,
+        change_rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[NAME, string("Type"), string("Data"), AGE],
         cells: |object, now| {

@@ -3,6 +3,7 @@
 use crate::kind::{CREATE_ONLY, Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::printing::Printer;
 use crate::strategy::Strategy;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     kind: "ServiceAccount",
@@ -20,6 +21,7 @@ pub(crate) static KIND: Kind = Kind {
     }],
     storage_prefix: "serviceaccounts",
     strategy: Strategy { returns_object_on_delete: true, ..Strategy::PLAIN },
+    validation: Validation { update_metadata: MetadataRecheck::AsNewAndChanged, ..Validation::PLAIN },
     printer: Printer::NAME_AND_AGE,
     ..Kind::PLAIN
 };

@@ -11,7 +11,7 @@ use crate::metadata::NameRule;
 use crate::object::{Object, given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, some_and_more, string};
 use crate::strategy::{Generation, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{ip_rules, metadata, names};
 
 pub(crate) static KIND: Kind = Kind {
@@ -30,7 +30,7 @@ pub(crate) static KIND: Kind = Kind {
         warnings,
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    validation: Validation { update_metadata: MetadataRecheck::AsNew, rules, change_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, string("AddressType"), string("Ports"), string("Endpoints"), AGE],
         cells: |object, now| {

@@ -2,7 +2,7 @@
 
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::strategy::{Generation, StatusRule, Strategy, status_keeps_metadata};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub mod bootstrap;
 mod conditions;
@@ -22,6 +22,8 @@ const KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
+        update_metadata: MetadataRecheck::AsNew,
+        status_metadata: MetadataRecheck::None,
         status_rules: |errors, object, _old| conditions::rules(errors, object),
         ..Validation::PLAIN
     },

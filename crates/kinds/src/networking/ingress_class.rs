@@ -9,7 +9,7 @@ use crate::names;
 use crate::object::{Object, given, text};
 use crate::printing::{AGE, NAME, Printer, age_of, string};
 use crate::strategy::{Generation, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "networking.k8s.io",
@@ -20,7 +20,12 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "ingressclasses",
     defaults,
     strategy: Strategy { generation: Generation::Spec, ..Strategy::PLAIN },
-    validation: Validation { rechecks_metadata: true, rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        rules,
+        change_rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[NAME, string("Controller"), string("Parameters"), AGE],
         cells: |object, now| {

@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::field::{ErrorList, GoField, Json, Path, go_struct};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{given, text};
-use crate::printing::{NAME, Printer, name_of, string};
-use crate::validation::{MetadataCheck, Validation};
+use crate::printing::{NAME, Printer, age_of, name_of, string};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
 use crate::{ip_rules, names};
 
 pub(crate) static KIND: Kind = Kind {
@@ -18,6 +18,7 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     storage_prefix: "ipaddresses",
     validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         metadata: MetadataCheck::First(ip_rules::address_problems),
         rules,
         change_rules,

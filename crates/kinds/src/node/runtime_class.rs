@@ -7,7 +7,7 @@ use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::strategy::Strategy;
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{metadata, names, pod_spec};
 
 pub(crate) static KIND: Kind = Kind {
@@ -20,7 +20,7 @@ pub(crate) static KIND: Kind = Kind {
     strategy: Strategy { allow_create_on_update: true, allow_unconditional_update: false, ..Strategy::PLAIN },
     validation: Validation {
         any_finalizer: true,
-        rechecks_metadata: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         rules,
         change_rules: |errors, new, old| errors.immutable(Path::root("handler"), &new["handler"], &old["handler"]),
         ..Validation::PLAIN

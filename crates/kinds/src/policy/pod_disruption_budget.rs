@@ -12,7 +12,7 @@ use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{given, list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, integer, name_of, string};
 use crate::strategy::{Generation, StatusRule, Strategy};
-use crate::validation::{MetadataCheck, Validation};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
 use crate::{label_selector, names, workload};
 
 pub(crate) static KIND: Kind = Kind {
@@ -32,8 +32,9 @@ pub(crate) static KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
+        update_metadata: MetadataRecheck::None,
+        status_metadata: MetadataRecheck::None,
         metadata: MetadataCheck::Last,
-        any_finalizer: true,
         rules,
         status_rules,
         ..Validation::PLAIN

@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::role::policy_rules;
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
-use crate::label_selector;
 use crate::object::{given, list};
 use crate::strategy::Strategy;
-use crate::validation::{MetadataCheck, Validation};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
+use crate::{label_selector, names};
 
 pub(crate) static KIND: Kind = Kind {
     group: "rbac.authorization.k8s.io",
@@ -18,7 +18,12 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     storage_prefix: "clusterroles",
     strategy: Strategy { allow_create_on_update: true, ..Strategy::PLAIN },
-    validation: Validation { metadata: MetadataCheck::Last, rules, ..Validation::PLAIN },
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        metadata: MetadataCheck::First(names::path_segment),
+        rules,
+        ..Validation::PLAIN
+    },
     ..Kind::PLAIN
 };
 

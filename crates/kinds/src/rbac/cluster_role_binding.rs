@@ -2,8 +2,9 @@
 
 use super::role_binding;
 use crate::kind::{Kind, STANDARD_VERBS};
+use crate::names;
 use crate::strategy::Strategy;
-use crate::validation::{MetadataCheck, Validation};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "rbac.authorization.k8s.io",
@@ -15,7 +16,8 @@ pub(crate) static KIND: Kind = Kind {
     defaults: role_binding::defaults,
     strategy: Strategy { allow_create_on_update: true, ..Strategy::PLAIN },
     validation: Validation {
-        metadata: MetadataCheck::Last,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        metadata: MetadataCheck::First(names::path_segment),
         rules: |errors, binding, _| role_binding::reference_rules(errors, &["ClusterRole"], binding),
         change_rules: role_binding::change_rules,
         ..Validation::PLAIN

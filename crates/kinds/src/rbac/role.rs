@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
+use crate::names;
 use crate::object::list;
 use crate::strategy::Strategy;
-use crate::validation::{MetadataCheck, Validation};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "rbac.authorization.k8s.io",
@@ -18,7 +19,8 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "roles",
     strategy: Strategy { allow_create_on_update: true, ..Strategy::PLAIN },
     validation: Validation {
-        metadata: MetadataCheck::Last,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        metadata: MetadataCheck::First(names::path_segment),
         rules: |errors, role, _| policy_rules(errors, true, role),
         ..Validation::PLAIN
     },

@@ -9,7 +9,7 @@ use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::object::{Object, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string, wide};
 use crate::strategy::Strategy;
-use crate::validation::{MetadataCheck, Validation};
+use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
 use crate::{metadata, names};
 
 pub(crate) static KIND: Kind = Kind {
@@ -23,7 +23,8 @@ pub(crate) static KIND: Kind = Kind {
     defaults,
     strategy: Strategy { allow_create_on_update: true, ..Strategy::PLAIN },
     validation: Validation {
-        metadata: MetadataCheck::Last,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        metadata: MetadataCheck::First(names::path_segment),
         rules: |errors, binding, _| reference_rules(errors, &["Role", "ClusterRole"], binding),
         change_rules,
         ..Validation::PLAIN

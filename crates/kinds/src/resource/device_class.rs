@@ -11,7 +11,7 @@ use crate::names;
 use crate::object::{given, list, text};
 use crate::printing::Printer;
 use crate::strategy::{Generation, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "resource.k8s.io",
@@ -21,7 +21,7 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     storage_prefix: "deviceclasses",
     strategy: Strategy { returns_object_on_delete: true, generation: Generation::Spec, ..Strategy::PLAIN },
-    validation: Validation { rechecks_metadata: true, rules, ..Validation::PLAIN },
+    validation: Validation { update_metadata: MetadataRecheck::AsNewAndChanged, rules, ..Validation::PLAIN },
     printer: Printer::NAME_AND_AGE,
     ..Kind::PLAIN
 };

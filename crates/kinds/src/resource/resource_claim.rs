@@ -9,7 +9,7 @@ use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::strategy::{StatusRule, Strategy, status_keeps_metadata};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "resource.k8s.io",
@@ -28,7 +28,7 @@ pub(crate) static KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
-        rechecks_metadata: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         create_rules: |errors, object| claim_rules::spec(errors, Path::root("spec"), &object["spec"]),
         // What cannot change is not checked again.
         change_rules: |errors, new, old| {

@@ -10,7 +10,7 @@ use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::metadata;
 use crate::printing::Printer;
 use crate::strategy::Strategy;
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "resource.k8s.io",
@@ -23,7 +23,7 @@ pub(crate) static KIND: Kind = Kind {
     defaults: |object| spec_defaults(child(object, "spec").and_then(|spec| spec.get_mut("spec"))),
     strategy: Strategy { returns_object_on_delete: true, ..Strategy::PLAIN },
     validation: Validation {
-        rechecks_metadata: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         create_rules,
         change_rules: |errors, new, old| {
             if new["spec"] != old["spec"] {

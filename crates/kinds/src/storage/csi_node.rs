@@ -11,7 +11,7 @@ use crate::names;
 use crate::object::{list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, integer, name_of};
 use crate::strategy::Strategy;
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "storage.k8s.io",
@@ -21,7 +21,7 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     storage_prefix: "csinodes",
     strategy: Strategy { allow_unconditional_update: false, returns_object_on_delete: true, ..Strategy::PLAIN },
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    validation: Validation { update_metadata: MetadataRecheck::AsNew, rules, change_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, integer("Drivers"), AGE],
         cells: |object, now| vec![name_of(object), list(&object["spec"], "drivers").len().into(), age_of(object, now)],

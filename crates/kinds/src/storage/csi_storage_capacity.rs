@@ -8,7 +8,7 @@ use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::object::{given, text};
 use crate::printing::{NAME, Printer, name_of, or, string};
 use crate::strategy::Strategy;
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{label_selector, names, node_labels};
 
 pub(crate) static KIND: Kind = Kind {
@@ -20,14 +20,11 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     storage_prefix: "csistoragecapacities",
     strategy: Strategy { allow_unconditional_update: false, warnings, ..Strategy::PLAIN },
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
-    printer: Printer {
-        columns: &[NAME, string("StorageClassName"), string("Capacity")],
-        cells: |object, _now| {
-            let capacity = or(text(object, "capacity"), "<unset>");
-            vec![name_of(object), text(object, "storageClassName").into(), capacity.into()]
-        },
-        ..Printer::PLAIN
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        rules,
+        change_rules,
+        ..Validation::PLAIN
     },
     ..Kind::PLAIN
 };

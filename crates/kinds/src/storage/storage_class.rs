@@ -11,7 +11,7 @@ use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{Object, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, or, string};
 use crate::strategy::Strategy;
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{names, node_labels};
 
 pub(crate) static KIND: Kind = Kind {
@@ -24,7 +24,12 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "storageclasses",
     defaults,
     strategy: Strategy { returns_object_on_delete: true, warnings, ..Strategy::PLAIN },
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        rules,
+        change_rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[
             NAME,

@@ -10,7 +10,7 @@ use crate::kind::{Kind, STANDARD_VERBS, Subresource};
 use crate::object::{Object, given, text};
 use crate::printing::{AGE, NAME, Printer, age_of, boolean, name_of, named, string};
 use crate::strategy::{StatusRule, Strategy, status_keeps_metadata};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{names, pod_spec};
 
 pub(crate) static KIND: Kind = Kind {

@@ -8,7 +8,7 @@ use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::text;
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::strategy::Strategy;
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "storage.k8s.io",
@@ -19,7 +19,12 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     storage_prefix: "volumeattributesclasses",
     strategy: Strategy { returns_object_on_delete: true, ..Strategy::PLAIN },
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNewAndChanged,
+        rules,
+        change_rules,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[NAME, string("DriverName"), AGE],
         cells: |object, now| vec![name_of(object), text(object, "driverName").into(), age_of(object, now)],

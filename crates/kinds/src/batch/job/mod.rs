@@ -15,7 +15,7 @@ use crate::object::{Object, given, list, number, text};
 use crate::printing::{AGE, NAME, Printer, age, age_of, containers, name_of, shown_selector, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
 use crate::strategy::{Dependents, Generation, StatusRule, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{names, pod_spec, workload};
 
 pub(super) use rules::template_spec_rules;
@@ -41,7 +41,7 @@ pub(crate) static KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
-        rechecks_metadata: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         rules: rules::rules,
         change_rules: change_rules::rules,
         status_rules: status_rules::rules,

@@ -14,7 +14,7 @@ use crate::printing::{
     AGE, NAME, Printer, access_modes, age_of, name_of, or, or_unset, phase, storage_class_name, string, wide,
 };
 use crate::strategy::{StatusRule, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::{codec, node_labels, pod_spec};
 pub(crate) use rules::inline_rules;
 pub(crate) use sources::driver_name;
@@ -37,6 +37,7 @@ pub(crate) static KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
+        update_metadata: MetadataRecheck::AsNewTwice,
         rules: rules::rules,
         change_rules: rules::change_rules,
         status_rules: rules::status_rules,

@@ -18,7 +18,7 @@ use crate::pod_spec;
 use crate::printing::{AGE, NAME, Printer, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
 use crate::strategy::{Generation, StatusRule, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 use crate::verb::Verb;
 
 pub(crate) static KIND: Kind = Kind {
@@ -55,7 +55,7 @@ pub(crate) static KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
-        rechecks_metadata: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         rules: |errors, pod, _| pod_spec::pod_rules(errors, pod),
         create_rules: rules::create,
         change_rules: rules::change,

@@ -9,7 +9,7 @@ use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::strategy::{Generation, StatusRule, Strategy};
-use crate::validation::Validation;
+use crate::validation::{MetadataRecheck, Validation};
 
 pub(crate) static KIND: Kind = Kind {
     group: "networking.k8s.io",
@@ -23,7 +23,7 @@ pub(crate) static KIND: Kind = Kind {
     storage_prefix: "ingress",
     strategy: Strategy { status: StatusRule::Owned, generation: Generation::Spec, warnings, ..Strategy::PLAIN },
     validation: Validation {
-        rechecks_metadata: true,
+        update_metadata: MetadataRecheck::AsNewAndChanged,
         rules: rules::spec,
         create_rules: rules::class_or_annotation,
         status_rules: rules::status,
