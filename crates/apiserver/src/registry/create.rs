@@ -81,6 +81,7 @@ impl Registry {
         by: CreatedBy,
         now: Timestamp,
     ) -> Result<Answer, Status> {
+        call.warnings.extend(call.resource.early_warnings(object));
         call.resource.prepare_for_create(object, now);
         let name = metadata::text(object, "name").to_owned();
         let errors = call.resource.validate_create(object);

@@ -2,6 +2,7 @@
 
 mod affinity_rules;
 mod annotation_rules;
+mod app_armor;
 mod container_rules;
 mod defaults;
 mod disabled_fields;
@@ -22,6 +23,7 @@ mod windows_rules;
 
 pub(crate) use affinity_rules::{REQUIRED, node_selector};
 pub(crate) use annotation_rules::{annotation_changes, app_armor_agrees, seccomp_agrees};
+pub(crate) use app_armor::{annotation_warnings, profiles_from_annotations};
 pub(crate) use defaults::{drop_init_container_annotations, spec_defaults, template_defaults};
 pub(crate) use disabled_fields::drop_disabled;
 pub(crate) use resource_rules::{overhead as overhead_rules, resource_name as container_resource_name};

@@ -93,6 +93,8 @@ fn profiles(errors: &mut ErrorList, path: Path<'_>, context: &Value) {
     app_armor(errors, path.child("appArmorProfile"), &context["appArmorProfile"]);
 }
 
+/// The longest name of a profile on a node: that of a path.
+pub(super) const PROFILE_NAME_MAX: usize = 4095;
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
 fn seccomp(errors: &mut ErrorList, path: Path<'_>, profile: &Value) {
@@ -118,7 +120,6 @@ fn seccomp(errors: &mut ErrorList, path: Path<'_>, profile: &Value) {
 }
 
 fn app_armor(errors: &mut ErrorList, path: Path<'_>, profile: &Value) {
-    const PROFILE_NAME_MAX: usize = 4095;
     const NEEDED: &str = "must be set when AppArmor type is Localhost";
     if profile.is_null() {
         return;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::REQUIRED;
 use super::affinity_rules::PREFERRED;
-use super::annotation_rules::{APP_ARMOR, SECCOMP_OF_CONTAINER, SECCOMP_OF_POD};
+use super::annotation_rules::{SECCOMP_OF_CONTAINER, SECCOMP_OF_POD};
 use super::container_rules::CONTAINERS;
 use super::resource_rules::quantity;
+use super::{REQUIRED, app_armor};
 use crate::object::{given, list, number, text};
 
 /// Annotations that do nothing any more, and what does instead.
@@ -210,12 +210,9 @@ fn profiles(found: &mut Vec<String>, path: &str, annotations: &Value, spec: &Val
             "{path}metadata.annotations[{key}]: non-functional in v1.27+; use the \"seccompProfile\" field instead"
         ));
     }
-    let key = format!("{APP_ARMOR}{name}");
-    let has_field = given(&spec["securityContext"], "appArmorProfile") || given(context, "appArmorProfile");
-    if given(annotations, &key) && !has_field {
-        found.push(format!(
-            "{path}metadata.annotations[{key}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
-        ));
+    // New pods get the field, and their clients the warning before it.
+    if !path.is_empty() {
+        found.extend(app_armor::warning(path, annotations, spec, container));
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) static KIND: Kind = Kind {
         status: StatusRule::Owned,
         generation: Generation::Spec,
         selectable: SelectableFields { names: SELECTABLE, canonical, value, ..SelectableFields::NONE },
+        early_warnings: pod_spec::annotation_warnings,
         on_create: strategy::on_create,
         on_update: strategy::on_update,
         warnings: |pod, old| if old.is_none() { strategy::create_warnings(pod) } else { Vec::new() },

@@ -28,6 +28,7 @@ pub(super) fn on_create(object: &mut Object, now: Timestamp) {
     }
     object.insert("status".into(), status);
     merge_label_keys(object);
+    pod_spec::profiles_from_annotations(object);
 }
 
 /// What the client of a new pod is warned of. Changes warn of nothing, because seldom a person makes them.
