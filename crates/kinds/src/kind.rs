@@ -250,6 +250,22 @@ impl Kind {
         if let Value::Object(object) = object {
             self.strategy.update(object, old, subresource, now);
         }
+    /// Whether a new object that is not defaulted yet will have its labels in common with its template.
+    pub fn shares_labels(&self, given: &Value) -> bool {
+        let some = |metadata: &Value| metadata["labels"].as_object().is_some_and(|labels| !labels.is_empty());
+        self.strategy.shares_template_labels
+            && !some(&given["metadata"])
+            && some(&given["spec"]["template"]["metadata"])
+    }
+
+    /// Gives a new object, which is prepared for its create, the labels of its template.
+    pub fn share_labels(&self, object: &mut Value) {
+        let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.insert("labels".to_owned(), labels);
+        }
+    }
+
     }
 
     /// What to warn the client of.
@@ -258,6 +274,41 @@ impl Kind {
     }
 
     /// What to warn the client of who wrote through a subresource.
+    /// An object without contents, as upstream's internal form of one is shown.
+    pub fn blank(&self) -> Value {
+        let mut object = self.empty();
+        if let Value::Object(object) = &mut object {
+            (self.blank)(object);
+        }
+        object
+    }
+
+    /// Whether metadata that is shown alone may differ from that of the whole object.
+    pub fn annotates_fields(&self) -> bool {
+        !self.annotated_fields.is_empty()
+    }
+
+    /// Makes the metadata of a whole object that of an answer with metadata alone.
+    pub fn show_metadata_alone(&self, metadata: &mut Value) {
+        let Some(metadata) = metadata.as_object_mut().filter(|_| self.annotates_fields()) else { return };
+        let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+        annotations.retain(|name, _| !self.annotated_fields.contains(&name.as_str()));
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+
+    /// What to warn the client of a new object of, before [`Kind::prepare_for_create`].
+    pub fn early_warnings(&self, object: &Value) -> Vec<String> {
+        (self.strategy.early_warnings)(object)
+    }
+
+    /// Whether upstream stores this new object without what its reads default: then an update that changes nothing
+    /// changes what is stored, once.
+    pub fn is_stored_short(&self, object: &Value) -> bool {
+        (self.strategy.stored_short)(object)
+    }
+
     pub fn subresource_warnings(&self, subresource: &str, object: &Value) -> Vec<String> {
         if subresource == "status" { (self.strategy.status_warnings)(object) } else { Vec::new() }
     }

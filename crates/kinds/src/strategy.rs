@@ -71,6 +71,13 @@ pub struct Strategy {
     pub(crate) on_create: fn(&mut Object, Timestamp),
     /// Runs on a changed object (new, old, subresource), after spec or status was restored.
     pub(crate) on_update: fn(&mut Object, &Value, &str, Timestamp),
+    /// What the client of a new object is warned of before it is prepared, also if it is refused then.
+    pub(crate) early_warnings: fn(&Value) -> Vec<String>,
+    /// Whether a new object is stored before it has what reads default, so that its first update writes in any case.
+    pub(crate) stored_short: fn(&Value) -> bool,
+    /// Whether a new object without labels gets those of its template for good: what the server adds to the ones, the
+    /// others have, too.
+    pub(crate) shares_template_labels: bool,
     pub(crate) warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     /// What the status endpoint warns of, which does not ask the others.
     pub(crate) status_warnings: fn(&Value) -> Vec<String>,
@@ -88,6 +95,9 @@ impl Strategy {
         selectable: SelectableFields::NONE,
         on_create: |_, _| {},
         on_update: |_, _, _, _| {},
+        early_warnings: |_| Vec::new(),
+        stored_short: |_| false,
+        shares_template_labels: false,
         warnings: |_, _| Vec::new(),
         status_warnings: |_| Vec::new(),
     };

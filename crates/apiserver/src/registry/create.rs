@@ -83,6 +83,9 @@ impl Registry {
     ) -> Result<Answer, Status> {
         call.warnings.extend(call.resource.early_warnings(object));
         call.resource.prepare_for_create(object, now);
+        if call.shares_labels {
+            call.resource.share_labels(object);
+        }
         let name = metadata::text(object, "name").to_owned();
         let errors = call.resource.validate_create(object);
         if !errors.is_empty() {

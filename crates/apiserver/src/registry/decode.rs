@@ -22,6 +22,25 @@ pub(crate) enum Input<'a> {
     Patched(Value, &'a Patch),
 }
 
+/// A new object, decoded and defaulted.
+pub(crate) struct New {
+    pub(crate) decoded: Decoded,
+    /// Whether it will have its labels in common with its template.
+    pub(crate) shares_labels: bool,
+}
+
+/// Decodes and defaults the object of a create.
+pub(crate) fn new_object(
+    resource: &'static Kind,
+    input: Input<'_>,
+    field_validation: FieldValidation,
+) -> Result<New, Status> {
+    let mut decoded = without_defaults(resource.group_version_kind(), input, field_validation)?;
+    let shares_labels = resource.shares_labels(&decoded.object);
+    resource.default(&mut decoded.object);
+    Ok(New { decoded, shares_labels })
+}
+
 /// Decodes and defaults an object of a resource.
 pub(crate) fn object(
     resource: &'static Kind,

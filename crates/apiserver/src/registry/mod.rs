@@ -106,6 +106,8 @@ pub(crate) struct Call<'a> {
     /// Run every check, write nothing.
     pub(crate) dry_run: bool,
     /// Who owns the fields that a write sets; empty if unknown.
+    /// Whether a new object has its labels in common with its template.
+    pub(crate) shares_labels: bool,
     pub(crate) manager: &'a str,
     /// What the client is warned of.
     pub(crate) warnings: &'a Warnings,

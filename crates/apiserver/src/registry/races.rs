@@ -169,6 +169,7 @@ impl Scene {
             name: "p",
             user: &self.user,
             dry_run: false,
+            shares_labels: false,
             manager: "test",
             warnings: &self.warnings,
         }

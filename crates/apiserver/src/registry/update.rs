@@ -221,7 +221,10 @@ impl Registry {
         new: &mut Value,
     ) -> Result<Option<Swapped>, Status> {
         call.resource.prepare_for_update(new, old, call.subresource, self.now());
-        let errors = call.resource.validate_update(call.subresource, new, old);
+        // A field that was put back is no change, either.
+        keep_times(new, old);
+        let mut errors = self.admin_access_errors(&call, new, Some(old)).await?;
+        errors.extend(call.resource.validate_update(call.subresource, new, old));
         if !errors.is_empty() {
             return Err(status_errors::invalid_object(call.resource, call.name, &errors));
         }
@@ -289,7 +292,9 @@ impl Registry {
                 Err(error) => Err(status_errors::write(error)),
             };
         }
-        if call.dry_run || encoded.bytes() == &entry.value {
+        let is_first = entry.create_revision == entry.mod_revision;
+        let changes = encoded.bytes() != &entry.value || (is_first && call.resource.is_stored_short(new));
+        if call.dry_run || !changes {
             return swapped(entry.mod_revision, false);
         }
         match self.write_changed(call.resource, key, encoded.bytes().clone(), entry.mod_revision).await {

@@ -23,7 +23,7 @@ use crate::admission::Operation;
 use crate::codec::{self, Decoded};
 use crate::negotiation::{self, Format};
 use crate::registry::apply::{Configuration, is_apply};
-use crate::registry::decode::{self, Input};
+use crate::registry::decode::{self, Input, New};
 use crate::registry::{Answer, Body, Call, PatchKind, UpdatedObject, VersionedObject, Writer, metadata};
 use crate::request::{DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, Verb, WriteOptions};
 use crate::selection::Selection;
@@ -66,8 +66,17 @@ async fn answer(context: &RequestContext<'_>, warnings: &Warnings) -> Result<Res
     let namespace = if resource.namespaced() { info.namespace.as_str() } else { "" };
     let name = if info.named { info.name.as_str() } else { "" };
     let user = context.user;
-    let call =
-        Call { resource, subresource: &info.subresource, namespace, name, user, dry_run: false, manager: "", warnings };
+    let call = Call {
+        resource,
+        subresource: &info.subresource,
+        namespace,
+        name,
+        user,
+        dry_run: false,
+        shares_labels: false,
+        manager: "",
+        warnings,
+    };
     if resource.group.is_empty() && resource.plural == "endpoints" {
         warnings.extend([ENDPOINTS_DEPRECATED.to_owned()]);
     }
@@ -202,10 +211,10 @@ impl ResourceRequest<'_> {
             }
             Verb::Create => {
                 let options = WriteOptions::create(query)?;
-                let Decoded { object, warnings } =
-                    decode::object(call.resource, self.body(), options.field_validation)?;
+                let New { decoded: Decoded { object, warnings }, shares_labels } =
+                    decode::new_object(call.resource, self.body(), options.field_validation)?;
                 let manager = options.manager_or(self.user_agent());
-                let call = Call { dry_run: options.dry_run, manager: &manager, ..call };
+                let call = Call { dry_run: options.dry_run, manager: &manager, shares_labels, ..call };
                 call.warnings.extend(warnings);
                 registry.create(call, object).await?
             }

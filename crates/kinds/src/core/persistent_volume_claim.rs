@@ -28,6 +28,8 @@ pub(crate) static KIND: Kind = Kind {
     strategy: Strategy {
         returns_object_on_delete: true,
         status: StatusRule::Owned,
+        // Without its phase.
+        stored_short: |_| true,
         on_create,
         on_update,
         warnings,

@@ -49,6 +49,7 @@ impl Cluster {
             name,
             user: &self.admin,
             dry_run: false,
+            shares_labels: false,
             manager: "test",
             warnings: &self.warnings,
         }

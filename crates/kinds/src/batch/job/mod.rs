@@ -42,6 +42,8 @@ pub(crate) static KIND: Kind = Kind {
     },
     validation: Validation {
         update_metadata: MetadataRecheck::AsNewAndChanged,
+        stored_short,
+        shares_template_labels: true,
         rules: rules::rules,
         change_rules: change_rules::rules,
         status_rules: status_rules::rules,
@@ -171,6 +173,17 @@ fn template_labels(template: &mut Value) -> Option<&mut Object> {
     child_or_new(child_or_new(template.as_object_mut()?, "metadata")?, "labels")
 }
 
+/// A job without labels, and of a template without labels, has labels in answers alone until it is written again: those
+/// that the server gave its template.
+fn stored_short(job: &Value) -> bool {
+    let labels = &job["metadata"]["labels"];
+    let given_here = [CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME];
+    *labels == job["spec"]["template"]["metadata"]["labels"]
+        && labels.as_object().is_some_and(|labels| {
+            labels.len() == given_here.len() && given_here.iter().all(|label| labels.contains_key(*label))
+        })
+}
+
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let succeeded = number(status, "succeeded");
@@ -207,4 +220,46 @@ fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
         images,
         shown_selector(&spec["selector"]),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A job of these labels, and a template of those, as it is after its create.
+    fn created(labels: Value, of_template: Value) -> Value {
+        let mut job = json!({
+            "metadata": {"name": "j", "uid": "u", "labels": labels},
+            "spec": {"template": {"metadata": {"labels": of_template}, "spec": {"containers": []}}},
+        });
+        let shares = KIND.shares_labels(&job);
+        KIND.default(&mut job);
+        KIND.prepare_for_create(&mut job, Timestamp::UNIX_EPOCH);
+        if shares {
+            KIND.share_labels(&mut job);
+        }
+        job
+    }
+
+    #[test]
+    fn a_job_has_its_labels_in_common_with_its_template_if_it_has_none_of_its_own() {
+        for (labels, of_template, own, is_short) in [
+            (json!({"a": "b"}), json!({"a": "b"}), vec!["a"], false),
+            (
+                Value::Null,
+                json!({"a": "b"}),
+                vec!["a", CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME],
+                false,
+            ),
+            (Value::Null, Value::Null, vec![CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME], true),
+        ] {
+            let job = created(labels, of_template);
+            let mut found: Vec<&str> =
+                job["metadata"]["labels"].as_object().unwrap().keys().map(String::as_str).collect();
+            found.sort_unstable();
+            assert_eq!((found, KIND.is_stored_short(&job)), (own, is_short), "{job}");
+        }
+    }
 }
