@@ -73,6 +73,10 @@ pub struct Kind {
     pub(crate) from_storage: fn(&mut Object),
     /// Turns an object into one of the storage version, apart from `apiVersion`; nothing for the storage version.
     pub(crate) to_storage: fn(&mut Object),
+    /// Annotations that stand for fields of upstream's internal form: metadata that is shown alone lacks them.
+    pub(crate) annotated_fields: &'static [&'static str],
+    /// Adds to an object without contents what upstream's internal form has none without.
+    pub(crate) blank: fn(&mut Object),
     /// The rules an object must keep.
     pub(crate) validation: Validation,
     /// What `kubectl get` prints.
@@ -132,6 +136,8 @@ impl Kind {
         strategy: Strategy::PLAIN,
         from_storage: |_| {},
         to_storage: |_| {},
+        annotated_fields: &[],
+        blank: |_| {},
         validation: Validation::PLAIN,
         printer: Printer::PLAIN,
     };
@@ -244,12 +250,6 @@ impl Kind {
         }
     }
 
-    /// Restores what an update may not set, through the object (`subresource` empty) or a subresource; bumps the
-    /// generation.
-    pub fn prepare_for_update(&self, object: &mut Value, old: &Value, subresource: &str, now: Timestamp) {
-        if let Value::Object(object) = object {
-            self.strategy.update(object, old, subresource, now);
-        }
     /// Whether a new object that is not defaulted yet will have its labels in common with its template.
     pub fn shares_labels(&self, given: &Value) -> bool {
         let some = |metadata: &Value| metadata["labels"].as_object().is_some_and(|labels| !labels.is_empty());
@@ -266,14 +266,14 @@ impl Kind {
         }
     }
 
+    /// Restores what an update may not set, through the object (`subresource` empty) or a subresource; bumps the
+    /// generation.
+    pub fn prepare_for_update(&self, object: &mut Value, old: &Value, subresource: &str, now: Timestamp) {
+        if let Value::Object(object) = object {
+            self.strategy.update(object, old, subresource, now);
+        }
     }
 
-    /// What to warn the client of.
-    pub fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
-        (self.strategy.warnings)(object, old)
-    }
-
-    /// What to warn the client of who wrote through a subresource.
     /// An object without contents, as upstream's internal form of one is shown.
     pub fn blank(&self) -> Value {
         let mut object = self.empty();
@@ -309,6 +309,12 @@ impl Kind {
         (self.strategy.stored_short)(object)
     }
 
+    /// What to warn the client of.
+    pub fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        (self.strategy.warnings)(object, old)
+    }
+
+    /// What to warn the client of who wrote through a subresource.
     pub fn subresource_warnings(&self, subresource: &str, object: &Value) -> Vec<String> {
         if subresource == "status" { (self.strategy.status_warnings)(object) } else { Vec::new() }
     }

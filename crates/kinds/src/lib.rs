@@ -63,7 +63,7 @@ pub use field::FieldError;
 pub use flowcontrol::bootstrap as flow_control;
 pub use group_version_kind::GroupVersionKind;
 pub use kind::{Kind, Scope, Subresource};
-pub use printing::{Column, Row};
+pub use printing::{Column, Row, plain_columns, plain_row};
 pub use scheme::{Scheme, find, served};
 pub use strategy::{Dependents, Strategy};
 pub use verb::Verb;

@@ -26,6 +26,13 @@ pub(crate) fn label_like_template(object: &mut Object, labels: Value) {
     }
 }
 
+/// Upstream's internal form counts replicas even where none are given.
+pub(crate) fn no_replicas(object: &mut Object) {
+    if let Some(spec) = child_or_new(object, "spec") {
+        spec.insert("replicas".to_owned(), 0.into());
+    }
+}
+
 /// Requires a selector that selects something.
 pub(crate) fn selector_rules(errors: &mut ErrorList, spec_path: Path<'_>, spec: &Value, kind: &str) {
     let path = spec_path.child("selector");

@@ -10,7 +10,7 @@
 
 mod shallow;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use bayplan_kinds::{Kind, served};
 use bayplan_model::status::Status;
@@ -27,6 +27,8 @@ pub(crate) struct Encoded {
     bytes: Bytes,
     head: usize,
     metadata_end: usize,
+    /// The form it was converted from, if it is of another version than the stored one.
+    stored: Option<Arc<Encoded>>,
 }
 
 const METADATA: &str = "\"metadata\":{";
@@ -39,6 +41,12 @@ static HEADS: LazyLock<FxHashMap<usize, String>> = LazyLock::new(|| {
             (std::ptr::from_ref(r) as usize, head)
         })
         .collect()
+});
+
+/// The kinds whose metadata alone is not that of the whole object, by their heads.
+static OWN_METADATA: LazyLock<Vec<(&'static str, &'static Kind)>> = LazyLock::new(|| {
+    let kinds = served().filter(|kind| kind.annotates_fields());
+    kinds.map(|kind| (head_of(kind), kind)).collect()
 });
 
 fn head_of(resource: &'static Kind) -> &'static str {
@@ -73,7 +81,17 @@ impl Encoded {
             true,
         );
         out.push(b'}');
-        Encoded { bytes: Bytes::from(out), head: head.len(), metadata_end }
+        Encoded { bytes: Bytes::from(out), head: head.len(), metadata_end, stored: None }
+    }
+
+    /// Remembers the stored form of an object of another version.
+    pub(crate) fn converted_from(self, stored: Encoded) -> Encoded {
+        Encoded { stored: Some(Arc::new(stored)), ..self }
+    }
+
+    /// The stored form of an object of another version.
+    pub(crate) fn stored_form(&self) -> Option<&Encoded> {
+        self.stored.as_deref()
     }
 
     /// Takes bytes from the store; bytes in another layout, written by another server, are encoded again.
@@ -82,7 +100,7 @@ impl Encoded {
         if bytes.starts_with(head.as_bytes())
             && let Some(metadata_end) = end_of_members(&bytes, head.len())
         {
-            return Ok(Encoded { bytes, head: head.len(), metadata_end });
+            return Ok(Encoded { bytes, head: head.len(), metadata_end, stored: None });
         }
         let object: Value = serde_json::from_slice(&bytes)
             .map_err(|e| status_errors::internal(format!("a stored {} cannot be read: {e}", resource.kind)))?;
@@ -117,6 +135,20 @@ impl Encoded {
             .map_err(|e| status_errors::internal(format!("stored metadata cannot be read: {e}")))
     }
 
+    /// The metadata as an answer with metadata alone shows it.
+    pub(crate) fn decode_metadata_alone(&self) -> Result<Value, Status> {
+        let mut metadata = self.decode_metadata()?;
+        if let Some(kind) = self.kind_with_own_metadata() {
+            kind.show_metadata_alone(&mut metadata);
+        }
+        Ok(metadata)
+    }
+
+    fn kind_with_own_metadata(&self) -> Option<&'static Kind> {
+        let head = &self.bytes[..self.head];
+        OWN_METADATA.iter().find(|(of_kind, _)| of_kind.as_bytes() == head).map(|(_, kind)| *kind)
+    }
+
     /// Appends the whole object.
     pub(crate) fn write_object(&self, out: &mut Vec<u8>, revision: Option<Revision>) {
         out.extend_from_slice(&self.bytes[..self.head]);
@@ -143,7 +175,13 @@ impl Encoded {
     pub(crate) fn write_partial(&self, out: &mut Vec<u8>, revision: Option<Revision>) {
         out.extend_from_slice(PARTIAL_HEAD.as_bytes());
         self.write_version(out, revision);
-        out.extend_from_slice(&self.bytes[self.head..=self.metadata_end]);
+        match self.kind_with_own_metadata().and_then(|_| self.decode_metadata_alone().ok()) {
+            Some(Value::Object(metadata)) => {
+                write_members(out, metadata.iter(), false);
+                out.push(b'}');
+            }
+            _ => out.extend_from_slice(&self.bytes[self.head..=self.metadata_end]),
+        }
         out.push(b'}');
     }
 
@@ -229,6 +267,23 @@ mod tests {
             text(|out| again.write_partial(out, Some(7))),
             json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata})
         );
+    }
+
+    #[test]
+    fn metadata_alone_lacks_the_annotations_that_stand_for_fields() {
+        let resource = bayplan_kinds::find("apps", "v1", "daemonsets").unwrap();
+        let generation = "deprecated.daemonset.template.generation";
+        for (annotations, alone) in [
+            (
+                json!({ generation: "1", "a": "b" }),
+                json!({"name": "x", "resourceVersion": "7", "annotations": {"a": "b"}}),
+            ),
+            (json!({ generation: "1" }), json!({"name": "x", "resourceVersion": "7"})),
+        ] {
+            let encoded = Encoded::new(resource, &json!({"metadata": {"name": "x", "annotations": annotations}}));
+            assert_eq!(text(|out| encoded.write_partial(out, Some(7)))["metadata"], alone);
+            assert_eq!(text(|out| encoded.write_object(out, Some(7)))["metadata"]["annotations"], annotations);
+        }
     }
 
     #[test]

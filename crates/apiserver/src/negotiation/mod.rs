@@ -15,7 +15,7 @@ use crate::status_errors;
 pub(crate) use compression::compressed;
 pub(crate) use pieces::Content;
 pub(crate) use protobuf::versioned_metadata;
-pub(crate) use render::{TableMeta, render, status, table, weight, work};
+pub(crate) use render::{TableMeta, render, status, table, table_of_value, weight, work};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -55,7 +55,7 @@ fn metadata(object: &VersionedObject) -> Result<Value, Status> {
 
 /// The metadata of an object with its resource version.
 pub(crate) fn versioned_metadata(encoded: &Encoded, revision: Option<u64>) -> Result<Value, Status> {
-    let mut metadata = encoded.decode_metadata()?;
+    let mut metadata = encoded.decode_metadata_alone()?;
     if let (Some(revision), Some(metadata)) = (revision, metadata.as_object_mut()) {
         metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
     }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use bayplan_kinds::Kind;
+use bayplan_kinds::{Column, Kind, Row, Scheme};
 use bayplan_model::status::Status;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -44,7 +44,7 @@ pub(crate) fn render(answer: Answer, format: Format, now: Timestamp) -> Result<R
         (Body::Value(value), Transform::Partial) => to_bytes(&json!({
             "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": value["metadata"],
         })),
-        (Body::Value(value), Transform::Table(include)) => to_bytes(&plain_table(&value, include)),
+        (Body::Value(value), Transform::Table(include)) => to_bytes(&table_of_unstored(value, include, now)),
     };
     let body = if plain(format) { body } else { Content::Whole(reformat(&body.whole(), format)?) };
     Ok(response(answer.code, body, format))
@@ -248,16 +248,18 @@ fn row(
     include: IncludeObject,
     now: Timestamp,
 ) -> Result<Value, Status> {
-    apart_now(item.encoded.size(), || decoded_row(resource, item.encoded.decode(item.revision)?, include, now))
+    apart_now(item.encoded.size(), || {
+        let object = item.encoded.decode(item.revision)?;
+        // Cells show what is stored, which another version may say in another order.
+        let row = match item.encoded.stored_form() {
+            Some(stored) => resource.storage().row(&stored.decode(item.revision)?, now),
+            None => resource.row(&object, now),
+        };
+        Ok(finished_row(resource, object, row, include))
+    })
 }
 
-fn decoded_row(
-    resource: &'static Kind,
-    mut object: Value,
-    include: IncludeObject,
-    now: Timestamp,
-) -> Result<Value, Status> {
-    let row = resource.row(&object, now);
+fn finished_row(resource: &'static Kind, mut object: Value, row: Row, include: IncludeObject) -> Value {
     let mut value = json!({"cells": row.cells});
     if !row.conditions.is_null() {
         value["conditions"] = row.conditions;
@@ -265,42 +267,49 @@ fn decoded_row(
     value["object"] = match include {
         IncludeObject::None => Value::Null,
         IncludeObject::Object => object,
-        IncludeObject::Metadata => json!({
-            "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"].take(),
-        }),
-    };
-    Ok(value)
-}
-
-const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some \
-    resources may allow a client to request the generation of an appropriate name automatically. Name is primarily \
-    intended for creation idempotence and configuration definition. Cannot be updated. More info: \
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It \
-    is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. \
-    It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More \
-    info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
-
-/// The table of a kind without columns of its own: name and creation time.
-fn plain_table(object: &Value, include: IncludeObject) -> Value {
-    let metadata = &object["metadata"];
-    let included = match include {
-        IncludeObject::None => Value::Null,
-        IncludeObject::Object => object.clone(),
         IncludeObject::Metadata => {
+            resource.show_metadata_alone(&mut object["metadata"]);
+            let metadata = object["metadata"].take();
             json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
         }
     };
+    value
+}
+
+/// The table of an answer that is not stored in this form. The columns are those of its kind.
+fn table_of_unstored(object: Value, include: IncludeObject, now: Timestamp) -> Value {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let api_version = text("apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    match Scheme::built_in().by_kind(group, version, text("kind")) {
+        Some(kind) => table_of_value(kind, object, include, now),
+        None => {
+            let row = bayplan_kinds::plain_row(&object, now);
+            one_row(bayplan_kinds::plain_columns(), row, object, include)
+        }
+    }
+}
+
+/// The table of one object of a kind.
+pub(crate) fn table_of_value(kind: &'static Kind, object: Value, include: IncludeObject, now: Timestamp) -> Value {
+    let row = kind.row(&object, now);
+    one_row(kind.columns(), row, object, include)
+}
+
+fn one_row(columns: &[Column], row: Row, object: Value, include: IncludeObject) -> Value {
     let mut meta = json!({});
-    if let Some(version) = metadata.get("resourceVersion") {
+    if let Some(version) = object["metadata"].get("resourceVersion") {
         meta["resourceVersion"] = version.clone();
     }
+    let included = match include {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Object => object,
+        IncludeObject::Metadata => {
+            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+        }
+    };
     json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
-        "columnDefinitions": [
-            {"name": "Name", "type": "string", "format": "name", "description": NAME, "priority": 0},
-            {"name": "Created At", "type": "date", "format": "", "description": CREATED, "priority": 0},
-        ],
-        "rows": [{"cells": [metadata["name"], metadata["creationTimestamp"]], "object": included}],
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta, "columnDefinitions": columns,
+        "rows": [{"cells": row.cells, "object": included}],
     })
 }

@@ -1,4 +1,5 @@
-//! Converts stored bytes between the versions of a kind. Only events have two: core, and `events.k8s.io`.
+//! Converts stored bytes between the versions of a kind: events are of the core and of `events.k8s.io`, and
+//! HorizontalPodAutoscalers of `autoscaling/v1` and `v2`.
 
 use bayplan_kinds::Kind;
 use bayplan_model::status::Status;
@@ -12,5 +13,5 @@ pub(super) fn view(resource: &'static Kind, encoded: Encoded) -> Result<Encoded,
     }
     let mut object = encoded.decode(None)?;
     resource.convert_from_storage(&mut object);
-    Ok(Encoded::new(resource, &object))
+    Ok(Encoded::new(resource, &object).converted_from(encoded))
 }

@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
-use crate::codec;
 use crate::encode::Encoded;
-use crate::request::{DeleteOptions, FieldValidation, ListOptions, Preconditions};
+use crate::request::{DeleteOptions, ListOptions, Preconditions};
 use crate::{selection::Selection, status_errors};
 use bayplan_kinds::{Dependents, Strategy};
 
@@ -69,7 +68,7 @@ impl Registry {
             }
             let step = next_step(strategy, &old, options, self.now());
             if call.dry_run && is_finalized_by(&step, &old) {
-                return nothing(call);
+                return Ok(nothing(call));
             }
             if let Some(answer) = self.apply_step(call, &key, &entry, &old, step, &mut marked).await? {
                 return Ok(answer);
@@ -262,10 +261,8 @@ fn is_finalized_by(step: &DeletionStep, old: &Value) -> bool {
 }
 
 /// What upstream answers to the dry run of such a removal: an object without contents.
-fn nothing(call: Call<'_>) -> Result<Answer, Status> {
-    let kind = call.resource.group_version_kind();
-    let empty = codec::canonical(kind, json!({}), FieldValidation::Ignore)?;
-    Ok(Answer::value(200, empty.object))
+fn nothing(call: Call<'_>) -> Answer {
+    Answer::value(200, call.resource.blank())
 }
 
 fn next_step(strategy: &Strategy, old: &Value, options: &DeleteOptions, now: Timestamp) -> DeletionStep {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::big_work::apart_now;
 use crate::codec;
-use crate::negotiation::{Format, Media, TableMeta, Transform, table};
+use crate::negotiation::{Format, Media, TableMeta, Transform, table, table_of_value};
 use crate::registry::VersionedObject;
 use crate::request::{FieldValidation, IncludeObject};
 use crate::watch_cache::{CacheEvent, CachedObject, EventType, watch_line, write_frame};
@@ -94,7 +94,7 @@ impl EventEncoder {
     }
 
     /// A bookmark: the stream has carried every event up to the revision.
-    pub(super) fn bookmark(&self, revision: Revision, initial_events_end: bool) -> Bytes {
+    pub(super) fn bookmark(&mut self, revision: Revision, initial_events_end: bool, now: Timestamp) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_events_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
@@ -104,12 +104,25 @@ impl EventEncoder {
             Transform::Partial => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
-            Transform::Table(_) => json!({
-                "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-                "columnDefinitions": null, "rows": [],
-            }),
+            Transform::Table(include) => {
+                // The mark is on the object of the row, which is there for it even if objects are not asked for.
+                let marks = initial_events_end && include == IncludeObject::None;
+                let include = if marks { IncludeObject::Metadata } else { include };
+                self.table_of_nothing(metadata, include, now)
+            }
         };
         self.value("BOOKMARK", &object)
+    }
+
+    /// The table of an object with nothing but metadata.
+    fn table_of_nothing(&mut self, metadata: Value, include: IncludeObject, now: Timestamp) -> Value {
+        let mut object = self.resource.blank();
+        object["metadata"] = metadata;
+        let mut table = table_of_value(self.resource, object, include, now);
+        if std::mem::replace(&mut self.columns_sent, true) {
+            table["columnDefinitions"] = Value::Null;
+        }
+        table
     }
 
     /// The `ERROR` event: the last of a stream that failed.

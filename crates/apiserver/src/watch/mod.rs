@@ -197,7 +197,7 @@ impl Watcher {
             self.held = None;
             if self.initial_bookmark {
                 self.initial_bookmark = false;
-                return Some(self.encoder.bookmark(self.cursor, true));
+                return Some(self.encoder.bookmark(self.cursor, true, self.registry.now()));
             }
             if let Err(status) = self.advance().await {
                 self.finished = true;
@@ -321,7 +321,8 @@ impl Watcher {
     fn on_timer(&mut self) {
         let now = Instant::now();
         if self.bookmarks {
-            self.pending.push_back(self.encoder.bookmark(self.cursor, false));
+            let bookmark = self.encoder.bookmark(self.cursor, false, self.registry.now());
+            self.pending.push_back(bookmark);
             self.next_bookmark = now + BOOKMARK_INTERVAL;
         }
         self.finished = now >= self.deadline;

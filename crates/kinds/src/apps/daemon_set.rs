@@ -27,6 +27,7 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     subresources: &[Subresource::status("DaemonSet")],
     storage_prefix: "daemonsets",
+    annotated_fields: &[TEMPLATE_GENERATION],
     defaults,
     strategy: Strategy {
         status: StatusRule::Owned,
@@ -36,6 +37,7 @@ pub(crate) static KIND: Kind = Kind {
         warnings: workload::template_warnings,
         ..Strategy::PLAIN
     },
+    blank: |object| set_template_generation(object, 0),
     validation: Validation { rules, change_rules: workload::selector_is_immutable, status_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[

@@ -25,6 +25,8 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     subresources: &[SCALE, Subresource::status("Deployment")],
     storage_prefix: "deployments",
+    // The revision to roll back to.
+    annotated_fields: &["deprecated.deployment.rollback.to"],
     defaults,
     strategy: Strategy {
         status: StatusRule::Owned,
@@ -33,6 +35,7 @@ pub(crate) static KIND: Kind = Kind {
         warnings: workload::named_template_warnings,
         ..Strategy::PLAIN
     },
+    blank: workload::no_replicas,
     validation: Validation { rules, change_rules: workload::selector_is_immutable, status_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[

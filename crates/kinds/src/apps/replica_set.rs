@@ -30,6 +30,7 @@ pub(crate) static KIND: Kind = Kind {
         warnings: workload::named_template_warnings,
         ..Strategy::PLAIN
     },
+    blank: workload::no_replicas,
     validation: Validation { rules, change_rules: workload::selector_is_immutable, status_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[

@@ -38,6 +38,7 @@ pub(crate) static KIND: Kind = Kind {
         ..Strategy::PLAIN
     },
     validation: Validation {
+    blank: workload::no_replicas,
         metadata: MetadataCheck::First(names::dns_label),
         rules,
         change_rules,

@@ -26,7 +26,8 @@ pub(crate) static KIND: Kind = Kind {
     },
     printer: Printer {
         columns: &[NAME, string("ParentRef")],
-        cells: |object, _now| vec![name_of(object), shown_parent(&object["spec"]).into()],
+        // The age has no column upstream, either.
+        cells: |object, now| vec![name_of(object), shown_parent(&object["spec"]).into(), age_of(object, now)],
         ..Printer::PLAIN
     },
     ..Kind::PLAIN

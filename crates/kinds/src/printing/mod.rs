@@ -38,6 +38,16 @@ pub struct Row {
     pub conditions: Value,
 }
 
+/// The columns of a kind without columns of its own.
+pub fn plain_columns() -> &'static [Column] {
+    Printer::PLAIN.columns
+}
+
+/// The row of an object whose kind has no columns of its own.
+pub fn plain_row(object: &Value, now: Timestamp) -> Row {
+    Row { cells: (Printer::PLAIN.cells)(object, now), conditions: Value::Null }
+}
+
 /// Which of two objects comes first in a table.
 pub(crate) type Order = fn(&Value, &Value) -> Ordering;
 

@@ -6,7 +6,6 @@ use serde_json::Value;
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::object::{given, text};
-use crate::printing::{NAME, Printer, name_of, or, string};
 use crate::strategy::Strategy;
 use crate::validation::{MetadataRecheck, Validation};
 use crate::{label_selector, names, node_labels};

@@ -295,7 +295,9 @@ fn metric_status_v2(metric: &MetricStatus) -> Value {
             "current": {"averageValue": it.current_average_value},
         })
     });
+    // The first version writes zero for none here, too.
     let of_resource = |utilization: Option<i32>, average: &Amount| {
+        let average = Some(average).filter(|average| utilization.is_none() || average.0 != "0");
         present(json!({"averageUtilization": utilization, "averageValue": average}))
     };
     let resource = metric.resource.as_ref().map(|it| {

@@ -14,7 +14,7 @@ use crate::defaulting::{child, child_or_new, default};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::Object;
 use crate::printing::{AGE, Column, NAME, Printer, string};
-use crate::strategy::{StatusRule, Strategy, restore_metadata};
+use crate::strategy::{StatusRule, Strategy};
 use crate::validation::Validation;
 
 pub(crate) static V2: Kind = Kind {
@@ -58,6 +58,7 @@ const BOTH: Kind = Kind {
     verbs: STANDARD_VERBS,
     subresources: &[Subresource::status("HorizontalPodAutoscaler")],
     storage_prefix: "horizontalpodautoscalers",
+    annotated_fields: annotations::ALL,
     ..Kind::PLAIN
 };
 
@@ -104,8 +105,8 @@ fn on_update_v1(object: &mut Object, old: &Value, subresource: &str, _now: Times
     for name in kept {
         crate::object::put(annotations, name, old["metadata"]["annotations"].get(*name));
     }
-    if annotations.is_empty() && old["metadata"].get("annotations").is_none() {
-        restore_metadata(object, old, "annotations");
+    if annotations.is_empty() {
+        metadata.remove("annotations");
     }
 }
 
