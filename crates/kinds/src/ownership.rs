@@ -13,14 +13,6 @@ const ALL_BUT_STATUS: Ownership = Ownership::AllBut(&[&["status"]]);
 const ALL_BUT_SPEC: Ownership = Ownership::AllBut(&[&["spec"]]);
 const STATUS_ONLY: Ownership = Ownership::AllBut(&[&["metadata"], &["spec"]]);
 
-/// What `resize` of a pod writes.
-const RESIZED: Ownership = Ownership::Only(&[
-    &["spec", "containers", "*", "resources"],
-    &["spec", "containers", "*", "resizePolicy"],
-    &["spec", "initContainers", "*", "resources"],
-    &["spec", "initContainers", "*", "resizePolicy"],
-]);
-
 /// Kinds whose status endpoint writes no metadata.
 const STATUS_WITHOUT_METADATA: [&str; 7] = [
     "APIService",
@@ -41,8 +33,8 @@ impl Kind {
             ("CertificateSigningRequest", "approval") => Ownership::AllBut(&[&["spec"], &["status", "certificate"]]),
             ("Deployment", "status") => Ownership::AllBut(&[&["spec"], &["metadata", "labels"]]),
             ("Namespace", "finalize") => ALL_BUT_STATUS,
-            ("Pod", "ephemeralcontainers") => Ownership::Only(&[&["spec", "ephemeralContainers"]]),
-            ("Pod", "resize") => RESIZED,
+            // Upstream forgets to say what these put back: whoever tries to change it owns it from then on.
+            ("Pod", "ephemeralcontainers" | "resize") => EVERYTHING,
             ("Pod", "status") => {
                 Ownership::AllBut(&[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]])
             }

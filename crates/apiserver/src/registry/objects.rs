@@ -60,6 +60,8 @@ pub(crate) enum SystemWrite {
     ServerAddress,
     /// The IPAddress of a service that is about to be written.
     ServiceAddress,
+    /// The server finds its own range of addresses ready, by an apply that says who owns that.
+    ServiceRange,
     /// The `ResourceQuota` admission plugin charges the quota for the object that is about to be written.
     QuotaUsage,
 }
@@ -71,7 +73,7 @@ impl SystemWrite {
         match self {
             SystemWrite::Bootstrap | SystemWrite::ServerAddress | SystemWrite::ServiceAddress => Some(""),
             SystemWrite::QuotaUsage | SystemWrite::Disruption => Some("status"),
-            SystemWrite::Binding | SystemWrite::Eviction => None,
+            SystemWrite::Binding | SystemWrite::Eviction | SystemWrite::ServiceRange => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Who owns which field of an object, noted in `metadata.managedFields` on every write (`bayplan_patch::apply`).
 
+use bayplan_kinds::codec::{self, Conversion};
 use bayplan_kinds::{Kind, Scheme};
 use bayplan_model::schema::{Definition, Schema};
 use bayplan_model::status::{Cause, Details, Status, reason};
@@ -8,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Call, metadata};
+use crate::request::FieldValidation;
 use crate::status_errors;
 
 /// Who owns what the server itself writes, as upstream, whose server is a client of itself.
@@ -97,6 +99,16 @@ impl Writer<'_> {
             ownership: resource.ownership(subresource),
             versions: &KindVersions(resource),
         }))
+    }
+
+    /// The live object after the server applied to it, if that changes anything; no other owner can refuse.
+    pub(super) fn applied(self, live: &Value, applied: &Value, now: Timestamp) -> Result<Option<Value>, Status> {
+        let kind = self.resource.group_version_kind();
+        let Applied { object, managed_fields } = self.apply(live, applied, true, now)?;
+        let Some(merged) = object else { return Ok(None) };
+        let mut object = codec::converted(kind, merged, Conversion::Restored, FieldValidation::Ignore)?.object;
+        put_managed_fields(&mut object, managed_fields);
+        Ok(Some(object))
     }
 
     /// Applies an object to the live one.

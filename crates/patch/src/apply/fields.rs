@@ -126,29 +126,6 @@ pub(crate) fn remove_path(target: &mut Fields, path: &[&str]) {
     }
 }
 
-/// Keeps what lies on the paths or below their ends; `*` stands for any element.
-pub(crate) fn keep_paths(target: &mut Fields, paths: &[&[&str]]) {
-    let keys: Vec<String> = target.keys().filter(|key| *key != SELF).cloned().collect();
-    for key in keys {
-        let tails = paths.iter().filter_map(|path| {
-            let (first, rest) = path.split_first()?;
-            (*first == "*" || element::field(first) == key).then_some(rest)
-        });
-        let tails: Vec<&[&str]> = tails.collect();
-        if tails.iter().any(|tail| tail.is_empty()) {
-            continue;
-        }
-        let keeps = !tails.is_empty() && {
-            let (member, mine) = opened(target.get_mut(&key).expect("the keys were read from it"));
-            keep_paths(mine, &tails);
-            closed(member, mine)
-        };
-        if !keeps {
-            target.remove(&key);
-        }
-    }
-}
-
 /// Whether a path of named fields is a member.
 pub(crate) fn has(set: &Fields, path: &[String]) -> bool {
     match path {
@@ -257,22 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_removed_and_kept_with_what_is_below_them() {
-        let all = set(json!({
+    fn paths_are_removed_with_what_is_below_them() {
+        let mut less = set(json!({
             "f:status": {"f:phase": {}},
-            "f:spec": {"f:containers": {
-                "k:{\"name\":\"c\"}": {".": {}, "f:image": {}, "f:resources": {"f:limits": {}}},
-            }},
+            "f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:image": {}}}},
         }));
-        let mut less = all.clone();
         remove_path(&mut less, &["status"]);
         remove_path(&mut less, &["spec", "absent"]);
         assert_eq!(less.keys().collect::<Vec<_>>(), ["f:spec"]);
-        let mut kept = all;
-        keep_paths(&mut kept, &[&["spec", "containers", "*", "resources"]]);
-        let left =
-            json!({"f:spec": {"f:containers": {"k:{\"name\":\"c\"}": {".": {}, "f:resources": {"f:limits": {}}}}}});
-        assert_eq!(json!(kept), left);
     }
 
     #[test]

@@ -44,8 +44,6 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 pub enum Ownership {
     /// Everything but what lies on these paths or below them.
     AllBut(&'static [&'static [&'static str]]),
-    /// What lies on these paths, where `*` stands for any element, or below them.
-    Only(&'static [&'static [&'static str]]),
 }
 
 /// The versions of a kind.

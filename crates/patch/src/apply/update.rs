@@ -93,10 +93,8 @@ pub(super) fn owned_changes(live: &Value, new: &Value, request: &Request<'_>) ->
 
 /// Takes out of a set what an endpoint does not own.
 pub(super) fn limit(set: &mut Fields, ownership: Ownership) {
-    match ownership {
-        Ownership::AllBut(paths) => paths.iter().for_each(|path| fields::remove_path(set, path)),
-        Ownership::Only(paths) => fields::keep_paths(set, paths),
-    }
+    let Ownership::AllBut(paths) = ownership;
+    paths.iter().for_each(|path| fields::remove_path(set, path));
 }
 
 /// The changes as the entries of other versions see them.

@@ -9,6 +9,7 @@ use bayplan_model::status::{Status, reason};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::super::ownership::Writer;
 use super::super::{Objects, Registry, SystemObjects, SystemWrite, metadata};
 use super::Holdings;
 use super::addresses::{self, MANAGED_BY, MANAGER, Owner, belongs_to};
@@ -16,6 +17,8 @@ use super::node_ports::Bitmap;
 
 /// The ServiceCIDR that a server creates for its range, as upstream.
 pub(super) const RANGE_NAME: &str = "kubernetes";
+/// Who finds it ready.
+const RANGE_MANAGER: &str = "kubernetes-service-cidr-controller";
 /// How often, as upstream.
 const INTERVAL: Duration = Duration::from_secs(3 * 60);
 /// How old an IPAddress must be to count as left behind: its service is stored within a request's time.
@@ -67,14 +70,21 @@ impl Registry {
             other => _ = other?,
         }
         let ready = json!({
-            "type": "Ready", "status": "True", "lastTransitionTime": metadata::time(self.now()), "reason": "",
+            "type": "Ready", "status": "True", "lastTransitionTime": metadata::time(self.now()),
             "message": "Kubernetes default Service CIDR is ready",
         });
+        let applied = json!({
+            "kind": "ServiceCIDR", "apiVersion": "networking.k8s.io/v1", "metadata": {"name": RANGE_NAME},
+            "status": {"conditions": [ready]},
+        });
         let mut change = |range: &mut Value| {
-            range["status"] = json!({"conditions": [ready]});
+            let writer = Writer { resource: kind, subresource: "status", manager: RANGE_MANAGER };
+            if let Some(changed) = writer.applied(range, &applied, self.now())? {
+                *range = changed;
+            }
             Ok(())
         };
-        self.update_unchecked(SystemWrite::Bootstrap, kind, "", RANGE_NAME, &mut change).await.map(drop)
+        self.update_unchecked(SystemWrite::ServiceRange, kind, "", RANGE_NAME, &mut change).await.map(drop)
     }
 
     pub(super) async fn repair_services(&self, leaks: &mut Leaks) -> Result<(), Status> {
