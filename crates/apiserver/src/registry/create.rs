@@ -87,7 +87,8 @@ impl Registry {
             call.resource.share_labels(object);
         }
         let name = metadata::text(object, "name").to_owned();
-        let errors = call.resource.validate_create(object);
+        let mut errors = self.admin_access_errors(&call, object, None).await?;
+        errors.extend(call.resource.validate_create(object));
         if !errors.is_empty() {
             return Err(status_errors::invalid_object(call.resource, &name, &errors));
         }

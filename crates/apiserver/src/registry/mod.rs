@@ -7,6 +7,7 @@
 //!   list     one range of the store, filtered by the labels and fields that the watch cache has parsed
 //! ```
 
+mod admin_access;
 mod answer;
 pub(crate) mod apply;
 mod continuation;
@@ -105,9 +106,9 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a User,
     /// Run every check, write nothing.
     pub(crate) dry_run: bool,
-    /// Who owns the fields that a write sets; empty if unknown.
     /// Whether a new object has its labels in common with its template.
     pub(crate) shares_labels: bool,
+    /// Who owns the fields that a write sets; empty if unknown.
     pub(crate) manager: &'a str,
     /// What the client is warned of.
     pub(crate) warnings: &'a Warnings,
