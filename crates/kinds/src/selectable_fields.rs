@@ -12,13 +12,18 @@ pub(crate) struct SelectableFields {
     pub(crate) canonical: fn(&str) -> &str,
     /// The value of a field, empty when unset.
     pub(crate) value: fn(&Value, &str) -> String,
-    /// How refusals name the kind, if they do.
-    pub(crate) refused_for: &'static str,
+    /// How a field is refused.
+    pub(crate) refusal: fn(&str) -> String,
 }
 
 impl SelectableFields {
-    pub(crate) const NONE: SelectableFields =
-        SelectableFields { names: &[], by_namespace: true, canonical: |label| label, value: text_at, refused_for: "" };
+    pub(crate) const NONE: SelectableFields = SelectableFields {
+        names: &[],
+        by_namespace: true,
+        canonical: |label| label,
+        value: text_at,
+        refusal: |label| format!("field label not supported: {label}"),
+    };
 
     /// Fields that hold text.
     pub(crate) const fn texts(names: &'static [&'static str]) -> SelectableFields {
@@ -41,10 +46,8 @@ impl SelectableFields {
         // Upstream words the refusal differently for kinds without selectable fields of their own.
         if self.names.is_empty() {
             Err(format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""))
-        } else if !self.refused_for.is_empty() {
-            Err(format!("field label not supported for {}: {label}", self.refused_for))
         } else {
-            Err(format!("field label not supported: {label}"))
+            Err((self.refusal)(label))
         }
     }
 }
@@ -71,6 +74,10 @@ mod tests {
         assert_eq!(
             check("events.k8s.io", "Event", "involvedObject.name"),
             Err("field label not supported: involvedObject.name".to_owned())
+        );
+        assert_eq!(
+            check("batch", "Job", "spec.bogus"),
+            Err(r#"field label "spec.bogus" not supported for Job"#.to_owned())
         );
         assert_eq!(
             check("apps", "Deployment", "spec.bogus"),

@@ -114,16 +114,24 @@ pub(crate) fn non_negative(errors: &mut ErrorList, path: Path<'_>, object: &Valu
     }
 }
 
+/// A field of a rolling update: how upstream's messages call it, its name, and what they show for none.
+pub(crate) type RollingField = (&'static str, &'static str, &'static str);
+
 /// A rolling update as upstream's messages show it.
-pub(crate) fn shown_rolling_update(rolling: &Value, fields: [(&str, &str); 2]) -> String {
+pub(crate) fn shown_rolling_update(rolling: &Value, fields: [RollingField; 2]) -> String {
     if rolling.is_null() {
         return "null".to_owned();
     }
-    let [(first, a), (second, b)] = fields;
-    format!("{{\"{first}\":{},\"{second}\":{}}}", rolling[a], rolling[b])
+    let shown = fields.map(|(shown, name, none)| {
+        let value = &rolling[name];
+        let value = if value.is_null() { none.to_owned() } else { value.to_string() };
+        format!("\"{shown}\":{value}")
+    });
+    format!("{{{}}}", shown.join(","))
 }
 
-pub(crate) fn status_counts(errors: &mut ErrorList, path: Path<'_>, status: &Value, parts: &[&str]) {
+/// No part of a status counts more than the whole; `ready` is how the kind calls the pods that are ready.
+pub(crate) fn status_counts(errors: &mut ErrorList, path: Path<'_>, status: &Value, parts: &[&str], ready: &str) {
     for part in parts {
         if number(status, part) > number(status, "replicas") {
             errors.invalid(path.child(part), number(status, part), "cannot be greater than status.replicas");

@@ -141,7 +141,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
         kind => {
             let rolling = workload::shown_rolling_update(
                 rolling,
-                [("MaxUnavailable", "maxUnavailable"), ("MaxSurge", "maxSurge")],
+                [("MaxUnavailable", "maxUnavailable", "0"), ("MaxSurge", "maxSurge", "0")],
             );
             let value = Json(|| format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
             errors.not_supported(strategy_path, value, &["RollingUpdate", "OnDelete"]);

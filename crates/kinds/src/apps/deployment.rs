@@ -118,7 +118,7 @@ fn strategy_rules(errors: &mut ErrorList, path: Path<'_>, strategy: &Value) {
         kind => {
             let rolling = workload::shown_rolling_update(
                 rolling,
-                [("MaxUnavailable", "maxUnavailable"), ("MaxSurge", "maxSurge")],
+                [("MaxUnavailable", "maxUnavailable", "0"), ("MaxSurge", "maxSurge", "0")],
             );
             let value = Json(|| format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
             errors.not_supported(path, value, &["Recreate", "RollingUpdate"]);

@@ -15,6 +15,7 @@ use crate::object::{Object, given, list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, containers, name_of, string, wide};
 use crate::strategy::{Generation, StatusRule, Strategy};
 use crate::validation::{MetadataCheck, Validation};
+use crate::workload::RollingField;
 use crate::{metadata, names, pod_spec, workload};
 
 pub(crate) static KIND: Kind = Kind {
@@ -191,7 +192,7 @@ fn claim_volumes(spec: &mut Value) {
 
 fn strategy_rules(errors: &mut ErrorList, path: Path<'_>, strategy: &Value) {
     let rolling = &strategy["rollingUpdate"];
-    const FIELDS: [(&str, &str); 2] = [("Partition", "partition"), ("MaxUnavailable", "maxUnavailable")];
+    const FIELDS: [RollingField; 2] = [("Partition", "partition", "0"), ("MaxUnavailable", "maxUnavailable", "null")];
     match text(strategy, "type") {
         "OnDelete" if given(strategy, "rollingUpdate") => {
             errors.invalid(

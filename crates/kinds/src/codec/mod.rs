@@ -11,6 +11,7 @@
 
 mod applied;
 mod json;
+mod older_versions;
 mod protobuf;
 mod protobuf_answers;
 mod protobuf_writer;
@@ -350,15 +351,16 @@ fn check_kind(expected: GroupVersionKind<'_>, api_version: &str, kind: &str) -> 
         )));
     }
     let given = GroupVersionKind { group, version, kind };
-    let Some(definition) = Schema::get().decoded(group, version, kind) else {
-        let error = format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}");
-        return Err(cannot_be_handled(expected, given, &error));
-    };
-    if kind == expected.kind {
+    let definition = Schema::get().decoded(group, version, kind);
+    if kind == expected.kind && (definition.is_some() || older_versions::has(api_version, kind)) {
         return Err(bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({expected_version})"
         )));
     }
+    let Some(definition) = definition else {
+        let error = format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}");
+        return Err(cannot_be_handled(expected, given, &error));
+    };
     let internal = expected.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
     let error = format!("converting ({}) to ({internal}.{}): unknown conversion", definition.go_name(), expected.kind);
     Err(cannot_be_handled(expected, given, &error))

@@ -330,6 +330,19 @@ fn old_clients_evict_with_policy_v1beta1() {
 }
 
 #[test]
+fn a_version_that_is_served_no_more_is_refused_in_other_words_than_an_unknown_one() {
+    let request = GroupVersionKind { group: "certificates.k8s.io", version: "v1", kind: "CertificateSigningRequest" };
+    for (api_version, said) in [
+        ("certificates.k8s.io/v1beta1", "does not match the expected API version (certificates.k8s.io/v1)"),
+        ("certificates.k8s.io/v9", "is registered for version"),
+    ] {
+        let body = format!(r#"{{"apiVersion":"{api_version}","kind":"CertificateSigningRequest"}}"#);
+        let refused = decode_text(request, &body, FieldValidation::Warn).expect_err(api_version);
+        assert!(refused.contains(said), "{refused}");
+    }
+}
+
+#[test]
 fn an_object_has_a_bounded_number_of_structs() {
     let pod = |element: &str, count: usize| {
         let containers = vec![element; count].join(",");

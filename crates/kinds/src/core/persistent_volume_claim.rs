@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::defaulting::{child, child_or_new, default, round_requirements, round_resource_list};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, Json, Path, go_value, line_diff};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, text};
 use crate::printing::{
@@ -264,10 +264,13 @@ fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
         spec
     };
     if comparable(spec) != comparable(before) {
-        errors.forbidden(
-            path,
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+        let shown = |spec: &Value| go_value("io.k8s.api.core.v1.PersistentVolumeClaimSpec", spec);
+        let changes = line_diff(&shown(before), &shown(spec));
+        let detail = format!(
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound \
+             claims\n{changes}"
         );
+        errors.forbidden(path, &detail);
     }
     let storage = |resources: &Value| resources["storage"].as_str().unwrap_or("0").parse::<Quantity>().ok();
     let requested = |spec: &Value| storage(&spec["resources"]["requests"]);

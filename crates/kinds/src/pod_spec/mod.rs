@@ -27,7 +27,7 @@ pub(crate) use app_armor::{annotation_warnings, profiles_from_annotations};
 pub(crate) use defaults::{drop_init_container_annotations, spec_defaults, template_defaults};
 pub(crate) use disabled_fields::drop_disabled;
 pub(crate) use resource_rules::{overhead as overhead_rules, resource_name as container_resource_name};
-pub(crate) use rules::{NOT_AN_ADDRESS, SECONDS_MAX, is_address, pod_rules, template_rules, toleration_rules};
+pub(crate) use rules::{SECONDS_MAX, pod_rules, template_rules, toleration_rules};
 pub(crate) use security_rules::id as id_rules;
 pub(crate) use volume_defaults::source_defaults;
 pub(crate) use warnings::warnings;

@@ -8,6 +8,7 @@ use super::{
     affinity_rules, annotation_rules, container_rules, resource_rules, security_rules, volume_rules, windows_rules,
 };
 use crate::field::{ErrorList, Json, Path, go_value};
+use crate::ip_rules::legacy_address;
 use crate::object::{given, list, number, text};
 use crate::{metadata, names};
 
@@ -239,18 +240,10 @@ pub(crate) fn toleration_rules(errors: &mut ErrorList, path: Path<'_>, toleratio
     }
 }
 
-pub(crate) const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-
-pub(crate) fn is_address(text: &str) -> bool {
-    text.parse::<std::net::IpAddr>().is_ok()
-}
-
 fn host_aliases(errors: &mut ErrorList, path: Path<'_>, aliases: &[Value]) {
     for (index, alias) in aliases.iter().enumerate() {
         let path = path.index(index);
-        if !is_address(text(alias, "ip")) {
-            errors.invalid(path.child("ip"), text(alias, "ip"), NOT_AN_ADDRESS);
-        }
+        legacy_address(errors, path.child("ip"), text(alias, "ip"), &[]);
         let hosts = path.child("hostnames");
         for (index, host) in list(alias, "hostnames").iter().filter_map(Value::as_str).enumerate() {
             errors.all_invalid(hosts.index(index), host, names::dns_subdomain(host));
@@ -283,9 +276,7 @@ fn dns_config(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
         errors.invalid(path_of, &config["nameservers"], &detail);
     }
     for (index, server) in servers.iter().filter_map(Value::as_str).enumerate() {
-        if !is_address(server) {
-            errors.invalid(path_of.index(index), server, NOT_AN_ADDRESS);
-        }
+        legacy_address(errors, path_of.index(index), server, &[]);
     }
     let path_of = path.child("searches");
     if searches.len() > SEARCHES_MAX {

@@ -23,7 +23,7 @@ pub(crate) static KIND: Kind = Kind {
         returns_object_on_delete: true,
         generation: Generation::Spec,
         selectable: SelectableFields {
-            refused_for: "resource.k8s.io/v1, Kind=ResourceSlice",
+            refusal: |label| format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}"),
             ..SelectableFields::texts(&["spec.nodeName", "spec.driver"])
         },
         ..Strategy::PLAIN

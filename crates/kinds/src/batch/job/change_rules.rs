@@ -56,8 +56,12 @@ fn template(errors: &mut ErrorList, path: Path<'_>, new: &Value, old: &Value) {
     }
     if suspended && may_change_resources(old) {
         allow_resources(&mut expected, template);
-    }
-    if *template != expected {
+        // Upstream looks at the spec alone, then.
+        if template["spec"] != expected["spec"] {
+            let shown = Json(|| go_value("io.k8s.api.core.v1.PodSpec", &template["spec"]));
+            errors.invalid(path.child("spec"), shown, "field is immutable");
+        }
+    } else if *template != expected {
         let shown = Json(|| go_value("io.k8s.api.core.v1.PodTemplateSpec", template));
         errors.invalid(path, shown, "field is immutable");
     }

@@ -35,15 +35,20 @@ pub(crate) static KIND: Kind = Kind {
         dependents: Dependents::Orphaned,
         status: StatusRule::Owned,
         generation: Generation::Spec,
-        selectable: SelectableFields { names: &["status.successful"], value, ..SelectableFields::NONE },
+        selectable: SelectableFields {
+            names: &["status.successful"],
+            value,
+            refusal: |label| format!("field label {label:?} not supported for Job"),
+            ..SelectableFields::NONE
+        },
         on_create,
+        stored_short,
+        shares_template_labels: true,
         warnings,
         ..Strategy::PLAIN
     },
     validation: Validation {
         update_metadata: MetadataRecheck::AsNewAndChanged,
-        stored_short,
-        shares_template_labels: true,
         rules: rules::rules,
         change_rules: change_rules::rules,
         status_rules: status_rules::rules,
@@ -168,11 +173,6 @@ fn on_create(object: &mut Object, _now: Timestamp) {
     }
 }
 
-/// The labels of a template, made when missing.
-fn template_labels(template: &mut Value) -> Option<&mut Object> {
-    child_or_new(child_or_new(template.as_object_mut()?, "metadata")?, "labels")
-}
-
 /// A job without labels, and of a template without labels, has labels in answers alone until it is written again: those
 /// that the server gave its template.
 fn stored_short(job: &Value) -> bool {
@@ -182,6 +182,11 @@ fn stored_short(job: &Value) -> bool {
         && labels.as_object().is_some_and(|labels| {
             labels.len() == given_here.len() && given_here.iter().all(|label| labels.contains_key(*label))
         })
+}
+
+/// The labels of a template, made when missing.
+fn template_labels(template: &mut Value) -> Option<&mut Object> {
+    child_or_new(child_or_new(template.as_object_mut()?, "metadata")?, "labels")
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::rules::annotation_changes;
 use crate::field::{ErrorList, Json, Path, go_values};
+use crate::ip_rules::{address, legacy_address};
 use crate::names;
 use crate::object::{given, list, text};
-use crate::pod_spec::{NOT_AN_ADDRESS, id_rules, is_address};
+use crate::pod_spec::id_rules;
 
 /// The lists of container statuses, with the containers that they are about.
 const STATUSES: [(&str, &str); 3] = [
@@ -40,7 +41,7 @@ pub(super) fn rules(errors: &mut ErrorList, new: &Value, old: &Value) {
         allocated(errors, path, list(status, statuses), list(&new["spec"], containers), containers);
     }
     claims(errors, path.child("resourceClaimStatuses"), status, &new["spec"]);
-    addresses(errors, path.child("podIPs"), list(status, "podIPs"), "io.k8s.api.core.v1.PodIP");
+    addresses(errors, path.child("podIPs"), list(status, "podIPs"), list(before, "podIPs"), "io.k8s.api.core.v1.PodIP");
     let hosts = list(status, "hostIPs");
     if let Some(first) = hosts.first()
         && text(first, "ip") != text(status, "hostIP")
@@ -49,7 +50,7 @@ pub(super) fn rules(errors: &mut ErrorList, new: &Value, old: &Value) {
         let path = path.index(0);
         errors.invalid(path.child("ip"), text(first, "ip"), "must be equal to `hostIP`");
     }
-    addresses(errors, path.child("hostIPs"), hosts, "io.k8s.api.core.v1.HostIP");
+    addresses(errors, path.child("hostIPs"), hosts, list(before, "hostIPs"), "io.k8s.api.core.v1.HostIP");
 }
 
 /// Conditions of others than Kubernetes have qualified names. Upstream reports them under `metadata`.
@@ -201,19 +202,18 @@ fn claims(errors: &mut ErrorList, path: Path<'_>, status: &Value, spec: &Value) 
     }
 }
 
-/// One address of each family, of the type of that name.
-fn addresses(errors: &mut ErrorList, path: Path<'_>, entries: &[Value], kind: &'static str) {
+/// One address of each family, of the type of that name; what was `stored` stays.
+fn addresses(errors: &mut ErrorList, path: Path<'_>, entries: &[Value], stored: &[Value], kind: &'static str) {
+    let stored: Vec<&str> = stored.iter().map(|entry| text(entry, "ip")).collect();
     for (index, entry) in entries.iter().enumerate() {
-        if !is_address(text(entry, "ip")) {
-            errors.invalid(path.index(index), text(entry, "ip"), NOT_AN_ADDRESS);
-        }
+        legacy_address(errors, path.index(index), text(entry, "ip"), &stored);
     }
     if entries.len() < 2 {
         return;
     }
-    let parsed: Vec<IpAddr> = entries.iter().filter_map(|entry| text(entry, "ip").parse().ok()).collect();
+    let parsed: Vec<IpAddr> = entries.iter().filter_map(|entry| address(text(entry, "ip"))).collect();
     let of_both = parsed.iter().any(IpAddr::is_ipv4) && parsed.iter().any(IpAddr::is_ipv6);
-    if let Some(wrong) = entries.iter().find(|entry| !is_address(text(*entry, "ip"))) {
+    if let Some(wrong) = entries.iter().find(|entry| address(text(*entry, "ip")).is_none()) {
         let why = format!("invalid IP: {}", text(wrong, "ip"));
         errors
             .add("InternalError", path, || format!("Internal error: failed to check for dual stack with error:{why}"));
