@@ -139,7 +139,15 @@ pub(crate) fn status_counts(errors: &mut ErrorList, path: Path<'_>, status: &Val
     }
     let available = number(status, "availableReplicas");
     if available > number(status, "readyReplicas") {
-        errors.invalid(path.child("availableReplicas"), available, "cannot be greater than readyReplicas");
+        errors.invalid(path.child("availableReplicas"), available, &format!("cannot be greater than {ready}"));
+    }
+}
+
+pub(crate) fn collisions_only_grow(errors: &mut ErrorList, path: Path<'_>, status: &Value, old: &Value) {
+    let (count, before) = (number(status, "collisionCount"), number(old, "collisionCount"));
+    let is_taken_away = given(old, "collisionCount") && !given(status, "collisionCount");
+    if is_taken_away || (given(old, "collisionCount") && count < before) {
+        errors.invalid(path.child("collisionCount"), count, "cannot be decremented");
     }
 }
 

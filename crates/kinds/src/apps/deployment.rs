@@ -144,11 +144,14 @@ fn status_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
             "collisionCount",
         ],
     );
-    workload::status_counts(errors, path, status, &["updatedReplicas", "readyReplicas", "availableReplicas"]);
-    let count = number(status, "collisionCount");
-    if given(&old["status"], "collisionCount") && count < number(&old["status"], "collisionCount") {
-        errors.invalid(path.child("collisionCount"), count, "cannot be decremented");
-    }
+    workload::status_counts(
+        errors,
+        path,
+        status,
+        &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        "readyReplicas",
+    );
+    workload::collisions_only_grow(errors, path, status, &old["status"]);
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -78,7 +78,13 @@ fn status_rules(errors: &mut ErrorList, new: &Value, _old: &Value) {
             "terminatingReplicas",
         ],
     );
-    workload::status_counts(errors, path, status, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]);
+    workload::status_counts(
+        errors,
+        path,
+        status,
+        &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+        "readyReplicas",
+    );
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -38,11 +38,12 @@ pub(crate) static KIND: Kind = Kind {
         warnings,
         ..Strategy::PLAIN
     },
-    validation: Validation {
     blank: workload::no_replicas,
+    validation: Validation {
         metadata: MetadataCheck::First(names::dns_label),
         rules,
         change_rules,
+        status_rules,
         ..Validation::PLAIN
     },
     printer: Printer {
@@ -240,4 +241,15 @@ fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
              'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
         );
     }
+}
+
+fn status_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
+    const PARTS: [&str; 4] = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+    let path = Path::root("status");
+    let status = &new["status"];
+    workload::non_negative(errors, path, status, &["replicas"]);
+    workload::non_negative(errors, path, status, &PARTS);
+    workload::non_negative(errors, path, status, &["observedGeneration", "collisionCount"]);
+    workload::status_counts(errors, path, status, &PARTS, "status.readyReplicas");
+    workload::collisions_only_grow(errors, path, status, &old["status"]);
 }

@@ -92,7 +92,13 @@ fn status_rules(errors: &mut ErrorList, new: &Value, _old: &Value) {
         ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"];
     let (path, status) = (Path::root("status"), &new["status"]);
     workload::non_negative(errors, path, status, &COUNTS);
-    workload::status_counts(errors, path, status, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"]);
+    workload::status_counts(
+        errors,
+        path,
+        status,
+        &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+        "readyReplicas",
+    );
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -7,7 +7,7 @@ use crate::ip_rules;
 use crate::kind::{Kind, STANDARD_VERBS, Subresource};
 use crate::object::list;
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
-use crate::strategy::{StatusRule, Strategy};
+use crate::strategy::{StatusRule, Strategy, status_keeps_metadata};
 use crate::validation::Validation;
 
 pub(crate) static KIND: Kind = Kind {
@@ -18,7 +18,7 @@ pub(crate) static KIND: Kind = Kind {
     verbs: STANDARD_VERBS,
     subresources: &[Subresource::status("ServiceCIDR")],
     storage_prefix: "servicecidrs",
-    strategy: Strategy { status: StatusRule::Owned, ..Strategy::PLAIN },
+    strategy: Strategy { status: StatusRule::Owned, on_update: status_keeps_metadata, ..Strategy::PLAIN },
     validation: Validation { create_rules, change_rules, ..Validation::PLAIN },
     printer: Printer {
         columns: &[NAME, string("CIDRs"), AGE],

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::defaulting::{child_or_new, default};
+use crate::defaulting::{child, child_or_new, default};
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{Object, given, list, text};
@@ -25,6 +25,9 @@ pub(crate) static KIND: Kind = Kind {
         allow_unconditional_update: false,
         returns_object_on_delete: true,
         generation: Generation::SpecOnUpdate,
+        on_create: |object, _now| drop_disabled(object, &Value::Null),
+        on_update: |object, old, _subresource, _now| drop_disabled(object, old),
+        warnings,
         ..Strategy::PLAIN
     },
     validation: Validation { rules, change_rules, ..Validation::PLAIN },
@@ -56,6 +59,29 @@ fn defaults(object: &mut Object) {
     }
     default(spec, "requiresRepublish", false);
     default(spec, "seLinuxMount", false);
+}
+
+/// The feature gate VolumeLimitScaling is off: its field is dropped unless the stored object has it.
+fn drop_disabled(object: &mut Object, old: &Value) {
+    const FIELD: &str = "preventPodSchedulingIfMissing";
+    if !given(&old["spec"], FIELD)
+        && let Some(spec) = child(object, "spec")
+    {
+        spec.remove(FIELD);
+    }
+}
+
+/// Tokens that are no secrets end in logs.
+fn warnings(driver: &Value, old: Option<&Value>) -> Vec<String> {
+    let spec = &driver["spec"];
+    let requests = list(spec, "tokenRequests");
+    let is_new = old.is_none_or(|old| list(&old["spec"], "tokenRequests") != requests);
+    if !is_new || requests.is_empty() || given(spec, "serviceAccountTokenInSecrets") {
+        return Vec::new();
+    }
+    let warning = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent \
+                   possible logging of tokens in volume attributes";
+    vec![warning.to_owned()]
 }
 
 const GROUP_POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];

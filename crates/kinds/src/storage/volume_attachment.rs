@@ -29,7 +29,17 @@ pub(crate) static KIND: Kind = Kind {
         on_update: status_keeps_metadata,
         ..Strategy::PLAIN
     },
-    validation: Validation { rules, change_rules, ..Validation::PLAIN },
+    validation: Validation {
+        update_metadata: MetadataRecheck::AsNew,
+        rules,
+        change_rules,
+        status_rules: |errors, new, old| {
+            rules(errors, new, Some(old));
+            change_rules(errors, new, old);
+        },
+        status_metadata: MetadataRecheck::AsNew,
+        ..Validation::PLAIN
+    },
     printer: Printer {
         columns: &[NAME, named(string("Attacher")), string("PV"), string("Node"), boolean("Attached"), AGE],
         cells,
