@@ -47,8 +47,10 @@ fn schema(name: &str, user: &str, level: &str) -> Value {
 /// The code of an answer, and the uids of the schema and of the level in its headers.
 async fn asked(client: &Client, path: &str) -> (u16, String, String) {
     let response = client.send("GET", path, "", Bytes::new()).await;
-    let uid =
-        |header: &str| response.headers().get(header).map(|uid| uid.to_str().unwrap().to_owned()).unwrap_or_default();
+    let uid = |header: &str| {
+        let uid = response.headers().get(header).and_then(|uid| uid.to_str().ok());
+        uid.map(str::to_owned).unwrap_or_default()
+    };
     let (schema, level) = (uid("X-Kubernetes-PF-FlowSchema-UID"), uid("X-Kubernetes-PF-PriorityLevel-UID"));
     (response.status().as_u16(), schema, level)
 }
