@@ -1,59 +1,20 @@
 //! What a user sees: transcripts of a real kubectl against `bayplan up`.
 //!
-//! Each file in `tests/kubectl/` is one session on a cluster of its own.
+//! Each file in `tests/kubectl/` is one session on a cluster of its own. One that begins with `# Needs kubectl 1.N.` is
+//! skipped by an older one. The kubectl is that of `KUBEBUILDER_ASSETS`, or else the one on the path.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail by panicking and tell how far it came")]
 
+#[path = "transcript/cluster.rs"]
+mod cluster;
 mod transcript;
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 
-use transcript::EVENTUALLY;
-
-/// A `bayplan up` that ends with the test.
-struct Cluster {
-    process: Child,
-    folder: tempfile::TempDir,
-}
-
-impl Cluster {
-    fn start() -> Cluster {
-        let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = folder.path().join("kubeconfig");
-        let mut process = Command::new(env!("CARGO_BIN_EXE_bayplan"))
-            .args(["up", "--in-memory", "--port", "0", "--nodes", "4", "--zones", "2"])
-            .args(["--pod-start-delay", "200ms"])
-            .arg("--write-kubeconfig")
-            .arg(&kubeconfig)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        lines.by_ref().map(Result::unwrap).find(|line| line.contains("Try")).expect("bayplan up came up");
-        std::thread::spawn(move || lines.for_each(drop));
-        Cluster { process, folder }
-    }
-
-    fn run(&self, command: &str) -> Output {
-        // A command that hangs fails its step instead of the whole run.
-        Command::new("timeout")
-            .args([&EVENTUALLY.as_secs().to_string(), "bash", "-c", command])
-            .current_dir(self.folder.path())
-            .env("KUBECONFIG", self.folder.path().join("kubeconfig"))
-            .env("HOME", self.folder.path())
-            .output()
-            .unwrap()
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use bayplan_testkit::skipped;
+use cluster::{Cluster, kubectl};
+use serde_json::Value;
 
 fn play(transcript: &Path) {
     let cluster = Cluster::start();
@@ -63,15 +24,39 @@ fn play(transcript: &Path) {
     });
 }
 
+/// The N of kubectl 1.N.
+fn kubectl_minor() -> u32 {
+    let found = Command::new(kubectl()).args(["version", "--client", "-o", "json"]).output();
+    let output = found.unwrap_or_else(|error| panic!("{}: {error}", kubectl().display()));
+    let version: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let minor = version["clientVersion"]["minor"].as_str().unwrap();
+    minor.trim_end_matches('+').parse().unwrap()
+}
+
+/// The N of a transcript that needs kubectl 1.N.
+fn needed_minor(transcript: &str) -> u32 {
+    let first = transcript.lines().next().unwrap_or_default();
+    first.strip_prefix("# Needs kubectl 1.").map_or(0, |rest| rest.trim_end_matches('.').parse().unwrap())
+}
+
 #[test]
 #[ignore = "needs kubectl: .ci/run runs it"]
 fn every_transcript_reads_as_written() {
-    let found = Command::new("kubectl").args(["version", "--client"]).output();
-    assert!(found.is_ok_and(|o| o.status.success()), "kubectl is not installed");
+    let minor = kubectl_minor();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kubectl");
     let mut transcripts: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // `BAYPLAN_TRANSCRIPT=jobs.txt` plays one.
+    let only = std::env::var("BAYPLAN_TRANSCRIPT").unwrap_or_default();
+    transcripts.retain(|path| only.is_empty() || path.ends_with(&only));
     transcripts.sort();
     assert!(!transcripts.is_empty());
+    transcripts.retain(|path| {
+        let needed = needed_minor(&std::fs::read_to_string(path).unwrap());
+        if needed > minor {
+            skipped(&format!("{} needs kubectl 1.{needed}, this is 1.{minor}", path.display()));
+        }
+        needed <= minor
+    });
     // Every transcript is played even when one fails, so that one run tells all that is wrong.
     let failures = transcripts.iter().filter(|transcript| std::panic::catch_unwind(|| play(transcript)).is_err());
     let failed: Vec<_> = failures.collect();
