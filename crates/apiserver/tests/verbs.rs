@@ -256,6 +256,13 @@ async fn scale_changes_the_replicas_and_the_generation() {
     assert_eq!((code, &scale["spec"]["replicas"]), (200, &json!(5)));
     let (_, deployment) = admin.get(&format!("{deployments}/d")).await;
     assert_eq!((&deployment["spec"]["replicas"], &deployment["metadata"]["generation"]), (&json!(5), &json!(2)));
+    let request = Request::get(&path).header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
+    let (_, table) = read(admin.call(request.body(Full::default()).unwrap()).await).await;
+    let columns: Vec<_> =
+        table["columnDefinitions"].as_array().unwrap().iter().map(|each| each["name"].clone()).collect();
+    assert_eq!(columns, ["Name", "Desired", "Available", "Age"]);
+    assert_eq!(table["rows"][0]["cells"].as_array().unwrap()[..3], [json!("d"), json!(5), json!(0)]);
+    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     assert_eq!(admin.patch(&path, "merge", json!({"spec": {"replicas": -1}})).await.0, 422);
     let unnamed = "the name of the object (d based on URL) was undeterminable: name must be provided";
     let other = "the name of the object (other) does not match the name on the URL (d)";
