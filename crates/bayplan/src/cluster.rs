@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use bayplan_apiserver::certificates::{Identity, Names, Pki};
+use bayplan_apiserver::certificates::{Identity, Names, Pki, authority_of_nobody};
 use bayplan_apiserver::{ApiServer, Config, RequestHeaders, ServiceRange, User};
 use bayplan_client::Client;
 use bayplan_listener::BACKLOG;
@@ -117,6 +117,7 @@ impl Cluster {
         config.service_range = stand_in.service_range;
         config.bootstrap.client_authority = users.unwrap_or_default().to_owned();
         config.bootstrap.front_proxy = front_proxies.map(str::to_owned).zip(stand_in.request_headers);
+        config.bootstrap.nobodys_authority = Some(authority_of_nobody(Timestamp::now())?);
         config.metrics = process_registry();
         config.pages = ZPages { paths: SERVER_PATHS, ..component::pages("apiserver") };
         if let Some(changes) = stand_in.config {

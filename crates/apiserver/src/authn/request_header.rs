@@ -23,6 +23,18 @@ pub struct RequestHeaders {
 }
 
 impl RequestHeaders {
+    /// Those that kubeadm gives every cluster.
+    pub(crate) fn usual() -> RequestHeaders {
+        let one = |name: &str| vec![name.to_owned()];
+        RequestHeaders {
+            allowed_names: one("front-proxy-client"),
+            username_headers: one("X-Remote-User"),
+            uid_headers: Vec::new(),
+            group_headers: one("X-Remote-Group"),
+            extra_headers_prefix: one("X-Remote-Extra-"),
+        }
+    }
+
     /// True if certificates with this common name are those of front proxies.
     pub(super) fn allows(&self, common_name: &str) -> bool {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|name| name == common_name)

@@ -39,6 +39,9 @@ pub struct BootstrapOptions {
     /// Who may name users in headers, published for extension API servers, with the authority of their certificates
     /// (PEM).
     pub front_proxy: Option<(String, RequestHeaders)>,
+    /// Where nobody has published an authority of front proxies, this one (PEM), of which nobody has the key:
+    /// components that look for one complain until there is one.
+    pub nobodys_authority: Option<String>,
     /// Fill in the rules of `admin`, `edit` and `view`, as upstream's clusterrole-aggregation controller does.
     pub aggregate_roles: bool,
     /// Other API servers may work on the same store: each keeps a lease for its address.
@@ -60,6 +63,8 @@ const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
 ];
 /// Where extension API servers find the authorities of client certificates.
 const CLIENT_AUTHORITY: &str = "client-ca-file";
+/// Where they find that of front proxies.
+const PROXY_AUTHORITY: &str = "requestheader-client-ca-file";
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// How an object that exists is reconciled.
@@ -69,7 +74,10 @@ enum Reconcile {
     Never,
     /// Add the authority of client certificates to those that other servers have published, and say whom front
     /// proxies are trusted to be.
-    ClientAuthority,
+    ClientAuthority {
+        /// Also if another server has said it.
+        proxies_are_known: bool,
+    },
     /// Add missing rules, keep additional ones.
     Rules,
     /// Add missing subjects, keep additional ones.
@@ -142,7 +150,7 @@ async fn ensure_object(objects: &dyn SystemObjects, wanted: &BootstrapObject) ->
 fn reconcile(found: &mut Value, wanted: &BootstrapObject) {
     match wanted.reconcile {
         Reconcile::Never => {}
-        Reconcile::ClientAuthority => {
+        Reconcile::ClientAuthority { proxies_are_known } => {
             let own = wanted.object["data"][CLIENT_AUTHORITY].as_str().unwrap_or_default().trim();
             let published = found["data"][CLIENT_AUTHORITY].as_str().unwrap_or_default();
             if !published.contains(own) {
@@ -150,8 +158,9 @@ fn reconcile(found: &mut Value, wanted: &BootstrapObject) {
                     if published.is_empty() { String::new() } else { format!("{}\n", published.trim_end()) };
                 found["data"][CLIENT_AUTHORITY] = format!("{published}{own}\n").into();
             }
+            let keeps_proxies = !proxies_are_known && found["data"].get(PROXY_AUTHORITY).is_some();
             for (name, value) in wanted.object["data"].as_object().into_iter().flatten() {
-                if name != CLIENT_AUTHORITY {
+                if name != CLIENT_AUTHORITY && !keeps_proxies {
                     found["data"][name] = value.clone();
                 }
             }
@@ -225,7 +234,8 @@ fn rest(service_address: Ipv4Addr, options: &BootstrapOptions) -> Result<Vec<Boo
         "metadata": {"name": "extension-apiserver-authentication"},
         "data": authentication(options),
     });
-    objects.push(bootstrap_object("", "configmaps", "kube-system", Reconcile::ClientAuthority, authentication)?);
+    let reconcile = Reconcile::ClientAuthority { proxies_are_known: options.front_proxy.is_some() };
+    objects.push(bootstrap_object("", "configmaps", "kube-system", reconcile, authentication)?);
     objects.extend(flow_control::objects()?);
     objects.extend(api_services::objects()?);
     objects.extend(kubernetes_service(service_address, options)?);
@@ -235,8 +245,9 @@ fn rest(service_address: Ipv4Addr, options: &BootstrapOptions) -> Result<Vec<Boo
 /// Whom extension API servers may believe; lists are JSON in a text, as upstream's.
 fn authentication(options: &BootstrapOptions) -> Value {
     let mut data = json!({CLIENT_AUTHORITY: options.client_authority});
-    if let Some((authority, headers)) = &options.front_proxy {
-        data["requestheader-client-ca-file"] = authority.as_str().into();
+    let nobody = || options.nobodys_authority.clone().map(|authority| (authority, RequestHeaders::usual()));
+    if let Some((authority, headers)) = options.front_proxy.clone().or_else(nobody) {
+        data[PROXY_AUTHORITY] = authority.into();
         let lists = [
             ("allowed-names", &headers.allowed_names),
             ("extra-headers-prefix", &headers.extra_headers_prefix),

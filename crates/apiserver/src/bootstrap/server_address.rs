@@ -255,6 +255,7 @@ mod tests {
             advertise_port: 6443,
             client_authority: "CA".into(),
             front_proxy: None,
+            nobodys_authority: None,
             aggregate_roles: true,
             shared_store,
         }

@@ -13,6 +13,7 @@ fn options() -> BootstrapOptions {
         advertise_port: 6443,
         client_authority: "CA".into(),
         front_proxy: None,
+        nobodys_authority: None,
         aggregate_roles: true,
         shared_store: false,
     }
@@ -69,6 +70,29 @@ async fn a_start_reconciles_its_own_fields_and_keeps_the_others() {
     let role = objects.one("clusterroles", "", "system:basic-user").unwrap();
     assert_eq!((role["rules"].as_array().unwrap().len(), &role["rules"][0]), (3, &own));
     assert_eq!(objects.one("clusterroles", "", "system:discovery").unwrap()["rules"], json!([]));
+}
+
+#[tokio::test]
+async fn an_authority_of_front_proxies_is_published_unless_there_is_one() {
+    let published = async |before: Value, options: &BootstrapOptions| {
+        let objects = Fixture::default();
+        let name = "extension-apiserver-authentication";
+        ensure(&objects, ADDRESS, &self::options()).await.unwrap();
+        let mut map = Value::clone(&objects.one("configmaps", "kube-system", name).unwrap());
+        map["data"] = before;
+        objects.put("configmaps", map);
+        ensure(&objects, ADDRESS, options).await.unwrap();
+        let data = objects.one("configmaps", "kube-system", name).unwrap()["data"].clone();
+        (data["requestheader-client-ca-file"].clone(), data["requestheader-username-headers"].clone())
+    };
+    let nobodys = BootstrapOptions { nobodys_authority: Some("NOBODY".to_owned()), ..options() };
+    let known =
+        BootstrapOptions { front_proxy: Some(("KNOWN".to_owned(), RequestHeaders::usual())), ..nobodys.clone() };
+    let other = json!({"client-ca-file": "CA", "requestheader-client-ca-file": "OTHER"});
+    let usual = json!("[\"X-Remote-User\"]");
+    assert_eq!(published(json!({}), &nobodys).await, (json!("NOBODY"), usual.clone()));
+    assert_eq!(published(other.clone(), &nobodys).await, (json!("OTHER"), Value::Null));
+    assert_eq!(published(other, &known).await, (json!("KNOWN"), usual));
 }
 
 /// The policy that the bootstrap objects make.

@@ -145,6 +145,11 @@ pub(super) fn new_key(what: &str) -> Result<KeyPair, Error> {
     KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(generate(what))
 }
 
+/// The certificate of a new authority (PEM) whose key nobody has, so that it vouches for nobody.
+pub fn authority_of_nobody(now: Timestamp) -> Result<String, Error> {
+    new_authority(now).map(|authority| authority.certificate)
+}
+
 pub(super) fn new_authority(now: Timestamp) -> Result<Identity, Error> {
     let what = "certificate authority";
     let key = new_key(what)?;

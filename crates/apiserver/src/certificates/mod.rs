@@ -12,7 +12,7 @@ pub mod kubeconfig;
 mod material;
 pub mod tls;
 
-pub use material::{Identity, Names, Pki};
+pub use material::{Identity, Names, Pki, authority_of_nobody};
 
 use std::path::PathBuf;
 

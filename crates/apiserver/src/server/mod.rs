@@ -128,6 +128,7 @@ impl Config {
                 advertise_port: address.port(),
                 client_authority: String::new(),
                 front_proxy: None,
+                nobodys_authority: None,
                 aggregate_roles: true,
                 shared_store: false,
             },
