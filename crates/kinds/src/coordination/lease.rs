@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
-use crate::object::{Object, given, number, text};
+use crate::object::{Object, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
 use crate::strategy::Strategy;
 use crate::validation::Validation;
@@ -60,7 +60,4 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
         errors.invalid(path.child("leaseDurationSeconds"), duration, "must be greater than 0");
     }
     errors.non_negative(path.child("leaseTransitions"), number(spec, "leaseTransitions"));
-    if given(spec, "holderIdentity") && text(spec, "holderIdentity").is_empty() {
-        errors.invalid(path.child("holderIdentity"), "", "must not be empty");
-    }
 }
