@@ -18,6 +18,8 @@ mod api_services;
 mod certificate_roles;
 mod controller_roles;
 mod flow_control;
+mod guest_roles;
+mod namespace_roles;
 mod roles;
 mod server_address;
 mod user_roles;

@@ -8,14 +8,17 @@ use bayplan_model::status::Status;
 use serde_json::{Value, json};
 
 use super::user_roles::{ADMIN, EDIT, VIEW};
-use super::{AUTOUPDATE, BootstrapObject, Reconcile, bootstrap_object, certificate_roles, controller_roles};
+use super::{
+    AUTOUPDATE, BootstrapObject, Reconcile, bootstrap_object, certificate_roles, controller_roles, guest_roles,
+    namespace_roles,
+};
 use crate::authz::policy::{GROUP, Rule};
 
 pub(super) const READ: &str = "get,list,watch";
 pub(super) const WRITE: &str = "create,delete,deletecollection,patch,update";
 pub(super) const ALL: &str = "create,delete,deletecollection,get,list,patch,update,watch";
-const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
-const SCHEDULER: &str = "system:kube-scheduler";
+pub(super) const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
+pub(super) const SCHEDULER: &str = "system:kube-scheduler";
 
 /// Verbs, API groups and resources, each separated by commas.
 pub(super) type Row = (&'static str, &'static str, &'static str);
@@ -130,6 +133,7 @@ const ROLES: &[ClusterRole] = &[
             ("list,watch", "", "endpoints,services"),
             (READ, "", "nodes"),
             EVENTS,
+            ("list,watch", "networking.k8s.io", "servicecidrs"),
             ("list,watch", "discovery.k8s.io", "endpointslices"),
         ],
     },
@@ -365,8 +369,18 @@ const DISCOVERY_PATHS: &[&str] = &[
     "/version/",
 ];
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
-const MONITORING_PATHS: &[&str] =
-    &["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz", "/readyz/*"];
+const MONITORING_PATHS: &[&str] = &[
+    "/flagz",
+    "/healthz",
+    "/healthz/*",
+    "/livez",
+    "/livez/*",
+    "/metrics",
+    "/metrics/slis",
+    "/readyz",
+    "/readyz/*",
+    "/statusz",
+];
 const ISSUER_PATHS: &[&str] =
     &["/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/"];
 
@@ -391,7 +405,8 @@ pub(super) fn objects(aggregate: bool, shared_store: bool) -> Result<Vec<Bootstr
         objects.push(role);
     }
     objects.extend(cluster_role_bindings(!shared_store)?);
-    objects.extend(namespaced()?);
+    objects.extend(namespace_roles::objects()?);
+    objects.extend(guest_roles::objects()?);
     let attacher = &controller_roles::SIMULATED_ATTACHER;
     let attacher_role = cluster_role(attacher.name, all_rules(attacher), json!({}))?;
     let attacher_binding = cluster_role_binding(attacher.name, vec![user(CONTROLLER_MANAGER)])?;
@@ -454,7 +469,7 @@ pub(super) fn words(list: &str) -> Vec<String> {
     list.split(',').map(|word| word.trim().to_owned()).collect()
 }
 
-fn rules(rows: &[Row]) -> Vec<Rule> {
+pub(super) fn rules(rows: &[Row]) -> Vec<Rule> {
     let rule = |(verbs, groups, resources): &Row| Rule {
         verbs: words(verbs),
         api_groups: words(groups),
@@ -476,7 +491,7 @@ fn paths(verbs: &str, paths: &[&str]) -> Rule {
     }
 }
 
-fn metadata(name: &str, mut labels: Value) -> Value {
+pub(super) fn metadata(name: &str, mut labels: Value) -> Value {
     labels["kubernetes.io/bootstrapping"] = "rbac-defaults".into();
     if let Some(to) = name.strip_prefix("system:aggregate-to-") {
         labels[format!("rbac.authorization.k8s.io/aggregate-to-{to}")] = "true".into();
@@ -484,14 +499,14 @@ fn metadata(name: &str, mut labels: Value) -> Value {
     json!({"name": name, "labels": labels, "annotations": {AUTOUPDATE: "true"}})
 }
 
-fn cluster_role(name: &str, rules: Vec<Rule>, labels: Value) -> Result<BootstrapObject, Status> {
+pub(super) fn cluster_role(name: &str, rules: Vec<Rule>, labels: Value) -> Result<BootstrapObject, Status> {
     // Upstream stores an empty list of rules as null.
     let rules = if rules.is_empty() { Value::Null } else { json!(rules) };
     let object = json!({"metadata": metadata(name, labels), "rules": rules});
     bootstrap_object(GROUP, "clusterroles", "", Reconcile::Rules, object)
 }
 
-fn user(name: &str) -> Value {
+pub(super) fn user(name: &str) -> Value {
     json!({"kind": "User", "apiGroup": GROUP, "name": name})
 }
 
@@ -499,7 +514,7 @@ fn group(name: &str) -> Value {
     json!({"kind": "Group", "apiGroup": GROUP, "name": name})
 }
 
-fn account(name: &str) -> Value {
+pub(super) fn account(name: &str) -> Value {
     json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"})
 }
 
@@ -514,12 +529,14 @@ fn own_roles() -> Result<Vec<BootstrapObject>, Status> {
     Ok(objects)
 }
 
-fn cluster_role_binding(name: &str, subjects: Vec<Value>) -> Result<BootstrapObject, Status> {
-    let object = json!({
+pub(super) fn cluster_role_binding(name: &str, subjects: Vec<Value>) -> Result<BootstrapObject, Status> {
+    let mut object = json!({
         "metadata": metadata(name, json!({})),
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
-        "subjects": subjects,
     });
+    if !subjects.is_empty() {
+        object["subjects"] = subjects.into();
+    }
     bootstrap_object(GROUP, "clusterrolebindings", "", Reconcile::Subjects, object)
 }
 
@@ -545,59 +562,4 @@ fn cluster_role_bindings(to_user: bool) -> Result<Vec<BootstrapObject>, Status> 
         (format!("system:controller:{}", role.name), [account(role.name)].into_iter().chain(user).collect())
     }));
     bindings.into_iter().map(|(name, subjects)| cluster_role_binding(&name, subjects)).collect()
-}
-
-/// The roles and bindings in `kube-system`: leader election and the published authority.
-fn namespaced() -> Result<Vec<BootstrapObject>, Status> {
-    let one = |verbs: &str, name: &str| Rule {
-        verbs: words(verbs),
-        api_groups: words(""),
-        resources: words("configmaps"),
-        resource_names: words(name),
-        ..Rule::default()
-    };
-    let locking = |name: &str| {
-        let watch =
-            Rule { verbs: words("watch"), api_groups: words(""), resources: words("configmaps"), ..Rule::default() };
-        vec![watch, one("get,update", name)]
-    };
-    let both = || vec![user(CONTROLLER_MANAGER), user(SCHEDULER)];
-    let roles = [
-        ("extension-apiserver-authentication-reader", vec![one(READ, "extension-apiserver-authentication")], both()),
-        (
-            "system::leader-locking-kube-controller-manager",
-            locking("kube-controller-manager"),
-            vec![user(CONTROLLER_MANAGER), account("kube-controller-manager")],
-        ),
-        (
-            "system::leader-locking-kube-scheduler",
-            locking("kube-scheduler"),
-            vec![user(SCHEDULER), account("kube-scheduler")],
-        ),
-        (
-            "system:controller:token-cleaner",
-            rules(&[("get,watch,list,delete", "", "secrets"), EVENTS]),
-            vec![account("token-cleaner")],
-        ),
-    ];
-    let mut objects = Vec::new();
-    for (name, rules, subjects) in roles {
-        let role = json!({"metadata": metadata(name, json!({})), "rules": rules});
-        objects.push(bootstrap_object(GROUP, "roles", "kube-system", Reconcile::Rules, role)?);
-        let binding = json!({
-            "metadata": metadata(binding_name(name), json!({})),
-            "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": name},
-            "subjects": subjects,
-        });
-        objects.push(bootstrap_object(GROUP, "rolebindings", "kube-system", Reconcile::Subjects, binding)?);
-    }
-    Ok(objects)
-}
-
-/// Bindings have the name of their role, except one.
-fn binding_name(role: &str) -> &str {
-    match role {
-        "extension-apiserver-authentication-reader" => "system::extension-apiserver-authentication-reader",
-        _ => role,
-    }
 }

@@ -128,13 +128,18 @@ async fn components_may_do_their_work_and_no_more() {
     let policy = policy().await;
     let scheduler = User::new("system:kube-scheduler", [""; 0]);
     let manager = User::new("system:kube-controller-manager", [""; 0]);
+    // Upstream's, which have no counterpart here.
+    let of_upstream = |name: &str| User::new(format!("system:serviceaccount:kube-system:{name}"), [""; 0]);
+    let (signer, cleaner) = (of_upstream("bootstrap-signer"), of_upstream("legacy-service-account-token-cleaner"));
     let anybody = User::new("alice", ["devs"]);
     for (user, verb, group, resource, subresource, name, expected) in [
         (&scheduler, "create", "", "pods", "binding", "p", true),
         (&scheduler, "watch", "apps", "replicasets", "", "", true),
         (&scheduler, "watch", "storage.k8s.io", "storageclasses", "", "", true),
         (&scheduler, "update", "coordination.k8s.io", "leases", "", "kube-scheduler", true),
-        (&scheduler, "update", "coordination.k8s.io", "leases", "", "other", false),
+        // As upstream's: any lease of kube-system.
+        (&scheduler, "update", "coordination.k8s.io", "leases", "", "other", true),
+        (&scheduler, "delete", "coordination.k8s.io", "leases", "", "other", false),
         (&scheduler, "create", "", "pods", "", "", false),
         (&manager, "create", "", "pods", "", "", true),
         (&manager, "update", "apps", "deployments", "status", "d", true),
@@ -142,6 +147,10 @@ async fn components_may_do_their_work_and_no_more() {
         (&manager, "update", "", "namespaces", "finalize", "n", true),
         (&manager, "create", "", "events", "", "", true),
         (&manager, "create", "", "nodes", "", "", false),
+        (&signer, "list", "", "secrets", "", "", true),
+        (&signer, "update", "", "secrets", "", "s", false),
+        (&cleaner, "get", "", "configmaps", "", "kube-apiserver-legacy-service-account-token-tracking", true),
+        (&cleaner, "get", "", "configmaps", "", "other", false),
         (&anybody, "create", "authorization.k8s.io", "selfsubjectaccessreviews", "", "", true),
         (&anybody, "list", "", "pods", "", "", false),
     ] {

@@ -12,17 +12,23 @@ pub(super) const VIEW: &[Row] = &[
     (
         READ,
         "",
-        "bindings,events,limitranges,namespaces/status,pods/log,pods/status,replicationcontrollers/status,\
+        "bindings,limitranges,namespaces/status,pods/log,pods/status,replicationcontrollers/status,\
          resourcequotas,resourcequotas/status",
     ),
     (READ, "", "namespaces"),
-    (READ, "events.k8s.io", "events"),
+    (READ, ",events.k8s.io", "events"),
     (READ, "discovery.k8s.io", "endpointslices"),
     (
         READ,
         "apps",
         "controllerrevisions,daemonsets,daemonsets/status,deployments,deployments/scale,deployments/status,replicasets,\
          replicasets/scale,replicasets/status,statefulsets,statefulsets/scale,statefulsets/status",
+    ),
+    (
+        READ,
+        "extensions",
+        "daemonsets,daemonsets/status,deployments,deployments/scale,deployments/status,ingresses,ingresses/status,\
+         networkpolicies,replicasets,replicasets/scale,replicasets/status,replicationcontrollers/scale",
     ),
     (READ, "autoscaling", "horizontalpodautoscalers,horizontalpodautoscalers/status"),
     (READ, "batch", "cronjobs,cronjobs/status,jobs,jobs/status"),
@@ -38,16 +44,22 @@ pub(super) const EDIT: &[Row] = &[
     (
         WRITE,
         "",
-        "configmaps,events,persistentvolumeclaims,replicationcontrollers,replicationcontrollers/scale,secrets,\
+        "configmaps,persistentvolumeclaims,replicationcontrollers,replicationcontrollers/scale,secrets,\
          serviceaccounts,services,services/proxy",
     ),
-    (WRITE, "events.k8s.io", "events"),
+    (WRITE, ",events.k8s.io", "events"),
     ("create", "", "serviceaccounts/token"),
     (
         WRITE,
         "apps",
         "daemonsets,deployments,deployments/rollback,deployments/scale,replicasets,replicasets/scale,statefulsets,\
          statefulsets/scale",
+    ),
+    (
+        WRITE,
+        "extensions",
+        "daemonsets,deployments,deployments/rollback,deployments/scale,ingresses,networkpolicies,replicasets,\
+         replicasets/scale,replicationcontrollers/scale",
     ),
     (WRITE, "autoscaling", "horizontalpodautoscalers"),
     (WRITE, "batch", "cronjobs,jobs"),
