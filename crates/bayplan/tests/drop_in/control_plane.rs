@@ -1,5 +1,6 @@
 //! Upstream's etcd and kube-apiserver on loopback, and the ways to ask things of them.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -31,6 +32,8 @@ pub(crate) struct ControlPlane {
     apiserver: Option<Process>,
     /// Of kube-apiserver and of etcd.
     ports: [u16; 2],
+    /// Of kube-apiserver, beyond those that it always has.
+    flags: Vec<String>,
     assets: Assets,
     client: Client,
     folder: tempfile::TempDir,
@@ -40,6 +43,12 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     /// Starts etcd and kube-apiserver; none, with a message, when there are no binaries.
     pub(crate) async fn start() -> Option<ControlPlane> {
+        let without = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition";
+        ControlPlane::start_with(&["--authorization-mode=RBAC", without]).await
+    }
+
+    /// The same with the authorization and admission that these flags say. `PKI` in them is the folder of its certificates.
+    pub(crate) async fn start_with(flags: &[&str]) -> Option<ControlPlane> {
         let assets = Assets::find()?;
         let turn = TURN.lock().await;
         let folder = tempfile::tempdir().unwrap();
@@ -47,25 +56,27 @@ impl ControlPlane {
         let url = format!("https://127.0.0.1:{port}");
         let pki = Pki::open(&folder.path().join("pki"), &Names::standard(None, [10, 0, 0, 1].into()), Timestamp::now());
         let pki = pki.unwrap();
-        for (name, identity) in [("admin", &pki.admin), ("scheduler", &pki.scheduler)] {
+        let controller_manager = ("controller-manager", &pki.controller_manager);
+        for (name, identity) in [("admin", &pki.admin), ("scheduler", &pki.scheduler), controller_manager] {
             let path = folder.path().join(format!("{name}.kubeconfig"));
             kubeconfig::write(&path, &url, &pki.authority.certificate, identity).unwrap();
         }
         let etcd = start_etcd(&assets, folder.path(), etcd_port, peer_port);
-        let apiserver = Some(start_apiserver(&assets, folder.path(), port, etcd_port));
+        let pki_folder = folder.path().join("pki").display().to_string();
+        let flags: Vec<String> = flags.iter().map(|flag| flag.replace("PKI", &pki_folder)).collect();
+        let apiserver = Some(start_apiserver(&assets, folder.path(), [port, etcd_port], &flags));
         let admin = folder.path().join("admin.kubeconfig");
         let client = Client::from_kubeconfig(Some(&admin), None).await.unwrap();
         eventually("kube-apiserver is ready", async || client.get("/readyz", "*/*").await.ok()).await;
         let ports = [port, etcd_port];
-        Some(ControlPlane { _etcd: etcd, apiserver, ports, assets, client, folder, _turn: turn })
+        Some(ControlPlane { _etcd: etcd, apiserver, ports, flags, assets, client, folder, _turn: turn })
     }
 
     /// Takes kube-apiserver away for so long; returns when it says that it is ready again.
     pub(crate) async fn outage(&mut self, away: Duration) {
         self.apiserver = None;
         tokio::time::sleep(away).await;
-        let [port, etcd_port] = self.ports;
-        self.apiserver = Some(start_apiserver(&self.assets, self.folder.path(), port, etcd_port));
+        self.apiserver = Some(start_apiserver(&self.assets, self.folder.path(), self.ports, &self.flags));
         eventually("kube-apiserver is ready again", async || self.client.get("/readyz", "*/*").await.ok()).await;
     }
 
@@ -96,9 +107,14 @@ impl ControlPlane {
     }
 
     /// Starts one of upstream's binaries, if it is there.
-    pub(crate) fn upstream(&self, binary: &str, arguments: &[&str]) -> Option<Process> {
+    pub(crate) fn upstream(&self, binary: &str, arguments: &[impl AsRef<OsStr>]) -> Option<Process> {
+        self.upstream_as(binary, binary, arguments)
+    }
+
+    /// The same with a log of this name.
+    pub(crate) fn upstream_as(&self, name: &str, binary: &str, arguments: &[impl AsRef<OsStr>]) -> Option<Process> {
         let path = self.assets.binary(binary)?;
-        Some(Process::start(binary, self.folder(), Command::new(path).args(arguments)))
+        Some(Process::start(name, self.folder(), Command::new(path).args(arguments)))
     }
 
     /// A command for a shell that finds upstream's kubectl, and kubectl this cluster.
@@ -213,13 +229,19 @@ fn start_etcd(assets: &Assets, folder: &Path, port: u16, peer_port: u16) -> Proc
     Process::start("etcd", folder, &mut etcd)
 }
 
-fn start_apiserver(assets: &Assets, folder: &Path, port: u16, etcd_port: u16) -> Process {
+fn start_apiserver(assets: &Assets, folder: &Path, [port, etcd_port]: [u16; 2], flags: &[String]) -> Process {
+    let mut apiserver = Command::new(assets.binary("kube-apiserver").unwrap());
+    apiserver.arg(format!("--etcd-servers=http://127.0.0.1:{etcd_port}"));
+    apiserver.args(apiserver_flags(folder, port)).args(flags);
+    Process::start("kube-apiserver", folder, &mut apiserver)
+}
+
+/// What an API server is given, kube-apiserver or ours, to know the users of this folder.
+pub(crate) fn apiserver_flags(folder: &Path, port: u16) -> Vec<String> {
     let pki = |file: &str| folder.join("pki").join(file).display().to_string();
     // Its certificate is also the public half of the key that signs tokens.
     let identity = pki("apiserver.pem");
-    let mut apiserver = Command::new(assets.binary("kube-apiserver").unwrap());
-    apiserver.args([
-        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+    vec![
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".into(),
         format!("--tls-cert-file={identity}"),
@@ -229,10 +251,7 @@ fn start_apiserver(assets: &Assets, folder: &Path, port: u16, etcd_port: u16) ->
         format!("--service-account-signing-key-file={identity}"),
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         "--service-cluster-ip-range=10.0.0.0/16".into(),
-        "--authorization-mode=RBAC".into(),
-        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into(),
-    ]);
-    Process::start("kube-apiserver", folder, &mut apiserver)
+    ]
 }
 
 fn resource(kind: &str) -> Resource {

@@ -148,7 +148,7 @@ fn scrubbed(value: Value) -> Value {
     }
 }
 
-fn scrubbed_text(text: &str) -> String {
+pub(crate) fn scrubbed_text(text: &str) -> String {
     let is_inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let mut scrubbed = String::new();
     let mut rest = text;

@@ -29,5 +29,7 @@ mod side_by_side;
 mod takeover;
 #[path = "../transcript/mod.rs"]
 mod transcript;
+mod transcripts;
+mod upstreams_components;
 mod volumes;
 mod written;
