@@ -123,7 +123,10 @@ async function patchedAndApplied() {
 async function anyKind() {
   const objects = k8s.KubernetesObjectApi.makeApiClient(config);
   const documents = k8s.loadAllYaml(
-    [{ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'any', namespace }, data: { a: '1' } }, deployment('any', 1)]
+    [
+      { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'any', namespace }, data: { a: '1' } },
+      deployment('any', 1),
+    ]
       .map(k8s.dumpYaml)
       .join('---\n'),
   );
@@ -168,7 +171,8 @@ async function watchedAndScaled() {
     const options = { timeoutSeconds: 1, sendInitialEvents: true, allowWatchBookmarks: true };
     const onEvent = (type, object) => events.push(type === 'BOOKMARK' ? object.metadata.annotations : type);
     const query = { ...options, resourceVersionMatch: 'NotOlderThan' };
-    watch.watch('/api/v1/nodes', query, onEvent, (error) => (error && error !== k8s.Watch.SERVER_SIDE_CLOSE ? reject(error) : resolve()));
+    const onEnd = (error) => (error && error !== k8s.Watch.SERVER_SIDE_CLOSE ? reject(error) : resolve());
+    watch.watch('/api/v1/nodes', query, onEvent, onEnd);
   });
   assert.deepEqual(events.slice(0, 4), ['ADDED', 'ADDED', 'ADDED', 'ADDED']);
   assert.deepEqual(events[4], { 'k8s.io/initial-events-end': 'true' });

@@ -1,5 +1,5 @@
-"""What programs in Python do with a cluster, through the client of the Kubernetes project. Fails at the first thing that
-is not as they expect it; says each step that went well."""
+"""What programs in Python do with a cluster, through the client of the Kubernetes project. Fails at the first thing
+that is not as they expect it; says each step that went well."""
 
 import asyncio
 import queue
@@ -265,7 +265,8 @@ def rights():
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lists"}})
     assert robot.list_namespaced_pod(NAMESPACE).items is not None
     its.api_key = {"authorization": "Bearer none"}
-    assert refused(401, client.CoreV1Api(client.ApiClient(its)).list_namespaced_pod, NAMESPACE)["reason"] == "Unauthorized"
+    nobody = client.CoreV1Api(client.ApiClient(its))
+    assert refused(401, nobody.list_namespaced_pod, NAMESPACE)["reason"] == "Unauthorized"
     said("acted as a service account")
 
 

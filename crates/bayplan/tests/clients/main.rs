@@ -1,8 +1,9 @@
-//! Programs that others wrote against `bayplan up`: the clients of the Kubernetes project for Python and JavaScript, and
-//! helm.
+//! Programs that others wrote against `bayplan up`: the clients of the Kubernetes project for Python and JavaScript,
+//! and helm.
 //!
-//! `.ci/clients` installs the former and prints where, which `CLIENTS` names; `.ci/helm` builds helm, which `HELM` names.
-//! What the clients do is in `client.py` and `client.mjs`, which fail at the first answer that is not as they expect it.
+//! `.ci/clients` installs the former and prints where, which `CLIENTS` names; `.ci/helm` builds helm, which `HELM`
+//! names. What the clients do is in `client.py` and `client.mjs`, which fail at the first answer that is not as they
+//! expect it.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail by panicking and tell how far it came")]
 

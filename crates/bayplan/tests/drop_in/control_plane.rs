@@ -47,7 +47,8 @@ impl ControlPlane {
         ControlPlane::start_with(&["--authorization-mode=RBAC", without]).await
     }
 
-    /// The same with the authorization and admission that these flags say. `PKI` in them is the folder of its certificates.
+    /// The same with the authorization and admission that these flags say. `PKI` in them is the folder of its
+    /// certificates.
     pub(crate) async fn start_with(flags: &[&str]) -> Option<ControlPlane> {
         let assets = Assets::find()?;
         let turn = TURN.lock().await;

@@ -1,8 +1,8 @@
-//! Upstream's scheduler and controllers, all of them, on `bayplan apiserver` and on kube-apiserver: what they complain of
-//! in their logs on ours, they complain of on upstream's.
+//! Upstream's scheduler and controllers, all of them, on `bayplan apiserver` and on kube-apiserver: what they complain
+//! of in their logs on ours, they complain of on upstream's.
 //!
-//! Both servers have the same certificates, users and flags, and the controllers act under accounts of their own, so that
-//! the rights of each are put to the test.
+//! Both servers have the same certificates, users and flags, and the controllers act under accounts of their own, so
+//! that the rights of each are put to the test.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,15 +43,16 @@ const ABSENT: [&str; 2] = ["v1.ValidatingAdmissionPolicy", "kube-apiserver-legac
 const OBJECTS: &str = include_str!("upstreams_components.yaml");
 
 /// What happens to the objects, again and again.
-const CHANGES: [&str; 8] = [
+const CHANGES: [&str; 9] = [
     "kubectl scale deployment web --replicas=$((RANDOM % 5 + 1))",
     "kubectl rollout restart deployment/web statefulset/db daemonset/agent",
     "kubectl delete pod -l app=web --wait=false",
-    "kubectl create namespace passing && kubectl -n passing create deployment web --image=web && kubectl delete namespace passing",
+    "kubectl create ns passing && kubectl -n passing create deployment web --image=web && kubectl delete ns passing",
     "kubectl create job job-$RANDOM --from=cronjob/often",
-    "kubectl cordon node-0002; kubectl drain node-0002 --force --ignore-daemonsets --timeout=5s; kubectl uncordon node-0002",
+    "kubectl drain node-0002 --force --ignore-daemonsets --timeout=5s; kubectl uncordon node-0002",
     "kubectl delete service web; kubectl apply -f objects.yaml",
-    "kubectl label node node-0003 a=$RANDOM --overwrite; kubectl taint node node-0003 a=b:NoExecute; kubectl taint node node-0003 a-",
+    "kubectl label node node-0003 a=$RANDOM --overwrite",
+    "kubectl taint node node-0003 a=b:NoExecute; kubectl taint node node-0003 a-",
 ];
 
 /// How long each server is worked with.
