@@ -108,7 +108,7 @@ impl ControlPlane {
     }
 
     /// Starts one of upstream's binaries, if it is there.
-    pub(crate) fn upstream(&self, binary: &str, arguments: &[impl AsRef<OsStr>]) -> Option<Process> {
+    pub(crate) fn upstream(&self, binary: &str, arguments: &[&str]) -> Option<Process> {
         self.upstream_as(binary, binary, arguments)
     }
 

@@ -16,8 +16,8 @@ async fn reads_as_written(path: &Path) -> Option<bool> {
     let plane = ControlPlane::start_with(&FLAGS).await?;
     let [manager, scheduler] = [("controller-manager", Flags::Manager), ("scheduler", Flags::Scheduler)]
         .map(|(user, flags)| flags.at(&plane, &plane.kubeconfig(user)));
-    let _manager = plane.upstream("kube-controller-manager", &manager)?;
-    let _scheduler = plane.upstream("kube-scheduler", &scheduler)?;
+    let _manager = plane.upstream_as("kube-controller-manager", "kube-controller-manager", &manager)?;
+    let _scheduler = plane.upstream_as("kube-scheduler", "kube-scheduler", &scheduler)?;
     let admin = plane.kubeconfig("admin").display().to_string();
     let nodes =
         ["nodes", "--kubeconfig", &admin, "--count", "4", "--name-prefix", "node-", "--pod-start-delay", "200ms"];

@@ -75,9 +75,12 @@ async fn upstreams_scheduler_and_controllers_complain_of_no_more_than_on_kube_ap
     let ours_of = |user: &str| {
         let path = plane.folder().join(format!("{user}.ours.kubeconfig"));
         let text = std::fs::read_to_string(plane.kubeconfig(user)).unwrap();
-        let server = |line: &str| match line.trim_start().starts_with("server:") {
-            true => format!("    server: https://127.0.0.1:{port}\n"),
-            false => format!("{line}\n"),
+        let server = |line: &str| {
+            if line.trim_start().starts_with("server:") {
+                format!("    server: https://127.0.0.1:{port}\n")
+            } else {
+                format!("{line}\n")
+            }
         };
         std::fs::write(&path, text.lines().map(server).collect::<String>()).unwrap();
         path
