@@ -1,5 +1,7 @@
 //! A `bayplan up` that ends with the test, and a shell whose kubectl finds it.
 
+#![allow(dead_code, reason = "each of the tests that share it uses a part")]
+
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
