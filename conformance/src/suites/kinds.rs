@@ -1,7 +1,7 @@
 //! Per-kind answers of the API server: defaulting, table rows, validation.
 
 use bayplan_kinds::codec::{self, Decoded, Encoding, FieldValidation};
-use bayplan_kinds::{Kind, Scheme};
+use bayplan_kinds::{Circumstances, Kind, Scheme};
 use bayplan_model::status::Status;
 use serde_json::{Value, json};
 
@@ -23,12 +23,16 @@ fn kind_of(case: &Value) -> Result<&'static Kind, Mismatch> {
 }
 
 /// Decodes and defaults, the way a request body is.
-fn read(kind: &Kind, object: &Value) -> Result<Value, Status> {
+fn decoded(kind: &Kind, object: &Value) -> Result<Decoded, Status> {
     let body = object.to_string();
-    let Decoded { mut object, .. } =
+    let mut decoded =
         codec::decode(kind.group_version_kind(), Encoding::Json, body.as_bytes(), FieldValidation::Ignore)?;
-    kind.default(&mut object);
-    Ok(object)
+    kind.default(&mut decoded.object);
+    Ok(decoded)
+}
+
+fn read(kind: &Kind, object: &Value) -> Result<Value, Status> {
+    decoded(kind, object).map(|decoded| decoded.object)
 }
 
 pub(super) fn defaulting(case: &Value) -> Outcome {
@@ -73,8 +77,8 @@ pub(super) fn validate(case: &Value) -> Outcome {
     let kind = kind_of(case)?;
     let now = PREPARED_AT.parse().map_err(|_| Mismatch::Unreadable("the clock".into()))?;
     let expected = &case["expect"];
-    let mut object = match read(kind, &case["object"]) {
-        Ok(object) => object,
+    let Decoded { mut object, empties, .. } = match decoded(kind, &case["object"]) {
+        Ok(decoded) => decoded,
         Err(status) => {
             let wanted = expected["decodeError"].as_str().unwrap_or("");
             let actual = if !wanted.is_empty() && status.message.ends_with(wanted) { wanted } else { &status.message };
@@ -83,6 +87,7 @@ pub(super) fn validate(case: &Value) -> Outcome {
     };
     let mut before = None;
     // The recorded server had no `--allow-privileged`.
+    let circumstances = Circumstances { refuses_privileged: true, empties };
     let found = match case["verb"].as_str() {
         Some("create") => {
             let metadata = &mut object["metadata"];
@@ -91,7 +96,7 @@ pub(super) fn validate(case: &Value) -> Outcome {
             }
             metadata["uid"] = "11111111-1111-1111-1111-111111111111".into();
             kind.prepare_for_create(&mut object, now);
-            kind.validate_unprivileged_create(&object)
+            kind.validate_create_under(circumstances, &object)
         }
         Some(verb) => {
             let old = read(kind, &case["old"]).map_err(|status| Mismatch::Unreadable(status.message))?;
@@ -102,7 +107,7 @@ pub(super) fn validate(case: &Value) -> Outcome {
             }
             let subresource = if verb == "status" { "status" } else { "" };
             kind.prepare_for_update(&mut object, &old, subresource, now);
-            let found = kind.validate_unprivileged_update(subresource, &object, &old);
+            let found = kind.validate_update_under(circumstances, subresource, &object, &old);
             before = Some(old);
             found
         }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::field::{ErrorList, FieldError};
+use crate::field::{Circumstances, ErrorList, FieldError};
 use crate::group_version_kind::GroupVersionKind;
 use crate::object::Object;
 use crate::printing::{Column, Printer, Row};
@@ -228,9 +228,9 @@ impl Kind {
         self.validation.create(self.namespaced(), ErrorList::default(), object)
     }
 
-    /// What is wrong with a new object in a cluster that refuses privileged containers.
-    pub fn validate_unprivileged_create(&self, object: &Value) -> Vec<FieldError> {
-        self.validation.create(self.namespaced(), ErrorList::refusing_privileged(), object)
+    /// What is wrong with a new object under some circumstances.
+    pub fn validate_create_under(&self, circumstances: Circumstances, object: &Value) -> Vec<FieldError> {
+        self.validation.create(self.namespaced(), ErrorList::under(circumstances), object)
     }
 
     /// What is wrong with a changed object; `subresource` is empty for the object itself.
@@ -238,9 +238,15 @@ impl Kind {
         self.validation.update(self.namespaced(), ErrorList::default(), subresource, object, old)
     }
 
-    /// What is wrong with a changed object in a cluster that refuses privileged containers.
-    pub fn validate_unprivileged_update(&self, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
-        self.validation.update(self.namespaced(), ErrorList::refusing_privileged(), subresource, object, old)
+    /// What is wrong with a changed object under some circumstances.
+    pub fn validate_update_under(
+        &self,
+        circumstances: Circumstances,
+        subresource: &str,
+        object: &Value,
+        old: &Value,
+    ) -> Vec<FieldError> {
+        self.validation.update(self.namespaced(), ErrorList::under(circumstances), subresource, object, old)
     }
 
     /// Resets what a create may not set and fills what the server owns.

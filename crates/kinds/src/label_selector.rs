@@ -6,7 +6,7 @@ use bayplan_model::label_selector::{LabelSelector, Selector};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::field::{ErrorList, Path, go_value};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::object::{list, text};
 use crate::{metadata, names};
 
@@ -57,8 +57,8 @@ pub(crate) fn selects(selector: &Selector, labels: &Value) -> bool {
 }
 
 /// A selector as messages show it, its fields in Go's order.
-pub(crate) fn shown(selector: &Value) -> String {
-    go_value("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", selector)
+pub(crate) fn shown(selector: &Value) -> GoValue<'_> {
+    GoValue("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", selector)
 }
 
 pub(crate) fn is_empty_selector(selector: &Value) -> bool {

@@ -59,7 +59,7 @@ mod verb;
 mod workload;
 
 pub use core::service::service_address_errors;
-pub use field::FieldError;
+pub use field::{Circumstances, FieldError};
 pub use flowcontrol::bootstrap as flow_control;
 pub use group_version_kind::GroupVersionKind;
 pub use kind::{Kind, Scope, Subresource};

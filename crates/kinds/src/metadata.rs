@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::names;
 use crate::object::{list, text};
 
 /// The limit for all annotations of an object together.
 const ANNOTATIONS_MAX_BYTES: usize = 256 * 1024;
 
-/// The fields of an owner reference, in the order messages show them.
-const OWNER_FIELDS: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+/// The type of owner references.
+const OWNER_REFERENCE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference";
 
 /// Checks a name; returns what is wrong with it.
 pub(crate) type NameRule = fn(&str) -> Vec<String>;
@@ -123,19 +123,6 @@ pub(crate) fn template(errors: &mut ErrorList, path: Path<'_>, metadata: &Value)
     }
 }
 
-/// Several objects, each shown by [`in_order`].
-fn ordered(objects: &[Value], fields: &[&str], shown: &[&str]) -> String {
-    let shown: Vec<String> = objects.iter().map(|object| in_order(object, fields, shown)).collect();
-    format!("[{}]", shown.join(","))
-}
-
-/// An object with its fields in the order and under the names that messages use, which are those of Go's structs.
-pub(crate) fn in_order(object: &Value, fields: &[&str], shown: &[&str]) -> String {
-    let given = fields.iter().zip(shown).filter_map(|(field, shown)| Some((shown, object.get(field)?)));
-    let fields: Vec<String> = given.map(|(name, value)| format!("{name:?}:{value}")).collect();
-    format!("{{{}}}", fields.join(","))
-}
-
 fn owner_references(errors: &mut ErrorList, path: Path<'_>, metadata: &Value) {
     let owners = list(metadata, "ownerReferences");
     let mut controller: Option<String> = None;
@@ -150,13 +137,13 @@ fn owner_references(errors: &mut ErrorList, path: Path<'_>, metadata: &Value) {
             }
         }
         if (api_version, text(owner, "kind")) == ("v1", "Event") {
-            errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner");
+            errors.invalid(path, GoValue(OWNER_REFERENCE, owner), "/v1, Kind=Event is disallowed from being an owner");
         }
         if owner["controller"] == true {
             let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
             match &controller {
                 Some(first) => {
-                    errors.invalid_because(path, Json(|| ordered(owners, &OWNER_FIELDS, &OWNER_FIELDS)), || {
+                    errors.invalid_because(path, GoValue(OWNER_REFERENCE, &metadata["ownerReferences"]), || {
                         format!(
                             "Only one reference can have Controller set to true. \
                              Found \"true\" in references for {first} and {this}"

@@ -4,7 +4,7 @@ use bayplan_model::label_selector::Selector;
 use serde_json::{Map, Value, json};
 
 use crate::defaulting::child_or_new;
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, Path};
 use crate::label_selector::{is_empty_selector, selector_of, selects};
 use crate::object::{Object, given, number, text};
 use crate::{label_selector, names, pod_spec};
@@ -42,7 +42,7 @@ pub(crate) fn selector_rules(errors: &mut ErrorList, spec_path: Path<'_>, spec: 
     }
     label_selector::rules(errors, path, &spec["selector"]);
     if is_empty_selector(&spec["selector"]) {
-        let shown = Json(|| label_selector::shown(&spec["selector"]));
+        let shown = label_selector::shown(&spec["selector"]);
         errors.invalid(path, shown, &format!("empty selector is invalid for {kind}"));
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn selector_and_template_rules(errors: &mut ErrorList, path: Path<'_>
     match selector_of(&spec["selector"]) {
         Some(selector) => template_rules(errors, path, spec, &selector, "ReplicaSet"),
         None => {
-            let shown = Json(|| label_selector::shown(&spec["selector"]));
+            let shown = label_selector::shown(&spec["selector"]);
             errors.invalid(path.child("selector"), shown, "invalid label selector");
         }
     }
@@ -114,22 +114,6 @@ pub(crate) fn non_negative(errors: &mut ErrorList, path: Path<'_>, object: &Valu
     }
 }
 
-/// A field of a rolling update: how upstream's messages call it, its name, and what they show for none.
-pub(crate) type RollingField = (&'static str, &'static str, &'static str);
-
-/// A rolling update as upstream's messages show it.
-pub(crate) fn shown_rolling_update(rolling: &Value, fields: [RollingField; 2]) -> String {
-    if rolling.is_null() {
-        return "null".to_owned();
-    }
-    let shown = fields.map(|(shown, name, none)| {
-        let value = &rolling[name];
-        let value = if value.is_null() { none.to_owned() } else { value.to_string() };
-        format!("\"{shown}\":{value}")
-    });
-    format!("{{{}}}", shown.join(","))
-}
-
 /// No part of a status counts more than the whole; `ready` is how the kind calls the pods that are ready.
 pub(crate) fn status_counts(errors: &mut ErrorList, path: Path<'_>, status: &Value, parts: &[&str], ready: &str) {
     for part in parts {
@@ -156,7 +140,7 @@ pub(crate) fn selector_is_immutable(errors: &mut ErrorList, new: &Value, old: &V
     let path = Path::root("spec");
     let (new, old) = (&new["spec"]["selector"], &old["spec"]["selector"]);
     if new != old {
-        errors.invalid(path.child("selector"), Json(|| label_selector::shown(new)), "field is immutable");
+        errors.invalid(path.child("selector"), label_selector::shown(new), "field is immutable");
     }
 }
 

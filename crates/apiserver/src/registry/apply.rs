@@ -5,6 +5,7 @@ use bayplan_model::status::Status;
 use bayplan_patch::apply::{Applied, put_managed_fields};
 use serde_json::Value;
 
+use super::decode::Sent;
 use super::ownership::Writer;
 use super::{Answer, Call, Registry, UpdatedObject};
 use crate::request::{FieldValidation, Preconditions};
@@ -58,16 +59,17 @@ impl Registry {
             let Applied { object, managed_fields } =
                 Writer::from(call).apply(live, &configuration.object, configuration.force, self.now())?;
             configuration.check_syntax()?;
-            let mut object = match object {
-                None => live.clone(),
+            let mut sent = match object {
+                None => Sent::plain(live.clone()),
                 Some(merged) => {
-                    let mut decoded = codec::converted(kind, merged, Conversion::Restored, FieldValidation::Ignore)?;
-                    call.resource.default(&mut decoded.object);
-                    decoded.object
+                    let decoded = codec::converted(kind, merged, Conversion::Restored, FieldValidation::Ignore)?;
+                    let mut sent = Sent { object: decoded.object, empties: decoded.empties };
+                    call.resource.default(&mut sent.object);
+                    sent
                 }
             };
-            put_managed_fields(&mut object, managed_fields);
-            Ok(object)
+            put_managed_fields(&mut sent.object, managed_fields);
+            Ok(sent)
         };
         call.warnings.extend(configuration.warnings());
         self.update(call, UpdatedObject::Applied(&mut compute), Preconditions::default()).await

@@ -1,11 +1,12 @@
 //! Create, and the naming of objects that leave their name to the server.
 
-use bayplan_kinds::Kind;
+use bayplan_kinds::{Circumstances, Kind};
 use bayplan_model::status::Status;
 use bayplan_store::{Revision, WriteError};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::decode::Sent;
 use super::ownership::{Writer, without_entries};
 use super::{Answer, Call, Registry, metadata};
 use crate::admission::Operation;
@@ -27,28 +28,29 @@ pub(super) enum CreatedBy {
 }
 
 impl Registry {
-    /// Stores a new object; `object` is decoded and defaulted.
-    pub(crate) async fn create(&self, call: Call<'_>, mut object: Value) -> Result<Answer, Status> {
-        check_namespace(call.resource, call.namespace, &mut object)?;
-        metadata::wipe_system_fields(&mut object);
-        call.warnings.extend(metadata::deduplicate_owners(&mut object));
-        Writer::from(call).track_create(&mut object, self.now());
-        let name = metadata::text(&object, "name").to_owned();
-        self.plugins.admit(&self.admission(call, Operation::Create, &name), &mut object, None).await?;
-        self.create_admitted(call, object, CreatedBy::Create).await
+    /// Stores a new object, which is decoded and defaulted.
+    pub(crate) async fn create(&self, call: Call<'_>, mut sent: Sent) -> Result<Answer, Status> {
+        let Sent { object, empties } = &mut sent;
+        check_namespace(call.resource, call.namespace, object)?;
+        metadata::wipe_system_fields(object);
+        call.warnings.extend(metadata::deduplicate_owners(object));
+        Writer::from(call).track_create(object, empties, self.now());
+        let name = metadata::text(object, "name").to_owned();
+        self.plugins.admit(&self.admission(call, Operation::Create, &name), object, None).await?;
+        self.create_admitted(call, sent, CreatedBy::Create).await
     }
 
     /// The part of a create after mutating admission.
-    pub(super) async fn create_admitted(&self, call: Call<'_>, object: Value, by: CreatedBy) -> Result<Answer, Status> {
-        if !metadata::text(&object, "name").is_empty() {
-            return self.create_named(call, object, by).await;
+    pub(super) async fn create_admitted(&self, call: Call<'_>, sent: Sent, by: CreatedBy) -> Result<Answer, Status> {
+        if !metadata::text(&sent.object, "name").is_empty() {
+            return self.create_named(call, sent, by).await;
         }
-        let prefix = metadata::text(&object, "generateName").to_owned();
+        let prefix = metadata::text(&sent.object, "generateName").to_owned();
         for attempt in 1.. {
-            let mut candidate = object.clone();
+            let mut candidate = sent.clone();
             if !prefix.is_empty() {
                 let name = metadata::generate_name(&prefix);
-                metadata::of(&mut candidate).insert("name".to_owned(), Value::String(name));
+                metadata::of(&mut candidate.object).insert("name".to_owned(), Value::String(name));
             }
             match self.create_named(call, candidate, by).await {
                 Err(status) if status.is("AlreadyExists") => {
@@ -64,23 +66,24 @@ impl Registry {
         unreachable!("the loop above only ends by returning")
     }
 
-    async fn create_named(&self, call: Call<'_>, mut object: Value, by: CreatedBy) -> Result<Answer, Status> {
+    async fn create_named(&self, call: Call<'_>, mut sent: Sent, by: CreatedBy) -> Result<Answer, Status> {
         let now = self.now();
-        metadata::fill_system_fields(&mut object, now);
+        metadata::fill_system_fields(&mut sent.object, now);
         // The rules of services are about the addresses and ports that it has by then.
-        let allocation = self.allocate_service(&call, None, &mut object).await?;
-        let created = self.create_allocated(call, &mut object, by, now).await;
-        self.settle_service(allocation, created.is_ok().then_some(&object)).await;
+        let allocation = self.allocate_service(&call, None, &mut sent.object).await?;
+        let created = self.create_allocated(call, &mut sent, by, now).await;
+        self.settle_service(allocation, created.is_ok().then_some(&sent.object)).await;
         created
     }
 
     async fn create_allocated(
         &self,
         call: Call<'_>,
-        object: &mut Value,
+        sent: &mut Sent,
         by: CreatedBy,
         now: Timestamp,
     ) -> Result<Answer, Status> {
+        let Sent { object, empties } = sent;
         call.warnings.extend(call.resource.early_warnings(object));
         call.resource.prepare_for_create(object, now);
         if call.shares_labels {
@@ -88,7 +91,8 @@ impl Registry {
         }
         let name = metadata::text(object, "name").to_owned();
         let mut errors = self.admin_access_errors(&call, object, None).await?;
-        errors.extend(call.resource.validate_create(object));
+        let circumstances = Circumstances { empties: empties.clone(), ..Circumstances::default() };
+        errors.extend(call.resource.validate_create_under(circumstances, object));
         if !errors.is_empty() {
             return Err(status_errors::invalid_object(call.resource, &name, &errors));
         }

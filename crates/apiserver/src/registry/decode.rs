@@ -10,7 +10,7 @@ use bayplan_model::status::Status;
 use serde_json::Value;
 
 use super::patch::Patch;
-use crate::codec::{self, Decoded, Encoding};
+use crate::codec::{self, Decoded, Empties, Encoding};
 use crate::request::FieldValidation;
 use crate::status_errors::{self, FieldError};
 
@@ -39,6 +39,21 @@ pub(crate) fn new_object(
     let shares_labels = resource.shares_labels(&decoded.object);
     resource.default(&mut decoded.object);
     Ok(New { decoded, shares_labels })
+}
+
+/// An object on its way into the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) object: Value,
+    /// What its canonical form does not show, though messages quote it and somebody owns it.
+    pub(crate) empties: Empties,
+}
+
+impl Sent {
+    /// The same in which nothing was given empty.
+    pub(crate) fn plain(object: Value) -> Sent {
+        Sent { object, empties: Empties::default() }
+    }
 }
 
 /// Decodes and defaults an object of a resource.

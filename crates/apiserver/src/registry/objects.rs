@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bayplan_kinds::Kind;
+use bayplan_kinds::codec::Empties;
 use bayplan_model::status::Status;
 use bayplan_store::WriteError;
 use futures::future::BoxFuture;
@@ -155,7 +156,7 @@ impl SystemObjects for Registry {
                 metadata::of(&mut object).insert("namespace".to_owned(), Value::String(namespace.to_owned()));
             }
             if let Some(subresource) = why.tracked_through() {
-                Writer::server(resource, subresource).track_create(&mut object, self.now());
+                Writer::server(resource, subresource).track_create(&mut object, &Empties::default(), self.now());
             }
             metadata::fill_system_fields(&mut object, self.now());
             resource.prepare_for_create(&mut object, self.now());
@@ -188,7 +189,12 @@ impl SystemObjects for Registry {
                 let mut object = old.clone();
                 change(&mut object)?;
                 if let Some(subresource) = why.tracked_through().filter(|_| object != old) {
-                    Writer::server(resource, subresource).track_update(&old, &mut object, self.now());
+                    Writer::server(resource, subresource).track_update(
+                        &old,
+                        &mut object,
+                        &Empties::default(),
+                        self.now(),
+                    );
                 }
                 let encoded = self.encode(resource, &object);
                 let converted = super::conversion::view(resource, encoded.clone())?;

@@ -1,6 +1,6 @@
 //! Who owns which field of an object, noted in `metadata.managedFields` on every write (`bayplan_patch::apply`).
 
-use bayplan_kinds::codec::{self, Conversion};
+use bayplan_kinds::codec::{self, Conversion, Empties};
 use bayplan_kinds::{Kind, Scheme};
 use bayplan_model::schema::{Definition, Schema};
 use bayplan_model::status::{Cause, Details, Status, reason};
@@ -68,18 +68,19 @@ impl Writer<'_> {
     }
 
     /// Notes who owns the fields of a new object.
-    pub(crate) fn track_create(self, object: &mut Value, now: Timestamp) {
-        self.track_update(&self.resource.empty(), object, now);
+    pub(crate) fn track_create(self, object: &mut Value, empties: &Empties, now: Timestamp) {
+        self.track_update(&self.resource.empty(), object, empties, now);
     }
 
     /// Notes who owns the fields of a changed object.
-    pub(super) fn track_update(self, old: &Value, new: &mut Value, now: Timestamp) {
-        if self.resource == self.resource.storage() {
+    pub(super) fn track_update(self, old: &Value, new: &mut Value, empties: &Empties, now: Timestamp) {
+        if self.resource == self.resource.storage() && empties.is_empty() {
             self.with_request(now, |request| apply::update(old, new, &request));
             return;
         }
-        // What counts is the object as it will be read in this version.
-        let mut seen = new.clone();
+        // What counts is the object as its writer sees it: with what they gave empty, and as it will be read in their
+        // version.
+        let mut seen = empties.as_written(new).into_owned();
         self.resource.convert_to_storage(&mut seen);
         self.resource.convert_from_storage(&mut seen);
         self.with_request(now, |request| apply::update(old, &mut seen, &request));

@@ -8,7 +8,7 @@ use bayplan_patch::{Fault, body, json_patch, merge_patch, strategic, strict};
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::decode::{self, Input};
+use super::decode::{self, Input, Sent};
 use super::{Answer, Call, Registry, UpdatedObject};
 use crate::request::{FieldValidation, Preconditions};
 use crate::status_errors;
@@ -131,7 +131,7 @@ impl Registry {
             let patched = patch.apply(call.resource.group_version_kind(), old)?;
             let decoded = decode::object(call.resource, Input::Patched(patched, &patch), field_validation)?;
             call.warnings.extend(decoded.warnings);
-            Ok(decoded.object)
+            Ok(Sent { object: decoded.object, empties: decoded.empties })
         };
         self.update(call, UpdatedObject::Compute(&mut compute), Preconditions::default()).await
     }

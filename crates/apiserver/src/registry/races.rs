@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::decode::Sent;
 use super::{Answer, Body, Call, Registry, ServiceRange, UpdatedObject};
 use crate::admission::AdmissionPlugins;
 use crate::authz::Authorizer;
@@ -245,7 +246,7 @@ async fn whoever_takes_away_the_last_finalizer_second_succeeds_too() {
     let mut free = |pod: &Value| {
         let mut pod = pod.clone();
         pod["metadata"]["finalizers"] = Value::Null;
-        Ok(pod)
+        Ok(Sent::plain(pod))
     };
     let answer = scene.registry.update(scene.call(), UpdatedObject::Compute(&mut free), Preconditions::default()).await;
     assert_eq!(answered(answer), (200, "one".to_owned()));
@@ -270,7 +271,7 @@ async fn a_write_in_doubt_is_neither_made_twice_nor_called_a_conflict() {
         let mut pod = pod.clone();
         let marks = pod["metadata"]["annotations"]["marks"].as_str().unwrap_or_default().to_owned();
         pod["metadata"]["annotations"] = json!({"marks": marks + "x"});
-        Ok(pod)
+        Ok(Sent::plain(pod))
     };
     let patched = UpdatedObject::Compute(&mut marked);
     let answer = scene.registry.update(scene.call(), patched, Preconditions::default()).await;
@@ -279,7 +280,7 @@ async fn a_write_in_doubt_is_neither_made_twice_nor_called_a_conflict() {
 
     let mut replaced = scene.left().await.unwrap();
     replaced["metadata"]["annotations"]["marks"] = json!("y");
-    let replaced = UpdatedObject::Replace(replaced);
+    let replaced = UpdatedObject::Replace(Sent::plain(replaced));
     let answer = scene.registry.update(scene.call(), replaced, Preconditions::default()).await;
     assert_eq!(answered(answer).0, 504);
     assert_eq!(scene.left().await.unwrap()["metadata"]["annotations"], json!({"marks": "y"}));

@@ -1,10 +1,13 @@
 //! Update: every change of a stored object, in a compare-and-swap loop.
 
+use bayplan_kinds::Circumstances;
+use bayplan_kinds::codec::Empties;
 use bayplan_model::status::Status;
 use bayplan_store::{Entry, Revision, WriteError};
 use serde_json::Value;
 
 use super::create::{CreatedBy, check_namespace};
+use super::decode::Sent;
 use super::ownership::{Writer, keep_times, without_entries};
 use super::{Answer, Call, Registry, SystemWrite, check_preconditions, metadata};
 use crate::admission::Operation;
@@ -15,14 +18,17 @@ use crate::status_errors::{self, FieldError};
 /// The new object of an update; upstream's `rest.UpdatedObjectInfo`.
 pub(crate) enum UpdatedObject<'a> {
     /// The body of a PUT, decoded and defaulted.
-    Replace(Value),
+    Replace(Sent),
     /// Computed from the stored object, as a patch is; called again whenever another writer was faster.
-    Compute(&'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send)),
+    Compute(&'a mut Compute<'a>),
     /// Computed with its managed fields, as the result of a scale is.
-    Owned(&'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send)),
+    Owned(&'a mut Compute<'a>),
     /// The same, from the empty object if there is none.
-    Applied(&'a mut (dyn FnMut(&Value) -> Result<Value, Status> + Send)),
+    Applied(&'a mut Compute<'a>),
 }
+
+/// Makes a new object of the stored one.
+pub(crate) type Compute<'a> = dyn FnMut(&Value) -> Result<Sent, Status> + Send + 'a;
 
 /// The entry that an update starts from.
 struct Base {
@@ -49,9 +55,9 @@ impl Registry {
         let key = Self::key(call.resource, call.namespace, call.name);
         let replaces = matches!(updated, UpdatedObject::Replace(_));
         let is_tracked = matches!(updated, UpdatedObject::Replace(_) | UpdatedObject::Compute(_));
-        if let UpdatedObject::Replace(object) = &mut updated {
-            check_identity(&call, object)?;
-            let uid = metadata::text(object, "uid");
+        if let UpdatedObject::Replace(sent) = &mut updated {
+            check_identity(&call, &mut sent.object)?;
+            let uid = metadata::text(&sent.object, "uid");
             if !uid.is_empty() {
                 preconditions.uid = Some(uid.to_owned());
             }
@@ -71,16 +77,16 @@ impl Registry {
                 let old = self.decoded(call.resource, entry)?;
                 check_preconditions(&call, &key, &preconditions, &old)?;
                 let mut new = match &mut updated {
-                    UpdatedObject::Replace(object) => object.clone(),
+                    UpdatedObject::Replace(sent) => sent.clone(),
                     UpdatedObject::Compute(compute)
                     | UpdatedObject::Owned(compute)
                     | UpdatedObject::Applied(compute) => compute(&old)?,
                 };
                 if !replaces {
-                    check_identity(&call, &mut new)?;
+                    check_identity(&call, &mut new.object)?;
                 }
                 if is_tracked {
-                    Writer::from(call).track_update(&old, &mut new, self.now());
+                    Writer::from(call).track_update(&old, &mut new.object, &new.empties, self.now());
                 }
                 self.try_update(call, &key, entry, &old, &mut new, replaces).await
             };
@@ -130,43 +136,44 @@ impl Registry {
         updated: &mut UpdatedObject<'_>,
         preconditions: &Preconditions,
     ) -> Result<Answer, Status> {
-        let object = match updated {
-            UpdatedObject::Replace(object) => object,
+        let sent = match updated {
+            UpdatedObject::Replace(sent) => sent,
             UpdatedObject::Applied(compute) => {
-                let object = compute(&call.resource.empty())?;
-                return self.apply_new(call, object).await;
+                let sent = compute(&call.resource.empty())?;
+                return self.apply_new(call, sent).await;
             }
             _ => return Err(status_errors::not_found(call.resource, call.name)),
         };
         if !call.subresource.is_empty() || !call.resource.strategy.allow_create_on_update {
             return Err(status_errors::not_found(call.resource, call.name));
         }
-        if preconditions.uid.is_some() || metadata::resource_version(object).is_some() {
+        if preconditions.uid.is_some() || metadata::resource_version(&sent.object).is_some() {
             return Err(status_errors::not_found(call.resource, call.name));
         }
-        let mut object = object.clone();
-        metadata::wipe_system_fields(&mut object);
-        Writer::from(call).track_create(&mut object, self.now());
-        self.plugins.admit(&self.admission(call, Operation::Create, call.name), &mut object, None).await?;
-        self.create_admitted(call, object, CreatedBy::Update).await
+        let mut sent = sent.clone();
+        metadata::wipe_system_fields(&mut sent.object);
+        Writer::from(call).track_create(&mut sent.object, &sent.empties, self.now());
+        self.plugins.admit(&self.admission(call, Operation::Create, call.name), &mut sent.object, None).await?;
+        self.create_admitted(call, sent, CreatedBy::Update).await
     }
 
     /// Stores an applied object that did not exist.
-    async fn apply_new(&self, call: Call<'_>, mut object: Value) -> Result<Answer, Status> {
-        let uid = metadata::text(&object, "uid");
+    async fn apply_new(&self, call: Call<'_>, mut sent: Sent) -> Result<Answer, Status> {
+        let object = &mut sent.object;
+        let uid = metadata::text(object, "uid");
         if !uid.is_empty() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(status_errors::conflict(call.resource, call.name, why));
         }
-        check_identity(&call, &mut object)?;
+        check_identity(&call, object)?;
         if !call.subresource.is_empty() {
             return Err(status_errors::not_found(call.resource, call.name));
         }
-        call.warnings.extend(metadata::deduplicate_owners(&mut object));
-        metadata::wipe_system_fields(&mut object);
-        self.plugins.admit(&self.admission(call, Operation::Create, call.name), &mut object, None).await?;
-        self.create_admitted(call, object, CreatedBy::Update).await
+        call.warnings.extend(metadata::deduplicate_owners(object));
+        metadata::wipe_system_fields(object);
+        self.plugins.admit(&self.admission(call, Operation::Create, call.name), object, None).await?;
+        self.create_admitted(call, sent, CreatedBy::Update).await
     }
 
     /// One attempt; `None` if another writer was faster.
@@ -176,10 +183,11 @@ impl Registry {
         key: &str,
         entry: &Entry,
         old: &Value,
-        new: &mut Value,
+        sent: &mut Sent,
         replaces: bool,
     ) -> Result<Option<Swapped>, Status> {
         let strategy = &call.resource.strategy;
+        let Sent { object: new, empties } = sent;
         match metadata::resource_version(new) {
             None if replaces && !strategy.allow_unconditional_update => {
                 // The only 422 that names the resource instead of the kind.
@@ -205,7 +213,7 @@ impl Registry {
         metadata::restore_system_fields(new, old);
         // The rules of services are about the addresses and ports that it has by then.
         let allocation = self.allocate_service(&call, Some(old), new).await?;
-        let swapped = self.swap_checked(call, key, entry, old, new).await;
+        let swapped = self.swap_checked(call, key, entry, old, new, empties).await;
         let stored = matches!(swapped, Ok(Some(_)));
         self.settle_service(allocation, stored.then_some(&*new)).await;
         swapped
@@ -219,12 +227,14 @@ impl Registry {
         entry: &Entry,
         old: &Value,
         new: &mut Value,
+        empties: &Empties,
     ) -> Result<Option<Swapped>, Status> {
         call.resource.prepare_for_update(new, old, call.subresource, self.now());
         // A field that was put back is no change, either.
         keep_times(new, old);
         let mut errors = self.admin_access_errors(&call, new, Some(old)).await?;
-        errors.extend(call.resource.validate_update(call.subresource, new, old));
+        let circumstances = Circumstances { empties: empties.clone(), ..Circumstances::default() };
+        errors.extend(call.resource.validate_update_under(circumstances, call.subresource, new, old));
         if !errors.is_empty() {
             return Err(status_errors::invalid_object(call.resource, call.name, &errors));
         }

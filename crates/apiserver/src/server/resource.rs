@@ -23,7 +23,7 @@ use crate::admission::Operation;
 use crate::codec::{self, Decoded};
 use crate::negotiation::{self, Format};
 use crate::registry::apply::{Configuration, is_apply};
-use crate::registry::decode::{self, Input, New};
+use crate::registry::decode::{self, Input, New, Sent};
 use crate::registry::{Answer, Body, Call, PatchKind, UpdatedObject, VersionedObject, Writer, metadata};
 use crate::request::{DeleteOptions, FieldValidation, GetOptions, ListOptions, Preconditions, Verb, WriteOptions};
 use crate::selection::Selection;
@@ -211,20 +211,20 @@ impl ResourceRequest<'_> {
             }
             Verb::Create => {
                 let options = WriteOptions::create(query)?;
-                let New { decoded: Decoded { object, warnings }, shares_labels } =
+                let New { decoded: Decoded { object, empties, warnings }, shares_labels } =
                     decode::new_object(call.resource, self.body(), options.field_validation)?;
                 let manager = options.manager_or(self.user_agent());
                 let call = Call { dry_run: options.dry_run, manager: &manager, shares_labels, ..call };
                 call.warnings.extend(warnings);
-                registry.create(call, object).await?
+                registry.create(call, Sent { object, empties }).await?
             }
             Verb::Update => {
                 let options = WriteOptions::update(query)?;
-                let Decoded { object, warnings } =
+                let Decoded { object, empties, warnings } =
                     decode::object(call.resource, self.body(), options.field_validation)?;
                 let manager = options.manager_or(self.user_agent());
                 let call = Call { dry_run: options.dry_run, manager: &manager, ..call };
-                let updated = UpdatedObject::Replace(object);
+                let updated = UpdatedObject::Replace(Sent { object, empties });
                 call.warnings.extend(warnings);
                 registry.update(call, updated, Preconditions::default()).await?
             }
@@ -345,7 +345,7 @@ impl ResourceRequest<'_> {
             }
             _ => {}
         }
-        let Decoded { object, warnings } = self.decode_unstored(options.field_validation)?;
+        let Decoded { object, empties, warnings } = self.decode_unstored(options.field_validation)?;
         call.warnings.extend(warnings);
         let answer = match (call.resource.plural, call.subresource) {
             ("pods", "binding") | ("bindings", "") => {
@@ -371,7 +371,7 @@ impl ResourceRequest<'_> {
                 };
                 let now = registry.now();
                 let mut object = object;
-                Writer::from(call).track_create(&mut object, now);
+                Writer::from(call).track_create(&mut object, &empties, now);
                 Answer::value(201, reviews.create(call.resource, call.namespace, call.user, object, now).await?)
             }
         };

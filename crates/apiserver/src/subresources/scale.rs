@@ -9,7 +9,7 @@ use bayplan_patch::apply::{Applied, from_scale, put_managed_fields, to_scale};
 use serde_json::{Map, Value, json};
 
 use crate::registry::apply::Configuration;
-use crate::registry::decode::{self, Input};
+use crate::registry::decode::{self, Input, Sent};
 use crate::registry::patch::Patch;
 use crate::registry::{
     Answer, Body, Call, Objects, PatchKind, Registry, ScaleWriter, UpdatedObject, check_identity, metadata,
@@ -140,7 +140,7 @@ async fn write(
             Some(version) => metadata::of(&mut changed).insert("resourceVersion".to_owned(), json!(version)),
             None => metadata::of(&mut changed).remove("resourceVersion"),
         };
-        Ok(changed)
+        Ok(Sent::plain(changed))
     };
     // An update of the workload: its own admission, strategy and validation apply.
     let of_workload = Call { subresource: "", ..call };

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::defaulting::{child, child_or_new, default, default_absent};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::int_or_percent::{amount, at_most_all, int_or_percent};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::label_selector::is_empty_selector;
@@ -111,7 +111,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     label_selector::rules(errors, path.child("selector"), &spec["selector"]);
     workload::selected_template_rules(errors, path, spec);
     if given(spec, "selector") && is_empty_selector(&spec["selector"]) {
-        let shown = Json(|| label_selector::shown(&spec["selector"]));
+        let shown = label_selector::shown(&spec["selector"]);
         errors.invalid(path.child("selector"), shown, "empty selector is invalid for daemonset");
     }
     let template_path = path.child("template");
@@ -138,13 +138,9 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
                 _ => {}
             }
         }
-        kind => {
-            let rolling = workload::shown_rolling_update(
-                rolling,
-                [("MaxUnavailable", "maxUnavailable", "0"), ("MaxSurge", "maxSurge", "0")],
-            );
-            let value = Json(|| format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
-            errors.not_supported(strategy_path, value, &["RollingUpdate", "OnDelete"]);
+        _ => {
+            let shown = GoValue("io.k8s.api.apps.v1.DaemonSetUpdateStrategy", strategy);
+            errors.not_supported(strategy_path, shown, &["RollingUpdate", "OnDelete"]);
         }
     }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::defaulting::{child, child_or_new, default, default_absent};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::int_or_percent::{amount, at_most_all, int_or_percent};
 use crate::kind::{Kind, SCALE, STANDARD_VERBS, Scope, Subresource};
 use crate::label_selector::selector_of;
@@ -115,13 +115,9 @@ fn strategy_rules(errors: &mut ErrorList, path: Path<'_>, strategy: &Value) {
             }
             at_most_all(errors, path.child("maxUnavailable"), &rolling["maxUnavailable"]);
         }
-        kind => {
-            let rolling = workload::shown_rolling_update(
-                rolling,
-                [("MaxUnavailable", "maxUnavailable", "0"), ("MaxSurge", "maxSurge", "0")],
-            );
-            let value = Json(|| format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
-            errors.not_supported(path, value, &["Recreate", "RollingUpdate"]);
+        _ => {
+            let shown = GoValue("io.k8s.api.apps.v1.DeploymentStrategy", strategy);
+            errors.not_supported(path, shown, &["Recreate", "RollingUpdate"]);
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::core::persistent_volume_claim;
 use crate::defaulting::{child, child_or_new, children, default};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::int_or_percent::{at_most_all, int_or_percent};
 use crate::kind::{Kind, SCALE, STANDARD_VERBS, Scope, Subresource};
 use crate::label_selector::{self, selector_of, selects};
@@ -145,7 +145,7 @@ fn rules(errors: &mut ErrorList, object: &Value, old: Option<&Value>) {
             template_rules(errors, path, &with_claims, &selector);
         }
         None => {
-            let shown = Json(|| label_selector::shown(&spec["selector"]));
+            let shown = label_selector::shown(&spec["selector"]);
             errors.invalid(path.child("selector"), shown, "");
         }
     }
@@ -193,12 +193,11 @@ fn claim_volumes(spec: &mut Value) {
 
 fn strategy_rules(errors: &mut ErrorList, path: Path<'_>, strategy: &Value) {
     let rolling = &strategy["rollingUpdate"];
-    const FIELDS: [RollingField; 2] = [("Partition", "partition", "0"), ("MaxUnavailable", "maxUnavailable", "null")];
     match text(strategy, "type") {
         "OnDelete" if given(strategy, "rollingUpdate") => {
             errors.invalid(
                 path.child("rollingUpdate"),
-                Json(|| workload::shown_rolling_update(rolling, FIELDS)),
+                GoValue("io.k8s.api.apps.v1.RollingUpdateStatefulSetStrategy", rolling),
                 "only allowed for updateStrategy 'RollingUpdate'",
             );
         }
@@ -211,10 +210,9 @@ fn strategy_rules(errors: &mut ErrorList, path: Path<'_>, strategy: &Value) {
                 at_most_all(errors, path.child("maxUnavailable"), &rolling["maxUnavailable"]);
             }
         }
-        kind => {
-            let rolling = workload::shown_rolling_update(rolling, FIELDS);
-            let value = Json(|| format!("{{\"Type\":{},\"RollingUpdate\":{rolling}}}", Value::from(kind)));
-            errors.invalid(path, value, "must be 'RollingUpdate' or 'OnDelete'");
+        _ => {
+            let shown = GoValue("io.k8s.api.apps.v1.StatefulSetUpdateStrategy", strategy);
+            errors.invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'");
         }
     }
 }

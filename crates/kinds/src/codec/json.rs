@@ -14,6 +14,7 @@ use bayplan_model::schema::{Definition, Field, Schema, Type};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::empties::{Collector, Step};
 use super::quantity;
 use super::syntax::json_kind;
 use super::time;
@@ -31,14 +32,6 @@ const STRICT_BYTES_MAX: usize = 4 * 1024 * 1024;
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// One step of the path from the root to the current value.
-#[derive(Clone, Debug)]
-enum Step {
-    Field(&'static str),
-    Key(String),
-    Index(usize),
-}
-
 /// What was found besides the object.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
@@ -46,6 +39,8 @@ pub(crate) struct Findings {
     pub(crate) error: Option<String>,
     /// Unknown and duplicate fields, in document order.
     pub(crate) strict: Vec<String>,
+    /// The lists, maps and bytes that were given empty.
+    pub(super) empties: Collector,
     /// How many structs were read, or would have been.
     parts: usize,
     check_strict: bool,
@@ -444,11 +439,26 @@ fn read_struct<'de, A: MapAccess<'de>>(
             object.extend(value.map(|value| (key.into_owned(), value)));
             continue;
         }
+        let given = value.as_ref().and_then(|value| given_empty(&field.ty, value));
         put(&mut object, field, value);
+        if let Some(given) = given {
+            findings.empties.note(&findings.path, field.name, given);
+        }
     }
     findings.within.pop();
     complete(definition, &mut object);
     Ok(object)
+}
+
+/// A list, map or bytes without anything in it, which a canonical object does not show.
+fn given_empty(of: &Type, value: &Value) -> Option<Value> {
+    let is_empty = match (of, value) {
+        (Type::List(..), Value::Array(list)) => list.is_empty(),
+        (Type::Map(..), Value::Object(map)) => map.is_empty(),
+        (Type::Bytes, Value::String(text)) => text.is_empty(),
+        _ => false,
+    };
+    is_empty.then(|| value.clone())
 }
 
 /// Writes a field as upstream's encoder would: empty values of omittable fields vanish.

@@ -10,6 +10,7 @@
 //! omittable fields are gone, fields that are always written are there, quantities and times have their one spelling.
 
 mod applied;
+mod empties;
 mod json;
 mod older_versions;
 mod protobuf;
@@ -31,6 +32,8 @@ use serde_json::{Map, Value};
 
 use json::Findings;
 
+pub use empties::Empties;
+pub(crate) use empties::StepName;
 pub use protobuf_answers::{ProtobufList, write_metadata, write_object, write_value, write_watch_event};
 
 use crate::group_version_kind::GroupVersionKind;
@@ -83,6 +86,8 @@ pub enum FieldValidation {
 pub struct Decoded {
     /// The object in canonical form, not yet defaulted.
     pub object: Value,
+    /// What that form does not show: where lists and maps were given empty.
+    pub empties: Empties,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
 }
@@ -326,7 +331,7 @@ fn conclude(
     object.insert("apiVersion".into(), expected.api_version().into());
     object.insert("kind".into(), expected.kind.into());
     let warnings = findings.strict.iter().flat_map(|error| yaml::warnings_of(error)).collect();
-    Ok(Decoded { object: Value::Object(object), warnings })
+    Ok(Decoded { object: Value::Object(object), empties: findings.empties.finish(), warnings })
 }
 
 /// Kinds whose older version has the same fields and is still accepted: clients before 1.22 evict with policy/v1beta1.

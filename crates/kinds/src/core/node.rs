@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::defaulting::{child, round_resource_list};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, PROXY_VERBS, STANDARD_VERBS, Subresource};
+use crate::names;
 use crate::object::{Object, given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, or, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
@@ -186,16 +187,8 @@ fn taints(errors: &mut ErrorList, path: Path<'_>, taints: &[Value]) {
         }
         errors.one_of(path.child("effect"), effect, &EFFECTS);
         if !seen.insert((key, effect)) {
-            let shown = || {
-                format!(
-                    "{{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":{}}}",
-                    Value::from(key),
-                    Value::from(value),
-                    Value::from(effect),
-                    taint["timeAdded"]
-                )
-            };
-            errors.duplicate_with(path, Json(shown), "taints must be unique by key and effect pair");
+            let shown = GoValue("io.k8s.api.core.v1.Taint", taint);
+            errors.duplicate_with(path, shown, "taints must be unique by key and effect pair");
         }
     }
 }
@@ -228,8 +221,7 @@ fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let mut seen = BTreeSet::new();
     for (index, address) in list(&new["status"], "addresses").iter().enumerate() {
         if !seen.insert((text(address, "type"), text(address, "address"))) {
-            let shown = || metadata::in_order(address, &["type", "address"], &["Type", "Address"]);
-            errors.duplicate(path.index(index), Json(shown));
+            errors.duplicate(path.index(index), GoValue("io.k8s.api.core.v1.NodeAddress", address));
         }
     }
     let path = Path::root("spec");

@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::defaulting::{child, child_or_new, default, round_requirements, round_resource_list};
-use crate::field::{ErrorList, Json, Path, go_value, line_diff};
+use crate::field::{Change, ErrorList, Json, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
-use crate::object::{Object, given, list, text};
+use crate::object::{Object, given, list, put, text};
 use crate::printing::{
     AGE, NAME, Printer, access_modes, age_of, name_of, or, or_unset, phase, storage_class_name, string, wide,
 };
@@ -72,7 +72,7 @@ pub(crate) fn defaults(object: &mut Object) {
 }
 
 pub(crate) fn spec_defaults(spec: &mut Object) {
-    default(spec, "volumeMode", "Filesystem");
+    default_absent(spec, "volumeMode", "Filesystem");
     round_requirements(child(spec, "resources"));
 }
 
@@ -112,6 +112,11 @@ fn data_sources(spec: &mut Object, old: Option<&Value>) {
             spec.remove("dataSource");
         }
     }
+    mirror_data_source(spec);
+}
+
+/// What one of the two fields says, the other one says too, unless it leads to another namespace.
+fn mirror_data_source(spec: &mut Object) {
     match (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned()) {
         (Some(source), None) => {
             spec.insert("dataSourceRef".into(), source);
@@ -247,31 +252,8 @@ fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
         let shown = class_now.as_deref().unwrap_or("");
         errors.invalid(annotations.child(CLASS_ANNOTATION), shown, "field is immutable");
     }
-    let comparable = |spec: &Value| {
-        let mut spec = spec.as_object().cloned().unwrap_or_default();
-        if text(before, "volumeName").is_empty() {
-            spec.remove("volumeName");
-        }
-        if moved || named {
-            spec.remove("storageClassName");
-        }
-        if new["status"]["phase"] == "Bound" {
-            if let Some(requests) = child(&mut spec, "resources").and_then(|resources| child(resources, "requests")) {
-                requests.remove("storage");
-            }
-            spec.remove("volumeAttributesClassName");
-        }
-        spec
-    };
-    if comparable(spec) != comparable(before) {
-        let shown = |spec: &Value| go_value("io.k8s.api.core.v1.PersistentVolumeClaimSpec", spec);
-        let changes = line_diff(&shown(before), &shown(spec));
-        let detail = format!(
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound \
-             claims\n{changes}"
-        );
-        errors.forbidden(path, &detail);
-    }
+    let class_is_set = if moved { Some(ClassIsSet::InPlaceOfAnnotation) } else { named.then_some(ClassIsSet::Anew) };
+    immutable_rest(errors, new, old, class_is_set);
     let storage = |resources: &Value| resources["storage"].as_str().unwrap_or("0").parse::<Quantity>().ok();
     let requested = |spec: &Value| storage(&spec["resources"]["requests"]);
     let shrinks = requested(spec) < requested(before) && requested(spec) <= storage(&old["status"]["capacity"]);
@@ -282,6 +264,47 @@ fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
     errors.immutable(Path::root("volumeMode"), &spec["volumeMode"], &before["volumeMode"]);
     attributes_class(errors, path.child("volumeAttributesClassName"), spec, old);
+}
+
+/// How a claim comes to name a class that named none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClassIsSet {
+    InPlaceOfAnnotation,
+    Anew,
+}
+
+/// Of a bound claim the amount of storage and the class of attributes may change; of others the volume, once.
+fn immutable_rest(errors: &mut ErrorList, new: &Value, old: &Value, class_is_set: Option<ClassIsSet>) {
+    let path = Path::root("spec");
+    let resources_path = path.child("resources");
+    let (Value::Object(mut now), Value::Object(mut was)) = (new["spec"].clone(), old["spec"].clone()) else { return };
+    mirror_data_source(&mut was);
+    if text(&was, "volumeName").is_empty() {
+        put(&mut was, "volumeName", now.get("volumeName"));
+    }
+    match class_is_set {
+        Some(ClassIsSet::InPlaceOfAnnotation) => put(&mut now, "storageClassName", None),
+        Some(ClassIsSet::Anew) => put(&mut now, "storageClassName", was.get("storageClassName")),
+        None => {}
+    }
+    if new["status"]["phase"] == "Bound" {
+        put(&mut now, "volumeAttributesClassName", was.get("volumeAttributesClassName"));
+        let asked = errors.was_given_empty(resources_path.child("requests"));
+        if let Some(resources) = child(&mut now, "resources")
+            && (asked || given(resources, "requests"))
+            && let Some(requests) = child_or_new(resources, "requests")
+        {
+            let storage = &old["spec"]["resources"]["requests"]["storage"];
+            requests.insert("storage".into(), storage.as_str().unwrap_or("0").into());
+        }
+    }
+    if now != was {
+        let detail =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let (now, was) = (Value::Object(now), Value::Object(was));
+        let definition = "io.k8s.api.core.v1.PersistentVolumeClaimSpec";
+        errors.forbidden_change(path, detail, path, Change { definition, old: &was, new: &now });
+    }
 }
 
 /// A claim whose class of attributes took effect keeps one.

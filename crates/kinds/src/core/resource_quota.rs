@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::resource_names::{is_compute_quota, is_integer, is_standard_quota, resource_name};
 use crate::defaulting::{child, round_resource_list};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
@@ -133,8 +133,8 @@ fn selector(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
             errors.invalid(path.child("scopeName"), scope, "unsupported scope");
         }
         for _ in misfits(spec, scope) {
-            let shown = || shown_selector(expressions);
-            errors.invalid(path, Json(shown), "unsupported scope applied to resource");
+            let shown = GoValue("io.k8s.api.core.v1.ScopeSelector", &spec["scopeSelector"]);
+            errors.invalid(path, shown, "unsupported scope applied to resource");
         }
         if WITHOUT_VALUES.contains(&scope) && operator != "Exists" {
             errors.invalid(path.child("operator"), operator, ONLY_EXISTS);
@@ -154,17 +154,6 @@ fn selector(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
         scopes.insert(scope);
     }
     conflicts(errors, path, spec, &scopes);
-}
-
-/// The selector in the order and under the names of Go's struct, in which messages show it.
-fn shown_selector(expressions: &[Value]) -> String {
-    let shown = |expression: &Value| {
-        let (scope, operator) = (text(expression, "scopeName"), text(expression, "operator"));
-        let (scope, operator) = (Value::from(scope), Value::from(operator));
-        format!("{{\"ScopeName\":{scope},\"Operator\":{operator},\"Values\":{}}}", expression["values"])
-    };
-    let shown: Vec<String> = expressions.iter().map(shown).collect();
-    format!("{{\"MatchExpressions\":[{}]}}", shown.join(","))
 }
 
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::defaulting::{children, default};
+use crate::defaulting::{children, default_absent};
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::metadata::NameRule;
@@ -52,7 +52,7 @@ fn defaults(object: &mut Object) {
         if port.get("name").is_none_or(Value::is_null) {
             port.insert("name".into(), "".into());
         }
-        default(port, "protocol", "TCP");
+        default_absent(port, "protocol", "TCP");
     }
 }
 

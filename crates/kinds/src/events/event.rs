@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::core::event;
-use crate::field::{ErrorList, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::object::{Object, given, number, text};
 use crate::selectable_fields::SelectableFields;
@@ -162,13 +162,22 @@ fn series_rules(errors: &mut ErrorList, event: &Value) {
     }
 }
 
+const CHANGED: &str = "field is immutable";
+const REFERENCE: &str = "io.k8s.api.core.v1.ObjectReference";
+
 /// Only the series of an event changes.
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     if new["series"] != old["series"] {
         series_rules(errors, new);
     }
     for (field, shown) in IMMUTABLE {
-        errors.immutable(Path::root(shown), &new[field], &old[field]);
+        let path = Path::root(shown);
+        match shown {
+            _ if new[field] == old[field] => {}
+            "involvedObject" | "related" => errors.invalid(path, GoValue(REFERENCE, &new[field]), CHANGED),
+            "source" => errors.invalid(path, GoValue("io.k8s.api.core.v1.EventSource", &new[field]), CHANGED),
+            _ => errors.invalid(path, &new[field], CHANGED),
+        }
     }
     errors.immutable(Path::root("eventTime"), &new["eventTime"], &old["eventTime"]);
 }

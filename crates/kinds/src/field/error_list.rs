@@ -1,8 +1,11 @@
 //! Collects field errors, in upstream's words. Upstream: `field.ErrorList`.
 
+use bayplan_model::quoted::Quoted;
 use serde_json::Value;
 
-use super::{FieldError, Path};
+use super::quote::Quote;
+use super::{FieldError, Path, go_value};
+use crate::codec::Empties;
 
 /// The most errors that are written out; the entry after them says how many more there are. Upstream writes out all of
 /// them, and so an answer can be a hundred times as large as its request; its decoder stops at 100 as well.
@@ -12,11 +15,27 @@ const LISTED_MAX: usize = 100;
 /// that one of them quotes: that may be a 3 MiB body with all its defaults, and an answer has each error twice.
 const LISTED_BYTES_MAX: usize = 256 * 1024;
 
+/// What decides about the errors of an object besides the object itself.
+#[derive(Clone, Debug, Default)]
+pub struct Circumstances {
+    /// Whether the cluster refuses privileged containers, as it does without upstream's `--allow-privileged`.
+    pub refuses_privileged: bool,
+    /// Where the client gave empty lists and maps, which messages quote.
+    pub empties: Empties,
+}
+
+/// Two values of the type of that full name.
+#[derive(Clone, Copy)]
+pub(crate) struct Change<'a> {
+    pub(crate) definition: &'static str,
+    pub(crate) old: &'a Value,
+    pub(crate) new: &'a Value,
+}
+
 /// The errors found so far.
 #[derive(Default)]
 pub(crate) struct ErrorList {
-    /// Whether the cluster refuses privileged containers, as it does without upstream's `--allow-privileged`.
-    pub(crate) refuses_privileged: bool,
+    circumstances: Circumstances,
     listed: Vec<FieldError>,
     listed_bytes: usize,
     /// How many were found when the list was full.
@@ -26,9 +45,18 @@ pub(crate) struct ErrorList {
 }
 
 impl ErrorList {
-    /// For the objects of a cluster that refuses privileged containers.
-    pub(crate) fn refusing_privileged() -> Self {
-        ErrorList { refuses_privileged: true, ..ErrorList::default() }
+    pub(crate) fn under(circumstances: Circumstances) -> Self {
+        ErrorList { circumstances, ..ErrorList::default() }
+    }
+
+    /// Whether the cluster refuses privileged containers.
+    pub(crate) fn refuses_privileged(&self) -> bool {
+        self.circumstances.refuses_privileged
+    }
+
+    /// Whether the client gave a list or map empty that a canonical object does not have.
+    pub(crate) fn was_given_empty(&self, path: Path<'_>) -> bool {
+        !self.circumstances.empties.restored_at(&path.steps(), &Value::Null).is_null()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -66,21 +94,23 @@ impl ErrorList {
 
     /// As [`invalid`](Self::invalid), with a detail about more than the element in question: it is written only if it
     /// is listed, and so not once for each element.
-    pub(crate) fn invalid_because(&mut self, path: Path<'_>, value: impl Into<Shown>, detail: impl FnOnce() -> String) {
+    pub(crate) fn invalid_because(&mut self, path: Path<'_>, value: impl Quote, detail: impl FnOnce() -> String) {
+        let empties = self.circumstances.empties.clone();
         self.add("FieldValueInvalid", path, || {
-            let shown = Into::<Shown>::into(value).quoted();
+            let shown = quoted(value, path, &empties);
             format!("Invalid value: {shown}: {}", detail())
         });
     }
 
-    fn with_value(&mut self, reason: &'static str, words: &str, path: Path<'_>, value: impl Into<Shown>, detail: &str) {
+    fn with_value(&mut self, reason: &'static str, words: &str, path: Path<'_>, value: impl Quote, detail: &str) {
+        let empties = self.circumstances.empties.clone();
         self.add(reason, path, || {
-            let shown = Into::<Shown>::into(value).quoted();
+            let shown = quoted(value, path, &empties);
             if detail.is_empty() { format!("{words}: {shown}") } else { format!("{words}: {shown}: {detail}") }
         });
     }
 
-    pub(crate) fn invalid(&mut self, path: Path<'_>, value: impl Into<Shown>, detail: &str) {
+    pub(crate) fn invalid(&mut self, path: Path<'_>, value: impl Quote, detail: &str) {
         self.with_value("FieldValueInvalid", "Invalid value", path, value, detail);
     }
 
@@ -101,11 +131,21 @@ impl ErrorList {
         self.add("FieldValueForbidden", path, || format!("Forbidden: {detail}"));
     }
 
-    pub(crate) fn duplicate(&mut self, path: Path<'_>, value: impl Into<Shown>) {
+    /// Forbids a change, and shows what differs between two values of a type, of which the new one stands at `at`.
+    pub(crate) fn forbidden_change(&mut self, path: Path<'_>, detail: &str, at: Path<'_>, change: Change<'_>) {
+        let empties = self.circumstances.empties.clone();
+        let Change { definition, old, new } = change;
+        self.add("FieldValueForbidden", path, || {
+            let difference = go_value::difference(definition, old, &empties.restored_at(&at.steps(), new));
+            format!("Forbidden: {detail}\n{difference}")
+        });
+    }
+
+    pub(crate) fn duplicate(&mut self, path: Path<'_>, value: impl Quote) {
         self.with_value("FieldValueDuplicate", "Duplicate value", path, value, "");
     }
 
-    pub(crate) fn duplicate_with(&mut self, path: Path<'_>, value: impl Into<Shown>, detail: &str) {
+    pub(crate) fn duplicate_with(&mut self, path: Path<'_>, value: impl Quote, detail: &str) {
         self.with_value("FieldValueDuplicate", "Duplicate value", path, value, detail);
     }
 
@@ -114,7 +154,7 @@ impl ErrorList {
     }
 
     pub(crate) fn not_found_because(&mut self, path: Path<'_>, value: &str, detail: impl FnOnce() -> String) {
-        self.add("FieldValueNotFound", path, || format!("Not found: {value:?}: {}", detail()));
+        self.add("FieldValueNotFound", path, || format!("Not found: {}: {}", Quoted(value), detail()));
     }
 
     /// `Invalid value: …` without the value.
@@ -129,10 +169,11 @@ impl ErrorList {
         });
     }
 
-    pub(crate) fn not_supported(&mut self, path: Path<'_>, value: impl Into<Shown>, supported: &[&str]) {
+    pub(crate) fn not_supported(&mut self, path: Path<'_>, value: impl Quote, supported: &[&str]) {
+        let empties = self.circumstances.empties.clone();
         self.add("FieldValueNotSupported", path, || {
-            let list: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-            let shown = Into::<Shown>::into(value).quoted();
+            let list: Vec<String> = supported.iter().map(|value| Quoted(value).to_string()).collect();
+            let shown = quoted(value, path, &empties);
             format!("Unsupported value: {shown}: supported values: {}", list.join(", "))
         });
     }
@@ -163,55 +204,21 @@ impl ErrorList {
     }
 }
 
-/// A value as messages show it: text quoted, the rest as JSON.
-pub(crate) struct Shown(String);
-
-impl Shown {
-    /// The value, or its beginning and how much more there is.
-    fn quoted(self) -> String {
-        let Shown(mut shown) = self;
-        if shown.len() > LISTED_BYTES_MAX {
-            let end = shown.floor_char_boundary(LISTED_BYTES_MAX);
-            let more = shown.len() - end;
-            shown.truncate(end);
-            shown.push_str(&format!("… ({more} more bytes)"));
-        }
-        shown
+/// A value as a message quotes it, or its beginning and how much more there is.
+fn quoted(value: impl Quote, path: Path<'_>, empties: &Empties) -> String {
+    let mut shown = value.quote(path, empties);
+    if shown.len() > LISTED_BYTES_MAX {
+        let end = shown.floor_char_boundary(LISTED_BYTES_MAX);
+        let more = shown.len() - end;
+        shown.truncate(end);
+        shown.push_str(&format!("… ({more} more bytes)"));
     }
-}
-
-impl From<&str> for Shown {
-    fn from(text: &str) -> Self {
-        Shown(format!("{text:?}"))
-    }
-}
-
-impl From<i64> for Shown {
-    fn from(number: i64) -> Self {
-        Shown(number.to_string())
-    }
-}
-
-impl From<&Value> for Shown {
-    fn from(value: &Value) -> Self {
-        match value {
-            Value::String(text) => text.as_str().into(),
-            other => Shown(other.to_string()),
-        }
-    }
-}
-
-/// Makes text that is JSON already, for objects that messages show in Go's field order. Called when it is needed.
-pub(crate) struct Json<F>(pub(crate) F);
-
-impl<F: FnOnce() -> String> From<Json<F>> for Shown {
-    fn from(json: Json<F>) -> Self {
-        Shown((json.0)())
-    }
+    shown
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Json;
     use super::*;
 
     #[test]

@@ -2,14 +2,13 @@
 
 mod error;
 mod error_list;
-mod go_struct;
 mod go_value;
-mod line_diff;
 mod path;
+mod quote;
+mod unified_diff;
 
 pub use error::FieldError;
-pub(crate) use error_list::{ErrorList, Json};
-pub(crate) use go_struct::{GoField, go_list, go_struct};
-pub(crate) use go_value::{shown as go_value, shown_list as go_values};
-pub(crate) use line_diff::line_diff;
+pub use error_list::Circumstances;
+pub(crate) use error_list::{Change, ErrorList};
 pub(crate) use path::Path;
+pub(crate) use quote::{At, GoValue, Json};

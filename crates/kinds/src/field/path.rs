@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::codec::StepName;
+
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Field(&'a str),
@@ -31,6 +33,18 @@ impl<'a> Path<'a> {
 
     pub(crate) const fn key(&'a self, key: &'a str) -> Self {
         Path { parent: Some(self), step: Step::Key(key) }
+    }
+
+    /// The steps from the root.
+    pub(crate) fn steps(&self) -> Vec<StepName<'a>> {
+        let mut steps = self.parent.map(Path::steps).unwrap_or_default();
+        match self.step {
+            // Some rules name two fields at once.
+            Step::Field(names) => steps.extend(names.split('.').map(StepName::Name)),
+            Step::Index(index) => steps.push(StepName::Index(index)),
+            Step::Key(key) => steps.push(StepName::Name(key)),
+        }
+        steps
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{bootstrap, conditions};
 use crate::defaulting::{child, default_nonzero};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, Subresource};
 use crate::names;
 use crate::object::{Object, given, list, number, text};
@@ -63,8 +63,8 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
         match text(&spec["distinguisherMethod"], "type") {
             "" => errors.required(at.child("type"), ""),
             "ByNamespace" | "ByUser" => {}
-            other => {
-                let shown = Json(|| format!("{{\"Type\":{}}}", Value::from(other)));
+            _ => {
+                let shown = GoValue("io.k8s.api.flowcontrol.v1.FlowDistinguisherMethod", &spec["distinguisherMethod"]);
                 errors.not_supported(at.child("type"), shown, &["ByNamespace", "ByUser"]);
             }
         }
@@ -80,7 +80,7 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     }
     if bootstrap::mandatory(bootstrap::flow_schemas(), name).is_some_and(|fixed| fixed != *spec) {
         let detail = format!("spec of '{name}' must equal the fixed value");
-        errors.invalid(path, Json(|| shown_spec(spec)), &detail);
+        errors.invalid(path, GoValue("io.k8s.api.flowcontrol.v1.FlowSchemaSpec", spec), &detail);
     }
     conditions::rules(errors, object);
 }
@@ -214,68 +214,6 @@ fn url_problem(url: &str) -> Option<&'static str> {
         _ if wildcards > 1 || (wildcards == 1 && !url.ends_with("/*")) => Some("wildcard can only do suffix matching"),
         _ => None,
     }
-}
-
-/// The spec in the order and under the names of Go's struct, in which messages show it.
-fn shown_spec(spec: &Value) -> String {
-    let name = |object: &Value| format!("{{\"Name\":{}}}", Value::from(text(object, "name")));
-    let method = match &spec["distinguisherMethod"] {
-        Value::Null => "null".to_owned(),
-        method => format!("{{\"Type\":{}}}", Value::from(text(method, "type"))),
-    };
-    format!(
-        "{{\"PriorityLevelConfiguration\":{},\"MatchingPrecedence\":{},\"DistinguisherMethod\":{method},\"Rules\":{}}}",
-        name(&spec["priorityLevelConfiguration"]),
-        number(spec, "matchingPrecedence"),
-        shown_list(spec, "rules", shown_rule)
-    )
-}
-
-fn shown_list(object: &Value, name: &str, shown: fn(&Value) -> String) -> String {
-    match &object[name] {
-        Value::Array(list) => format!("[{}]", list.iter().map(shown).collect::<Vec<_>>().join(",")),
-        _ => "null".to_owned(),
-    }
-}
-
-fn shown_rule(rule: &Value) -> String {
-    let resource = |rule: &Value| {
-        format!(
-            "{{\"Verbs\":{},\"APIGroups\":{},\"Resources\":{},\"ClusterScope\":{},\"Namespaces\":{}}}",
-            rule["verbs"],
-            rule["apiGroups"],
-            rule["resources"],
-            rule["clusterScope"] == true,
-            rule["namespaces"]
-        )
-    };
-    let url = |rule: &Value| format!("{{\"Verbs\":{},\"NonResourceURLs\":{}}}", rule["verbs"], rule["nonResourceURLs"]);
-    format!(
-        "{{\"Subjects\":{},\"ResourceRules\":{},\"NonResourceRules\":{}}}",
-        shown_list(rule, "subjects", shown_subject),
-        shown_list(rule, "resourceRules", resource),
-        shown_list(rule, "nonResourceRules", url)
-    )
-}
-
-fn shown_subject(subject: &Value) -> String {
-    let named = |field: &str| match &subject[field] {
-        Value::Null => "null".to_owned(),
-        named => format!("{{\"Name\":{}}}", Value::from(text(named, "name"))),
-    };
-    let account = match &subject["serviceAccount"] {
-        Value::Null => "null".to_owned(),
-        account => {
-            let (namespace, name) = (Value::from(text(account, "namespace")), Value::from(text(account, "name")));
-            format!("{{\"Namespace\":{namespace},\"Name\":{name}}}")
-        }
-    };
-    format!(
-        "{{\"Kind\":{},\"User\":{},\"Group\":{},\"ServiceAccount\":{account}}}",
-        Value::from(text(subject, "kind")),
-        named("user"),
-        named("group")
-    )
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

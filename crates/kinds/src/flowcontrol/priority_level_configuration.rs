@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{bootstrap, conditions};
 use crate::defaulting::{child, default_absent, default_nonzero};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, Subresource};
 use crate::object::{Object, given, number, text};
 use crate::printing::{AGE, Column, NAME, Printer, age_of, name_of, string};
@@ -98,7 +98,7 @@ fn fixed(errors: &mut ErrorList, path: Path<'_>, name: &str, spec: &Value) {
     // Null stands for what is not there.
     let same = ["type", "limited", EXEMPT].into_iter().all(|field| fixed[field] == spec[field]);
     if !same {
-        errors.invalid(path, Json(|| shown_spec(spec)), &detail);
+        errors.invalid(path, GoValue("io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", spec), &detail);
     }
 }
 
@@ -164,42 +164,6 @@ fn entropy_bits(queues: i64, hand: i64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "both are 32-bit numbers")]
     let (queues, hand) = (queues as f64, hand as f64);
     (queues.log2() * hand).ceil()
-}
-
-/// The spec in the order and under the names of Go's struct, in which messages show it.
-fn shown_spec(spec: &Value) -> String {
-    let limited = match &spec["limited"] {
-        Value::Null => "null".to_owned(),
-        limited => {
-            let response = &limited["limitResponse"];
-            let queuing = match &response["queuing"] {
-                Value::Null => "null".to_owned(),
-                queuing => format!(
-                    "{{\"Queues\":{},\"HandSize\":{},\"QueueLengthLimit\":{}}}",
-                    number(queuing, "queues"),
-                    number(queuing, "handSize"),
-                    number(queuing, "queueLengthLimit")
-                ),
-            };
-            format!(
-                "{{\"NominalConcurrencyShares\":{},\"LimitResponse\":{{\"Type\":{},\"Queuing\":{queuing}}},\
-                 \"LendablePercent\":{},\"BorrowingLimitPercent\":{}}}",
-                number(limited, "nominalConcurrencyShares"),
-                Value::from(text(response, "type")),
-                limited["lendablePercent"],
-                limited["borrowingLimitPercent"]
-            )
-        }
-    };
-    let exempt = match &spec[EXEMPT] {
-        Value::Null => "null".to_owned(),
-        exempt => format!(
-            "{{\"NominalConcurrencyShares\":{},\"LendablePercent\":{}}}",
-            exempt["nominalConcurrencyShares"], exempt["lendablePercent"]
-        ),
-    };
-    let kind = Value::from(text(spec, "type"));
-    format!("{{\"Type\":{kind},\"Limited\":{limited},\"Exempt\":{exempt}}}")
 }
 
 fn cells(object: &Value, now: Timestamp) -> Vec<Value> {

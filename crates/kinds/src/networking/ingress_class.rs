@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::defaulting::{child, default};
+use crate::defaulting::{child, default_absent};
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::names;
@@ -43,7 +43,7 @@ const CONTROLLER_MAX: usize = 250;
 
 fn defaults(object: &mut Object) {
     if let Some(parameters) = child(object, "spec").and_then(|spec| child(spec, "parameters")) {
-        default(parameters, "scope", "Cluster");
+        default_absent(parameters, "scope", "Cluster");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::field::{ErrorList, GoField, Json, Path, go_struct};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{given, text};
 use crate::printing::{NAME, Printer, age_of, name_of, string};
@@ -20,6 +20,7 @@ pub(crate) static KIND: Kind = Kind {
     validation: Validation {
         update_metadata: MetadataRecheck::AsNewAndChanged,
         metadata: MetadataCheck::First(ip_rules::address_problems),
+        rechecks_metadata: true,
         rules,
         change_rules,
         ..Validation::PLAIN
@@ -56,19 +57,15 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     }
 }
 
-/// How a parent is shown.
-const PARENT: &[GoField] = &[
-    ("group", "Group", "\"\""),
-    ("resource", "Resource", "\"\""),
-    ("namespace", "Namespace", "\"\""),
-    ("name", "Name", "\"\""),
-];
-
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let (new, old) = (&new["spec"]["parentRef"], &old["spec"]["parentRef"]);
     if new != old {
         let spec = Path::root("spec");
-        errors.invalid(spec.child("parentRef"), Json(|| go_struct(new, PARENT, |_, _| None)), "field is immutable");
+        errors.invalid(
+            spec.child("parentRef"),
+            GoValue("io.k8s.api.networking.v1.ParentReference", new),
+            "field is immutable",
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::addresses::{Range, range_problems, range_warnings};
-use crate::defaulting::{child, children, default};
+use crate::defaulting::{child, children, default_absent};
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::object::{Object, given, list, number, text};
@@ -41,7 +41,7 @@ fn defaults(object: &mut Object) {
     let Some(spec) = child(object, "spec") else { return };
     for (rules, _) in DIRECTIONS {
         for rule in children(spec, rules) {
-            children(rule, "ports").for_each(|port| default(port, "protocol", "TCP"));
+            children(rule, "ports").for_each(|port| default_absent(port, "protocol", "TCP"));
         }
     }
     let filled = |spec: &Object, name: &str| spec.get(name).and_then(Value::as_array).is_some_and(|l| !l.is_empty());

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{At, ErrorList, GoValue, Path};
 use crate::ip_rules;
 use crate::kind::{Kind, STANDARD_VERBS, Subresource};
 use crate::object::list;
@@ -39,13 +39,16 @@ fn create_rules(errors: &mut ErrorList, object: &Value) {
     let root = Path::root("spec");
     let path = root.child("cidrs");
     let ranges: Vec<&str> = list(spec, "cidrs").iter().map(|range| range.as_str().unwrap_or_default()).collect();
-    let shown = || format!("{{\"CIDRs\":{}}}", spec["cidrs"]);
     if ranges.is_empty() {
         errors.required(path, "at least one CIDR required");
         return;
     }
     if ranges.len() > RANGES_MAX {
-        errors.invalid(path, Json(shown), "may only hold up to 2 values");
+        errors.invalid(
+            path,
+            At(root, GoValue("io.k8s.api.networking.v1.ServiceCIDRSpec", spec)),
+            "may only hold up to 2 values",
+        );
         return;
     }
     for (index, range) in ranges.iter().enumerate() {
@@ -55,7 +58,7 @@ fn create_rules(errors: &mut ErrorList, object: &Value) {
     }
     if one_family_twice(&ranges) {
         let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-        errors.invalid(path, Json(|| spec["cidrs"].to_string()), detail);
+        errors.invalid(path, &spec["cidrs"], detail);
     }
 }
 
@@ -66,7 +69,7 @@ fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = root.child("cidrs");
     let added = (before.len(), after.len()) == (1, RANGES_MAX);
     if !added && before.len() != after.len() {
-        errors.invalid(path, Json(|| Value::from(after).to_string()), "field is immutable");
+        errors.invalid(path, &new["spec"]["cidrs"], "field is immutable");
         return;
     }
     for (index, (_, range)) in before.iter().zip(after).enumerate().filter(|(_, (was, is))| was != is) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
@@ -46,23 +46,10 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     // The first of equal ones is the one that counts.
     let mut seen: std::collections::BTreeSet<String> = std::collections::BTreeSet::new();
     for (index, toleration) in tolerations.iter().enumerate() {
-        if !seen.insert(shown(toleration)) {
-            errors.duplicate(path.index(index), Json(|| shown(toleration)));
+        if !seen.insert(toleration.to_string()) {
+            errors.duplicate(path.index(index), GoValue("io.k8s.api.core.v1.Toleration", toleration));
         }
     }
-}
-
-/// A toleration in the order and under the names of Go's struct, in which messages show it.
-fn shown(toleration: &Value) -> String {
-    let field = |name: &str| Value::from(text(toleration, name));
-    format!(
-        "{{\"Key\":{},\"Operator\":{},\"Value\":{},\"Effect\":{},\"TolerationSeconds\":{}}}",
-        field("key"),
-        field("operator"),
-        field("value"),
-        field("effect"),
-        toleration["tolerationSeconds"]
-    )
 }
 
 #[cfg(test)]

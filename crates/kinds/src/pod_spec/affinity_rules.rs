@@ -175,8 +175,6 @@ pub(super) fn spread(errors: &mut ErrorList, path: Path<'_>, constraints: &[Valu
         let (key, policy) = domain(constraint);
         if key.is_empty() {
             errors.required(path.child("topologyKey"), "can not be empty");
-        } else {
-            errors.all_invalid(path.child("topologyKey"), key, names::qualified_name(key));
         }
         if !matches!(policy, "DoNotSchedule" | "ScheduleAnyway") {
             errors.not_supported(path.child("whenUnsatisfiable"), policy, &["DoNotSchedule", "ScheduleAnyway"]);

@@ -42,23 +42,33 @@ fn is_image_path(path: &str) -> bool {
     if path.len() == 64 && path.bytes().all(|b| matches!(b, b'a'..=b'f' | b'0'..=b'9')) {
         return false;
     }
-    let component = |part: &str| {
-        let bytes = part.as_bytes();
-        let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        edge(bytes.first())
-            && edge(bytes.last())
-            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'))
-            && !part.contains("..")
-            && !part.contains("___")
+    // A bare name is one of the library's.
+    let length = if registry.is_none() && !rest.contains('/') { "library/".len() + rest.len() } else { rest.len() };
+    length <= PATH_MAX && registry.is_none_or(is_host) && rest.split('/').all(is_component)
+}
+
+/// The longest path of an image, in bytes.
+const PATH_MAX: usize = 255;
+
+/// Words of small letters and digits, between which is a dot, one or two underscores, or hyphens.
+fn is_component(part: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let edge = |byte: Option<&u8>| byte.is_some_and(|byte| is_word(*byte));
+    let separators = part.split(|character: char| character.is_ascii() && is_word(character as u8));
+    let known = |between: &str| matches!(between, "" | "." | "_" | "__") || between.bytes().all(|byte| byte == b'-');
+    edge(part.as_bytes().first()) && edge(part.as_bytes().last()) && separators.into_iter().all(known)
+}
+
+/// A name with dots, and maybe a port.
+fn is_host(host: &str) -> bool {
+    let (name, port) = host.split_once(':').unwrap_or((host, "0"));
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
-    let host = |part: &str| {
-        let (name, port) = part.split_once(':').unwrap_or((part, "0"));
-        !name.is_empty()
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'))
-            && port.bytes().all(|b| b.is_ascii_digit())
-            && !port.is_empty()
-    };
-    registry.is_none_or(host) && rest.split('/').all(component)
+    name.split('.').all(is_label) && !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -77,6 +87,9 @@ mod tests {
             ("a:latest@sha256:7031c1b283388d2c2e09b57badb803c05ebed362dc88d84b480cc47f72a21097", "Always"),
             ("Not A Reference", "IfNotPresent"),
             ("", "IfNotPresent"),
+            ("../x", "IfNotPresent"),
+            ("a.-b", "IfNotPresent"),
+            ("a--b__c.d/e_f", "Always"),
         ];
         for (image, want) in cases {
             assert_eq!(pull_policy(image), want, "{image}");

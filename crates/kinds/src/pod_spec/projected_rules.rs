@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::environment_rules::{self, VOLUME_FIELDS};
 use super::path_rules::local_path;
 use super::volume_rules::need;
-use crate::field::{ErrorList, Json, Path, go_value};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::object::{given, list, number, text};
 use crate::{label_selector, names};
 
@@ -129,7 +129,7 @@ fn token(errors: &mut ErrorList, path: Path<'_>, source_path: Path<'_>, source: 
 fn trust_bundle(errors: &mut ErrorList, path: Path<'_>, source: &Value) {
     match (given(source, "name"), given(source, "signerName")) {
         (true, true) => {
-            let shown = Json(|| go_value("io.k8s.api.core.v1.ClusterTrustBundleProjection", source));
+            let shown = GoValue("io.k8s.api.core.v1.ClusterTrustBundleProjection", source);
             errors.invalid(path, shown, "only one of name and signerName may be used");
         }
         (true, false) => {
@@ -145,7 +145,8 @@ fn trust_bundle(errors: &mut ErrorList, path: Path<'_>, source: &Value) {
             }
             if given(source, "labelSelector") {
                 let detail = "labelSelector must be unset if name is specified";
-                errors.invalid(path.child("labelSelector"), &source["labelSelector"], detail);
+                let shown = label_selector::shown(&source["labelSelector"]);
+                errors.invalid(path.child("labelSelector"), shown, detail);
             }
         }
         (false, true) => {

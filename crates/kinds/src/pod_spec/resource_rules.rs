@@ -234,7 +234,7 @@ pub(super) fn of_pod(errors: &mut ErrorList, path: Path<'_>, spec: &Value, claim
     if resources.is_null() {
         return;
     }
-    if given(resources, "claims") {
+    if given(resources, "claims") || errors.was_given_empty(path.child("claims")) {
         errors.forbidden(path.child("claims"), "claims may not be set for Resources at pod-level");
     }
     requirements(errors, path, resources, Holder::Pod, claims);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     affinity_rules, annotation_rules, container_rules, resource_rules, security_rules, volume_rules, windows_rules,
 };
-use crate::field::{ErrorList, Json, Path, go_value};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::ip_rules::legacy_address;
 use crate::object::{given, list, number, text};
 use crate::{metadata, names};
@@ -161,18 +161,16 @@ fn claims(errors: &mut ErrorList, path: Path<'_>, claims: &[Value]) {
         } else {
             errors.all_invalid(path.child("name"), name, names::dns_label(name));
         }
-        let shown = || go_value("io.k8s.api.core.v1.PodResourceClaim", claim);
+        let shown = GoValue("io.k8s.api.core.v1.PodResourceClaim", claim);
         match (given(claim, "resourceClaimName"), given(claim, "resourceClaimTemplateName")) {
             (true, true) => errors.invalid(
                 path,
-                Json(shown),
+                shown,
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
             ),
-            (false, false) => errors.invalid(
-                path,
-                Json(shown),
-                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
-            ),
+            (false, false) => {
+                errors.invalid(path, shown, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+            }
             _ => {}
         }
         for field in ["resourceClaimName", "resourceClaimTemplateName"] {

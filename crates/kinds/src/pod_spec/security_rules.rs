@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::path_rules::descending_path;
 use super::windows_rules;
-use crate::field::{ErrorList, Json, Path, go_value};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::object::{given, list, text};
 
 /// The largest user and group id.
@@ -56,7 +56,7 @@ pub(super) fn container(errors: &mut ErrorList, path: Path<'_>, context: &Value,
     if context.is_null() {
         return;
     }
-    if context["privileged"] == true && errors.refuses_privileged {
+    if context["privileged"] == true && errors.refuses_privileged() {
         errors.forbidden(path.child("privileged"), "disallowed by cluster policy");
     }
     for field in ["runAsUser", "runAsGroup"] {
@@ -74,7 +74,7 @@ pub(super) fn container(errors: &mut ErrorList, path: Path<'_>, context: &Value,
     if context["allowPrivilegeEscalation"] == false {
         let refused = |errors: &mut ErrorList, what: &str| {
             let detail = format!("cannot set `allowPrivilegeEscalation` to false and {what}");
-            errors.invalid(path, Json(|| go_value("io.k8s.api.core.v1.SecurityContext", context)), &detail);
+            errors.invalid(path, GoValue("io.k8s.api.core.v1.SecurityContext", context), &detail);
         };
         if context["privileged"] == true {
             refused(errors, "`privileged` to true");
@@ -112,7 +112,7 @@ fn seccomp(errors: &mut ErrorList, path: Path<'_>, profile: &Value) {
         ("Localhost", false) => errors.required(local, "must be set when seccomp type is Localhost"),
         ("Localhost", true) => descending_path(errors, local, text(profile, "localhostProfile")),
         (_, true) => {
-            let shown = Json(|| go_value("io.k8s.api.core.v1.SeccompProfile", profile));
+            let shown = GoValue("io.k8s.api.core.v1.SeccompProfile", profile);
             errors.invalid(local, shown, "can only be set when seccomp type is Localhost");
         }
         _ => {}

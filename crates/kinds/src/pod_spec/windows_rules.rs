@@ -120,7 +120,7 @@ pub(super) fn host_process(errors: &mut ErrorList, path: Path<'_>, spec: &Value)
         let detail = "hostNetwork must be true if pod contains any hostProcess containers";
         errors.invalid(path.child("hostNetwork"), &Value::Bool(false), detail);
     }
-    if errors.refuses_privileged {
+    if errors.refuses_privileged() {
         errors.forbidden(path, "hostProcess containers are disallowed by cluster policy");
     }
 }
@@ -177,8 +177,11 @@ fn for_windows(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
         "runAsGroup",
     ];
     let context_path = path.child("securityContext");
-    for field in OF_POD.into_iter().filter(|field| given(&spec["securityContext"], field)) {
-        errors.forbidden(context_path.child(field), DETAIL);
+    for field in OF_POD {
+        let path = context_path.child(field);
+        if given(&spec["securityContext"], field) || errors.was_given_empty(path) {
+            errors.forbidden(path, DETAIL);
+        }
     }
     for field in ["hostUsers", "shareProcessNamespace"] {
         if given(spec, field) {

@@ -6,7 +6,7 @@ use bayplan_model::dns_name::form_error;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::field::{ErrorList, Json, Path, go_value};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::int_or_percent::{at_most_all, int_or_percent};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{given, list, number, text};
@@ -51,8 +51,8 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
     let spec = &object["spec"];
     let path = Path::root("spec");
     if given(spec, "minAvailable") && given(spec, "maxUnavailable") {
-        let shown = || go_value("io.k8s.api.policy.v1.PodDisruptionBudgetSpec", spec);
-        errors.invalid(path, Json(shown), "minAvailable and maxUnavailable cannot be both set");
+        let shown = GoValue("io.k8s.api.policy.v1.PodDisruptionBudgetSpec", spec);
+        errors.invalid(path, shown, "minAvailable and maxUnavailable cannot be both set");
     }
     for field in ["minAvailable", "maxUnavailable"] {
         if given(spec, field) {

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::defaulting::{child_or_new, children, default};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
+use crate::names;
 use crate::object::{Object, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string, wide};
 use crate::strategy::Strategy;
@@ -98,9 +99,8 @@ pub(super) fn reference_rules(errors: &mut ErrorList, kinds: &[&str], object: &V
 
 pub(super) fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     if new["roleRef"] != old["roleRef"] {
-        let (fields, names) = (["apiGroup", "kind", "name"], ["APIGroup", "Kind", "Name"]);
-        let shown = || metadata::in_order(&new["roleRef"], &fields, &names);
-        errors.invalid(Path::root("roleRef"), Json(shown), "cannot change roleRef");
+        let shown = GoValue("io.k8s.api.rbac.v1.RoleRef", &new["roleRef"]);
+        errors.invalid(Path::root("roleRef"), shown, "cannot change roleRef");
     }
 }
 

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::claim_rules::{CONFIGURATIONS_MAX, Requests, configuration, json_object, toleration};
+use super::device_names;
 use super::lists::{at_most, each, itself, set};
-use super::{device_names, shown};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::names;
 use crate::object::{given, list, text};
 use crate::pod_spec;
@@ -53,7 +53,7 @@ pub(super) fn rules(errors: &mut ErrorList, claim: &Value, old: &Value) {
         _ if !allocated => {}
         Value::Null => allocation_rules(errors, path, allocation, &Requests::of(&claim["spec"])),
         before if before != allocation => {
-            errors.invalid(path, Json(|| shown::allocation(allocation)), "field is immutable");
+            errors.invalid(path, GoValue("io.k8s.api.resource.v1.AllocationResult", allocation), "field is immutable");
         }
         _ => {}
     }

@@ -9,7 +9,6 @@ pub(crate) mod resource_claim;
 pub(crate) mod resource_claim_template;
 pub(crate) mod resource_slice;
 mod selectors;
-mod shown;
 mod slice_rules;
 #[cfg(test)]
 mod tests;

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{claim_rules, claim_status, shown};
+use super::{claim_rules, claim_status};
 use crate::defaulting::{child, children, default, default_nonzero};
-use crate::field::{Json, Path};
+use crate::field::{GoValue, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string};
@@ -33,8 +33,8 @@ pub(crate) static KIND: Kind = Kind {
         // What cannot change is not checked again.
         change_rules: |errors, new, old| {
             if new["spec"] != old["spec"] {
-                let shown = || shown::claim_spec(&new["spec"]);
-                errors.invalid(Path::root("spec"), Json(shown), "field is immutable");
+                let shown = GoValue("io.k8s.api.resource.v1.ResourceClaimSpec", &new["spec"]);
+                errors.invalid(Path::root("spec"), shown, "field is immutable");
             }
         },
         status_rules: claim_status::rules,

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
+use super::claim_rules;
 use super::resource_claim::spec_defaults;
-use super::{claim_rules, shown};
 use crate::defaulting::child;
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope};
 use crate::metadata;
 use crate::printing::Printer;
@@ -27,8 +27,8 @@ pub(crate) static KIND: Kind = Kind {
         create_rules,
         change_rules: |errors, new, old| {
             if new["spec"] != old["spec"] {
-                let shown = || shown::template_spec(&new["spec"]);
-                errors.invalid(Path::root("spec"), Json(shown), "field is immutable");
+                let shown = GoValue("io.k8s.api.resource.v1.ResourceClaimTemplateSpec", &new["spec"]);
+                errors.invalid(Path::root("spec"), shown, "field is immutable");
             }
         },
         ..Validation::PLAIN

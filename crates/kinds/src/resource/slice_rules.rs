@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::claim_rules::EFFECTS;
 use super::claim_status::conditions;
+use super::device_names;
 use super::lists::{at_most, each, name, set};
-use super::{device_names, shown};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::names;
 use crate::object::{given, list, number, text};
 use crate::pod_spec;
@@ -84,7 +84,7 @@ fn places(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
         pod_spec::node_selector(errors, path, &spec["nodeSelector"]);
         let terms = list(&spec["nodeSelector"], "nodeSelectorTerms");
         if terms.len() != 1 {
-            let shown = Json(|| Value::from(terms.to_vec()).to_string());
+            let shown = GoValue("io.k8s.api.core.v1.NodeSelectorTerm", &spec["nodeSelector"]["nodeSelectorTerms"]);
             errors.invalid(path.child("nodeSelectorTerms"), shown, "must have exactly one node selector term");
         }
     }
@@ -198,7 +198,11 @@ fn attribute(errors: &mut ErrorList, path: Path<'_>, attribute: &Value) {
     match given_fields.len() {
         0 => errors.invalid(path, "", "exactly one value must be specified"),
         1 => {}
-        _ => errors.invalid(path, Json(|| shown::attribute(attribute)), "exactly one value must be specified"),
+        _ => errors.invalid(
+            path,
+            GoValue("io.k8s.api.resource.v1.DeviceAttribute", attribute),
+            "exactly one value must be specified",
+        ),
     }
 }
 

@@ -53,7 +53,7 @@ fn defaults(object: &mut Object) {
     default(spec, "attachRequired", true);
     default(spec, "podInfoOnMount", false);
     default(spec, "storageCapacity", false);
-    default(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    default_absent(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
     if spec.get("volumeLifecycleModes").and_then(Value::as_array).is_none_or(Vec::is_empty) {
         spec.insert("volumeLifecycleModes".into(), json!(["Persistent"]));
     }

@@ -42,9 +42,12 @@ fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {
 
 /// What was asked of the driver does not change, only its answer.
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
-    for field in ["nodeTopology", "storageClassName"] {
-        errors.immutable(Path::root(field), &new[field], &old[field]);
+    if new["nodeTopology"] != old["nodeTopology"] {
+        let shown = label_selector::shown(&new["nodeTopology"]);
+        errors.invalid(Path::root("nodeTopology"), shown, "field is immutable");
     }
+    let field = "storageClassName";
+    errors.immutable(Path::root(field), &new[field], &old[field]);
 }
 
 fn warnings(object: &Value, _old: Option<&Value>) -> Vec<String> {

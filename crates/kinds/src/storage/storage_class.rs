@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::defaulting::default;
+use crate::defaulting::default_absent;
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{Object, list, text};
@@ -46,8 +46,8 @@ pub(crate) static KIND: Kind = Kind {
 };
 
 fn defaults(object: &mut Object) {
-    default(object, "reclaimPolicy", "Delete");
-    default(object, "volumeBindingMode", "Immediate");
+    default_absent(object, "reclaimPolicy", "Delete");
+    default_absent(object, "volumeBindingMode", "Immediate");
 }
 
 fn rules(errors: &mut ErrorList, object: &Value, _old: Option<&Value>) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::core::persistent_volume::{driver_name, inline_rules};
 use crate::defaulting::{child, round_resource_list};
-use crate::field::{ErrorList, GoField, Json, Path, go_struct};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Subresource};
 use crate::object::{Object, given, text};
 use crate::printing::{AGE, NAME, Printer, age_of, boolean, name_of, named, string};
@@ -100,13 +100,9 @@ fn status_limits(errors: &mut ErrorList, status: &Value) {
 }
 
 fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
-    const SPEC: &[GoField] =
-        &[("attacher", "Attacher", "\"\""), ("source", "Source", "{}"), ("nodeName", "NodeName", "\"\"")];
-    const SOURCE: &[GoField] =
-        &[("persistentVolumeName", "PersistentVolumeName", "null"), ("inlineVolumeSpec", "InlineVolumeSpec", "null")];
     if new["spec"] != old["spec"] {
-        let source = |field: &str, value: &Value| (field == "source").then(|| go_struct(value, SOURCE, |_, _| None));
-        errors.invalid(Path::root("spec"), Json(|| go_struct(&new["spec"], SPEC, source)), "field is immutable");
+        let shown = GoValue("io.k8s.api.storage.v1.VolumeAttachmentSpec", &new["spec"]);
+        errors.invalid(Path::root("spec"), shown, "field is immutable");
     }
 }
 

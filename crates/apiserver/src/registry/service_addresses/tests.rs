@@ -5,6 +5,7 @@ use bayplan_kinds::Kind;
 use bayplan_store::{LogStore, Store};
 use jiff::{SignedDuration, Timestamp};
 
+use super::super::decode::Sent;
 use super::super::{Objects, SystemObjects, SystemWrite, UpdatedObject};
 use super::repair::Leaks;
 use super::*;
@@ -138,7 +139,7 @@ async fn what_a_service_no_longer_has_is_free() {
     let mut change = |service: &Value| {
         let mut service = service.clone();
         service["spec"]["ports"][0].as_object_mut().unwrap().remove("nodePort");
-        Ok(service)
+        Ok(Sent::plain(service))
     };
     let update = UpdatedObject::Compute(&mut change);
     cluster.servers[0].update(cluster.call("a"), update, Preconditions::default()).await.unwrap();
@@ -146,7 +147,7 @@ async fn what_a_service_no_longer_has_is_free() {
     let mut change = |service: &Value| {
         let mut service = service.clone();
         service["spec"]["ports"][0]["nodePort"] = json!(30_051);
-        Ok(service)
+        Ok(Sent::plain(service))
     };
     let update = UpdatedObject::Compute(&mut change);
     cluster.servers[1].update(cluster.call("a"), update, Preconditions::default()).await.unwrap();
@@ -154,7 +155,7 @@ async fn what_a_service_no_longer_has_is_free() {
     let mut change = |service: &Value| {
         let mut service = service.clone();
         service["spec"]["type"] = json!("ClusterIP");
-        Ok(service)
+        Ok(Sent::plain(service))
     };
     let update = UpdatedObject::Compute(&mut change);
     cluster.servers[1].update(cluster.call("a"), update, Preconditions::default()).await.unwrap();
@@ -173,7 +174,7 @@ async fn a_dry_run_takes_nothing() {
     });
     kind("services").default(&mut object);
     let call = Call { dry_run: true, ..cluster.call("") };
-    cluster.servers[0].create(call, object).await.unwrap();
+    cluster.servers[0].create(call, Sent::plain(object)).await.unwrap();
     assert_eq!((cluster.addresses().await.len(), cluster.ports().await.len()), (0, 0));
 }
 

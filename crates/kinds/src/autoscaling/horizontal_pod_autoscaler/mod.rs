@@ -10,7 +10,7 @@ mod tests;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::defaulting::{child, child_or_new, default};
+use crate::defaulting::{child, child_or_new, default, default_absent};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::Object;
 use crate::printing::{AGE, Column, NAME, Printer, string};
@@ -84,11 +84,11 @@ fn defaults_v2(object: &mut Object) {
         let pods = json!({ "type": "Pods", "value": 4, "periodSeconds": 15 });
         if let Some(up) = child_or_new(behavior, "scaleUp") {
             default(up, "stabilizationWindowSeconds", 0);
-            default(up, "selectPolicy", "Max");
+            default_absent(up, "selectPolicy", "Max");
             default(up, "policies", vec![pods, percent.clone()]);
         }
         if let Some(down) = child_or_new(behavior, "scaleDown") {
-            default(down, "selectPolicy", "Max");
+            default_absent(down, "selectPolicy", "Max");
             default(down, "policies", vec![percent]);
         }
     }

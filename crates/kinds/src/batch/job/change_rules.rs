@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::rules::own_spec_rules;
 use crate::defaulting::child;
-use crate::field::{ErrorList, Json, Path, go_value};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::label_selector;
 use crate::object::{Object, list, number, put, text};
 
@@ -15,7 +15,7 @@ pub(super) fn rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     own_spec_rules(errors, spec);
     completions(errors, path.child("completions"), spec, before);
     if spec["selector"] != before["selector"] {
-        let shown = Json(|| label_selector::shown(&spec["selector"]));
+        let shown = label_selector::shown(&spec["selector"]);
         errors.invalid(path.child("selector"), shown, "field is immutable");
     }
     template(errors, path.child("template"), new, old);
@@ -27,7 +27,7 @@ pub(super) fn rules(errors: &mut ErrorList, new: &Value, old: &Value) {
         ("successPolicy", "io.k8s.api.batch.v1.SuccessPolicy"),
     ] {
         if spec[field] != before[field] {
-            errors.invalid(path.child(field), Json(|| go_value(kind, &spec[field])), "field is immutable");
+            errors.invalid(path.child(field), GoValue(kind, &spec[field]), "field is immutable");
         }
     }
 }
@@ -43,46 +43,39 @@ fn completions(errors: &mut ErrorList, path: Path<'_>, spec: &Value, before: &Va
     }
 }
 
-/// Where the pods of a suspended job run may change before it starts (KEP-2926), and what they ask for (KEP-5440).
+/// Where the pods of a suspended job run may change (KEP-2926), and what they ask for (KEP-5440).
 fn template(errors: &mut ErrorList, path: Path<'_>, new: &Value, old: &Value) {
     let (template, before) = (&new["spec"]["template"], &old["spec"]["template"]);
     if template == before {
         return;
     }
-    let suspended = old["spec"]["suspend"] == true;
-    let mut expected = before.clone();
-    if suspended && old["status"]["startTime"].is_null() {
+    if may_change_template(old) {
+        // Of such a template upstream compares the spec alone.
+        let mut expected = before.clone();
         allow_scheduling(&mut expected, template);
-    }
-    if suspended && may_change_resources(old) {
         allow_resources(&mut expected, template);
         // Upstream looks at the spec alone, then.
         if template["spec"] != expected["spec"] {
-            let shown = Json(|| go_value("io.k8s.api.core.v1.PodSpec", &template["spec"]));
+            let shown = GoValue("io.k8s.api.core.v1.PodSpec", &template["spec"]);
             errors.invalid(path.child("spec"), shown, "field is immutable");
         }
     } else if *template != expected {
-        let shown = Json(|| go_value("io.k8s.api.core.v1.PodTemplateSpec", template));
+        let shown = GoValue("io.k8s.api.core.v1.PodTemplateSpec", template);
         errors.invalid(path, shown, "field is immutable");
     }
 }
 
-/// No pod of the job is left.
-fn may_change_resources(old: &Value) -> bool {
+/// The job is suspended, and no pod of it runs.
+fn may_change_template(old: &Value) -> bool {
     let said = list(&old["status"], "conditions")
         .iter()
         .any(|condition| text(condition, "type") == "Suspended" && text(condition, "status") == "True");
-    let idle = number(&old["status"], "active") == 0 && number(&old["status"], "terminating") == 0;
-    old["status"]["startTime"].is_null() || (said && idle)
+    let not_started = old["status"]["startTime"].is_null();
+    old["spec"]["suspend"] == true && (not_started || said) && number(&old["status"], "active") == 0
 }
 
 fn allow_scheduling(expected: &mut Value, template: &Value) {
     let Some(expected) = expected.as_object_mut() else { return };
-    if let Some(metadata) = child(expected, "metadata") {
-        for field in ["annotations", "labels"] {
-            put(metadata, field, template["metadata"].get(field));
-        }
-    }
     let Some(spec) = child(expected, "spec") else { return };
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {
         put(spec, field, template["spec"].get(field));

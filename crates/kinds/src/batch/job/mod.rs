@@ -9,7 +9,7 @@ mod status_rules;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::defaulting::{child, child_or_new, children, default};
+use crate::defaulting::{child, child_or_new, children, default, default_absent};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, number, text};
 use crate::printing::{AGE, NAME, Printer, age, age_of, containers, name_of, shown_selector, string, wide};
@@ -114,10 +114,10 @@ fn spec_defaults(spec: &mut Object) {
     default(spec, "parallelism", 1);
     let backoff_limit = if given(spec, "backoffLimitPerIndex") { i64::from(i32::MAX) } else { 6 };
     default(spec, "backoffLimit", backoff_limit);
-    default(spec, "completionMode", "NonIndexed");
+    default_absent(spec, "completionMode", "NonIndexed");
     default(spec, "suspend", false);
     let replacement = if given(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    default(spec, "podReplacementPolicy", replacement);
+    default_absent(spec, "podReplacementPolicy", replacement);
     default(spec, "manualSelector", false);
     template_spec_defaults(spec);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME, failure_rules};
-use crate::field::{ErrorList, Json, Path, go_value};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::label_selector::{self, selector_of, selects};
 use crate::object::{given, number, text};
 use crate::{names, pod_spec, workload};
@@ -81,7 +81,7 @@ fn generated_selector_rules(errors: &mut ErrorList, job: &Value, old: Option<&Va
         }
     }
     if selector_of(&spec["selector"]).is_some_and(|selector| !selects(&selector, &expected)) {
-        let shown = Json(|| label_selector::shown(&spec["selector"]));
+        let shown = label_selector::shown(&spec["selector"]);
         errors.invalid(path.child("selector"), shown, "`selector` not auto-generated");
     }
 }
@@ -90,7 +90,7 @@ fn generated_selector_rules(errors: &mut ErrorList, job: &Value, old: Option<&Va
 pub(crate) fn template_spec_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
     spec_rules(errors, path, spec);
     if given(spec, "selector") {
-        let shown = Json(|| label_selector::shown(&spec["selector"]));
+        let shown = label_selector::shown(&spec["selector"]);
         errors.invalid(path.child("selector"), shown, "`selector` will be auto-generated");
     }
     if spec["manualSelector"] == true {
@@ -138,7 +138,7 @@ fn spec_rules(errors: &mut ErrorList, path: Path<'_>, spec: &Value) {
         if mode == "Indexed" {
             failure_rules::success_policy(errors, path, spec);
         } else {
-            let shown = Json(|| go_value("io.k8s.api.batch.v1.SuccessPolicy", &spec["successPolicy"]));
+            let shown = GoValue("io.k8s.api.batch.v1.SuccessPolicy", &spec["successPolicy"]);
             errors.invalid(path, shown, "requires indexed completion mode");
         }
     }

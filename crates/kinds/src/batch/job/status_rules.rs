@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::indexes;
-use crate::field::{ErrorList, Json, Path, go_value};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::object::{given, list, number, text};
 use crate::workload;
 
@@ -162,7 +162,7 @@ fn finished(errors: &mut ErrorList, path: Path<'_>, job: State<'_>, before: Stat
     let uncounted = &status["uncountedTerminatedPods"];
     let some_uncounted = !list(uncounted, "failed").is_empty() || !list(uncounted, "succeeded").is_empty();
     if (turned || changed(job, before, "uncountedTerminatedPods")) && some_uncounted {
-        let shown = Json(|| go_value("io.k8s.api.batch.v1.UncountedTerminatedPods", uncounted));
+        let shown = GoValue("io.k8s.api.batch.v1.UncountedTerminatedPods", uncounted);
         errors.invalid(path.child("uncountedTerminatedPods"), shown, "must be empty for finished job");
     }
     if (turned || changed(job, before, "terminating")) && number(status, "terminating") > 0 {

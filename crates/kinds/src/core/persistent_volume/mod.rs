@@ -6,7 +6,7 @@ mod sources;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::defaulting::{child, child_or_new, default, round_resource_list};
+use crate::defaulting::{child, child_or_new, default, default_absent, round_resource_list};
 use crate::field::Path;
 use crate::kind::{Kind, STANDARD_VERBS, Subresource};
 use crate::object::{Object, given, list, text};
@@ -69,7 +69,7 @@ fn defaults(object: &mut Object) {
     }
     if let Some(spec) = child(object, "spec") {
         default(spec, "persistentVolumeReclaimPolicy", "Retain");
-        default(spec, "volumeMode", "Filesystem");
+        default_absent(spec, "volumeMode", "Filesystem");
         round_resource_list(spec, "capacity");
         pod_spec::source_defaults(spec);
     }

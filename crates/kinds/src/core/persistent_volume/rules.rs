@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::persistent_volume_claim::access_mode_rules;
 use super::{PLAIN_FIELDS, sources};
-use crate::field::{ErrorList, GoField, Json, Path, go_list, go_struct};
+use crate::field::{At, Change, ErrorList, GoValue, Path};
 use crate::names;
 use crate::object::{given, list, text};
 use crate::pod_spec::node_selector;
@@ -80,9 +80,7 @@ fn capacity(errors: &mut ErrorList, path: Path<'_>, capacity: &Value) {
         errors.required(path, "");
     }
     if !given(capacity, "storage") || resources.is_some_and(|resources| resources.len() > 1) {
-        // An empty map and none are one here; upstream tells them apart.
-        let shown = Json(|| resources.map_or_else(|| "{}".to_owned(), |_| capacity.to_string()));
-        errors.not_supported(path, shown, &["storage"]);
+        errors.not_supported(path, capacity, &["storage"]);
     }
     for (name, quantity) in resources.into_iter().flatten() {
         let Ok(quantity) = quantity.as_str().unwrap_or("0").parse::<Quantity>() else { continue };
@@ -180,12 +178,16 @@ pub(super) fn change_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     }
     if source_now != source_before {
         let detail = "spec.persistentvolumesource is immutable after creation";
-        errors.forbidden(path.child("persistentvolumesource"), detail);
+        let (old, new) = (Value::Object(source_before), Value::Object(source_now));
+        let definition = "io.k8s.api.core.v1.PersistentVolumeSource";
+        let shown = Change { definition, old: &old, new: &new };
+        errors.forbidden_change(path.child("persistentvolumesource"), detail, path, shown);
     }
     errors.immutable(Path::root("volumeMode"), &new["volumeMode"], &old["volumeMode"]);
     if given(old, "nodeAffinity") && with_current_labels(&old["nodeAffinity"], &new["nodeAffinity"]) {
         let detail = "field is immutable, except for updating from beta label to GA";
-        errors.invalid(Path::root("nodeAffinity"), Json(|| shown_affinity(&new["nodeAffinity"])), detail);
+        let shown = GoValue("io.k8s.api.core.v1.VolumeNodeAffinity", &new["nodeAffinity"]);
+        errors.invalid(Path::root("nodeAffinity"), At(path.child("nodeAffinity"), shown), detail);
     }
     if given(old, "volumeAttributesClassName") && !given(new, "volumeAttributesClassName") {
         let detail = "update from non-nil value to nil is forbidden";
@@ -211,28 +213,15 @@ fn with_current_labels(old: &Value, new: &Value) -> bool {
             let requirements = term.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten();
             for (index, requirement) in requirements.enumerate() {
                 let key = &new_terms[at][field][index]["key"];
-                if RENAMED_LABELS.iter().any(|(before, now)| requirement["key"] == *before && *key == *now) {
+                // Upstream finds no newer name of any other label, and takes that for an empty one.
+                let renamed = RENAMED_LABELS.iter().find(|(before, _)| requirement["key"] == *before);
+                if *key == renamed.map_or("", |(_, now)| *now) {
                     requirement["key"] = key.clone();
                 }
             }
         }
     }
     old != *new
-}
-
-fn shown_affinity(affinity: &Value) -> String {
-    const REQUIREMENT: &[GoField] =
-        &[("key", "Key", "\"\""), ("operator", "Operator", "\"\""), ("values", "Values", "null")];
-    const TERM: &[GoField] =
-        &[("matchExpressions", "MatchExpressions", "null"), ("matchFields", "MatchFields", "null")];
-    let requirement = |one: &Value| go_struct(one, REQUIREMENT, |_, _| None);
-    let term = |one: &Value| go_struct(one, TERM, |_, requirements| Some(go_list(requirements, requirement)));
-    let selector = |selector: &Value| {
-        go_struct(selector, &[("nodeSelectorTerms", "NodeSelectorTerms", "null")], |_, terms| {
-            Some(go_list(terms, term))
-        })
-    };
-    go_struct(affinity, &[("required", "Required", "null")], |_, required| Some(selector(required)))
 }
 
 pub(super) fn status_rules(errors: &mut ErrorList, new: &Value, _old: &Value) {

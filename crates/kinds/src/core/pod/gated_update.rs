@@ -2,9 +2,12 @@
 
 use serde_json::Value;
 
-use crate::field::{ErrorList, Json, Path};
-use crate::object::{Object, given, list, put, text};
+use crate::field::{ErrorList, GoValue, Path};
+use crate::object::{Object, given, list, put};
 use crate::pod_spec::REQUIRED;
+
+/// The type of what it may narrow.
+const TERM: &str = "io.k8s.api.core.v1.NodeSelectorTerm";
 
 /// A gated pod may restrict where it can run, never extend it. Puts back what may change, so that `rest` must equal the
 /// old spec.
@@ -33,11 +36,9 @@ pub(super) fn rules(errors: &mut ErrorList, path: Path<'_>, rest: &mut Object, o
     let (terms, old_terms) = (list(&node[REQUIRED], "nodeSelectorTerms"), list(&before[REQUIRED], "nodeSelectorTerms"));
     if !old_terms.is_empty() {
         if terms.len() != old_terms.len() {
-            let given = node[REQUIRED]["nodeSelectorTerms"].is_array();
-            let shown = || if given { shown_terms(terms) } else { "null".to_owned() };
             errors.invalid(
                 terms_path,
-                Json(shown),
+                GoValue(TERM, &node[REQUIRED]["nodeSelectorTerms"]),
                 "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
             );
         } else {
@@ -51,7 +52,7 @@ pub(super) fn rules(errors: &mut ErrorList, path: Path<'_>, rest: &mut Object, o
                 if !narrowed || (was_empty && term != old_term) {
                     errors.invalid(
                         terms_path.index(index),
-                        Json(|| shown_term(term)),
+                        GoValue(TERM, term),
                         "only additions are allowed (no mutations or deletions)",
                     );
                 }
@@ -73,32 +74,4 @@ pub(super) fn rules(errors: &mut ErrorList, path: Path<'_>, rest: &mut Object, o
         (Some(Value::Object(affinity)), Some(old)) => put(affinity, "nodeAffinity", old.get("nodeAffinity")),
         _ => {}
     }
-}
-
-fn shown_terms(terms: &[Value]) -> String {
-    let terms: Vec<String> = terms.iter().map(shown_term).collect();
-    format!("[{}]", terms.join(","))
-}
-
-/// A term as upstream's messages show it.
-fn shown_term(term: &Value) -> String {
-    let requirements = |field: &str| {
-        let all = list(term, field);
-        if all.is_empty() {
-            return "null".to_owned();
-        }
-        let shown: Vec<String> = all
-            .iter()
-            .map(|one| {
-                let (key, operator) = (Value::from(text(one, "key")), Value::from(text(one, "operator")));
-                format!("{{\"Key\":{key},\"Operator\":{operator},\"Values\":{}}}", one["values"])
-            })
-            .collect();
-        format!("[{}]", shown.join(","))
-    };
-    format!(
-        "{{\"MatchExpressions\":{},\"MatchFields\":{}}}",
-        requirements("matchExpressions"),
-        requirements("matchFields")
-    )
 }

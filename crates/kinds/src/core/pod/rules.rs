@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::gated_update;
-use crate::field::{ErrorList, Path};
+use crate::field::{Change, ErrorList, Path};
 use crate::object::{Object, list, number, put, text};
 use crate::pod_spec::{self, SECONDS_MAX, toleration_rules};
 
@@ -74,7 +74,9 @@ pub(super) fn change(errors: &mut ErrorList, new: &Value, old: &Value) {
         gated_update::rules(errors, path, &mut rest, old);
     }
     if Some(&rest) != old.as_object() {
-        errors.forbidden(path, UPDATABLE);
+        let rest = Value::Object(rest);
+        let definition = "io.k8s.api.core.v1.PodSpec";
+        errors.forbidden_change(path, UPDATABLE, path, Change { definition, old, new: &rest });
     }
 }
 

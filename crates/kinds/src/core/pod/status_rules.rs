@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::rules::annotation_changes;
-use crate::field::{ErrorList, Json, Path, go_values};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::ip_rules::{address, legacy_address};
 use crate::names;
 use crate::object::{given, list, text};
@@ -41,7 +41,8 @@ pub(super) fn rules(errors: &mut ErrorList, new: &Value, old: &Value) {
         allocated(errors, path, list(status, statuses), list(&new["spec"], containers), containers);
     }
     claims(errors, path.child("resourceClaimStatuses"), status, &new["spec"]);
-    addresses(errors, path.child("podIPs"), list(status, "podIPs"), list(before, "podIPs"), "io.k8s.api.core.v1.PodIP");
+    let pod_ips = (&status["podIPs"], list(before, "podIPs"));
+    addresses(errors, path.child("podIPs"), pod_ips, "io.k8s.api.core.v1.PodIP");
     let hosts = list(status, "hostIPs");
     if let Some(first) = hosts.first()
         && text(first, "ip") != text(status, "hostIP")
@@ -50,7 +51,8 @@ pub(super) fn rules(errors: &mut ErrorList, new: &Value, old: &Value) {
         let path = path.index(0);
         errors.invalid(path.child("ip"), text(first, "ip"), "must be equal to `hostIP`");
     }
-    addresses(errors, path.child("hostIPs"), hosts, list(before, "hostIPs"), "io.k8s.api.core.v1.HostIP");
+    let host_ips = (&status["hostIPs"], list(before, "hostIPs"));
+    addresses(errors, path.child("hostIPs"), host_ips, "io.k8s.api.core.v1.HostIP");
 }
 
 /// Conditions of others than Kubernetes have qualified names. Upstream reports them under `metadata`.
@@ -203,7 +205,8 @@ fn claims(errors: &mut ErrorList, path: Path<'_>, status: &Value, spec: &Value) 
 }
 
 /// One address of each family, of the type of that name; what was `stored` stays.
-fn addresses(errors: &mut ErrorList, path: Path<'_>, entries: &[Value], stored: &[Value], kind: &'static str) {
+fn addresses(errors: &mut ErrorList, path: Path<'_>, (given, stored): (&Value, &[Value]), kind: &'static str) {
+    let entries = given.as_array().map_or(&[][..], Vec::as_slice);
     let stored: Vec<&str> = stored.iter().map(|entry| text(entry, "ip")).collect();
     for (index, entry) in entries.iter().enumerate() {
         legacy_address(errors, path.index(index), text(entry, "ip"), &stored);
@@ -219,6 +222,6 @@ fn addresses(errors: &mut ErrorList, path: Path<'_>, entries: &[Value], stored: 
             .add("InternalError", path, || format!("Internal error: failed to check for dual stack with error:{why}"));
     }
     if !of_both || parsed.len() < entries.len() || entries.len() > 2 {
-        errors.invalid(path, Json(|| go_values(kind, entries)), "may specify no more than one IP for each IP family");
+        errors.invalid(path, GoValue(kind, given), "may specify no more than one IP for each IP family");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use bayplan_model::quoted::Quoted;
 use serde_json::Value;
 
 use super::quality_of_service::quality_of_service;
-use crate::field::{ErrorList, Path};
+use crate::field::{Change, ErrorList, Path};
 use crate::object::{Object, list, put, text};
 
 /// The resources that can change while a pod runs.
@@ -20,13 +21,17 @@ pub(super) fn ephemeral_containers(errors: &mut ErrorList, new: &Value, old: &Va
         list(spec, "ephemeralContainers").iter().rev().map(|container| (text(container, "name"), container)).collect();
     for container in list(before, "ephemeralContainers") {
         let name = text(container, "name");
-        let what = match given.get(name) {
-            None => "removed",
-            Some(same) if *same == container => continue,
-            Some(_) => "changed",
-        };
-        let detail = format!("existing ephemeral containers {name:?} may not be {what}");
-        errors.forbidden(path.child("ephemeralContainers"), &detail);
+        let existing = format!("existing ephemeral containers {} may not be", Quoted(name));
+        let path = path.child("ephemeralContainers");
+        match given.get(name) {
+            None => errors.forbidden(path, &format!("{existing} removed\n")),
+            Some(same) if *same == container => {}
+            Some(new) => {
+                let definition = "io.k8s.api.core.v1.EphemeralContainer";
+                let change = Change { definition, old: container, new };
+                errors.forbidden_change(path, &format!("{existing} changed"), path, change);
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::headless;
-use crate::field::{ErrorList, Path};
+use crate::field::{At, ErrorList, Path};
 use crate::ip_rules;
 use crate::object::{given, list, text};
 
@@ -118,14 +118,14 @@ fn changed_addresses(errors: &mut ErrorList, new: &Value, old: &Value) {
     const CHANGED: &str = "may not change once set";
     if now.len() == before.len() {
         for (index, _) in now.iter().zip(&before).enumerate().filter(|(_, (now, before))| now != before) {
-            errors.invalid(path.index(index), shown, CHANGED);
+            errors.invalid(path.index(index), At(path, shown), CHANGED);
         }
         return;
     }
     if now.is_empty() {
-        errors.invalid(path.index(0), shown, "primary clusterIP can not be unset");
+        errors.invalid(path.index(0), At(path, shown), "primary clusterIP can not be unset");
     } else if before.first().is_some_and(|before| now[0] != *before) {
-        errors.invalid(path.index(0), shown, CHANGED);
+        errors.invalid(path.index(0), At(path, shown), CHANGED);
     }
     if now.len() < before.len() && now.len() == 1 {
         released_second(errors, new, "must be set to 'SingleStack' when releasing the secondary clusterIP");
@@ -134,24 +134,24 @@ fn changed_addresses(errors: &mut ErrorList, new: &Value, old: &Value) {
 
 fn changed_families(errors: &mut ErrorList, new: &Value, old: &Value) {
     let root = Path::root("spec");
-    let path = root.child("ipFamilies");
-    let path = path.index(0);
+    let families = root.child("ipFamilies");
+    let path = families.index(0);
     let (now, before) = (texts(new, "ipFamilies"), texts(old, "ipFamilies"));
     const CHANGED: &str = "may not change once set";
     if now.len() == before.len() {
         for _ in now.iter().zip(&before).filter(|(now, before)| now != before) {
-            errors.invalid(path, &new["ipFamilies"], CHANGED);
+            errors.invalid(path, At(families, &new["ipFamilies"]), CHANGED);
         }
         return;
     }
     // Upstream asks for the addresses here, and shows them below.
     if now.len() < before.len() && texts(new, "clusterIPs").is_empty() {
-        errors.invalid(path, &new["ipFamilies"], "primary ipFamily can not be unset");
+        errors.invalid(path, At(families, &new["ipFamilies"]), "primary ipFamily can not be unset");
     }
     if let (Some(now), Some(before)) = (now.first(), before.first())
         && now != before
     {
-        errors.invalid(path, &new["clusterIPs"], CHANGED);
+        errors.invalid(path, At(root.child("clusterIPs"), &new["clusterIPs"]), CHANGED);
     }
     if now.len() < before.len() && now.len() == 1 {
         released_second(errors, new, "must be set to 'SingleStack' when releasing the secondary ipFamily");

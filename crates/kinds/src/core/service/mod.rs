@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::defaulting::{child, children, default};
+use crate::defaulting::{child, children, default, default_absent};
 use crate::field::{ErrorList, FieldError};
 use crate::kind::{Kind, PROXY_VERBS, STANDARD_VERBS, Scope, Subresource};
 use crate::names;
@@ -82,7 +82,7 @@ fn defaults(object: &mut Object) {
     {
         for ingress in children(balancer, "ingress") {
             if !text(ingress, "ip").is_empty() {
-                default(ingress, "ipMode", "VIP");
+                default_absent(ingress, "ipMode", "VIP");
             }
         }
     }
@@ -124,7 +124,7 @@ fn spec_defaults(spec: &mut Object) -> String {
         default(spec, "externalTrafficPolicy", "Cluster");
     }
     if matches!(service_type.as_str(), "NodePort" | "LoadBalancer" | "ClusterIP") {
-        default(spec, "internalTrafficPolicy", "Cluster");
+        default_absent(spec, "internalTrafficPolicy", "Cluster");
     }
     if service_type == "LoadBalancer" {
         default(spec, "allocateLoadBalancerNodePorts", true);

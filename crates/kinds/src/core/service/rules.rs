@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{cluster_ips, externally_accessible, headless, needs_health_check_port};
-use crate::field::{ErrorList, Json, Path};
+use crate::field::{ErrorList, GoValue, Path};
 use crate::object::{given, list, number, text};
 use crate::{ip_rules, metadata, names};
 
@@ -145,14 +145,8 @@ fn repeated_ports(errors: &mut ErrorList, path: Path<'_>, ports: &[Value]) {
             errors.duplicate(path.child("nodePort"), node_port);
         }
         if !inside.insert((number(port, "port"), protocol)) {
-            let shown = || {
-                format!(
-                    "{{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\
-                     \"NodePort\":0}}",
-                    port["protocol"], port["port"]
-                )
-            };
-            errors.duplicate(path, Json(shown));
+            let key = json!({ "protocol": port["protocol"], "port": port["port"] });
+            errors.duplicate(path, GoValue("io.k8s.api.core.v1.ServicePort", &key));
         }
     }
 }
