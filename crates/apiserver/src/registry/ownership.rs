@@ -224,3 +224,26 @@ fn equal_but_entries(a: &Value, b: &Value) -> bool {
     let same = |(key, value): (&String, &Value)| key == "managedFields" || b.get(key) == Some(value);
     fields(a) == fields(b) && a.as_object().into_iter().flatten().all(same)
 }
+
+#[cfg(test)]
+mod tests {
+    use bayplan_kinds::codec::{self, Encoding, FieldValidation};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whoever_gives_a_required_list_empty_owns_it() {
+        let resource = bayplan_kinds::find("rbac.authorization.k8s.io", "v1", "roles").unwrap();
+        let owned = |body: &[u8]| {
+            let kind = resource.group_version_kind();
+            let mut decoded = codec::decode(kind, Encoding::Json, body, FieldValidation::Strict).unwrap();
+            let writer = Writer { resource, subresource: "", manager: "m" };
+            writer.track_create(&mut decoded.object, &decoded.empties, Timestamp::UNIX_EPOCH);
+            assert_eq!(decoded.object["rules"], Value::Null);
+            decoded.object["metadata"]["managedFields"][0]["fieldsV1"].clone()
+        };
+        assert_eq!(owned(br#"{"metadata":{"name":"a"},"rules":[]}"#), json!({"f:rules": {}}));
+        assert_eq!(owned(br#"{"metadata":{"name":"a","labels":{}}}"#), Value::Null);
+    }
+}

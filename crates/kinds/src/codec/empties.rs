@@ -85,6 +85,11 @@ impl Place {
         }
     }
 
+    /// Whether it is at a path or below it.
+    fn is_at(&self, at: &[StepName<'_>]) -> bool {
+        self.path.len() >= at.len() && self.path.iter().zip(at).all(|(step, name)| step == name)
+    }
+
     /// Whether it is a required field, which is null where nothing else came.
     fn is_written(&self, object: &Value) -> bool {
         let step = |value, step: &Step| match step {
@@ -123,12 +128,15 @@ impl Empties {
     /// A part of the object, which stands at a path, as the client gave it.
     pub(crate) fn restored_at<'v>(&self, at: &[StepName<'_>], part: &'v Value) -> Cow<'v, Value> {
         let mut part = Cow::Borrowed(part);
-        let below =
-            |place: &&Place| place.path.len() >= at.len() && place.path.iter().zip(at).all(|(step, name)| step == name);
-        for place in self.places().iter().filter(below) {
+        for place in self.places().iter().filter(|place| place.is_at(at)) {
             place.restore(part.to_mut(), at.len());
         }
         part
+    }
+
+    /// Whether something was given empty at a path or below it.
+    pub(crate) fn any_at(&self, at: &[StepName<'_>]) -> bool {
+        self.places().iter().any(|place| place.is_at(at))
     }
 }
 
@@ -189,6 +197,7 @@ mod tests {
         let at = [StepName::Name("spec"), StepName::Name("containers"), StepName::Index(0)];
         assert_eq!(*empties().restored_at(&at, &json!({"name": "a"})), json!({"name": "a", "args": []}));
         let other = [at[0], at[1], StepName::Index(1)];
+        assert!(empties().any_at(&at) && empties().any_at(&at[..1]) && !empties().any_at(&other));
         assert!(matches!(empties().restored_at(&other, &json!({})), Cow::Borrowed(_)));
         assert_eq!(*empties().restored_at(&[at[0], StepName::Name("nodeSelector")], &Value::Null), json!({}));
     }

@@ -54,9 +54,9 @@ impl ErrorList {
         self.circumstances.refuses_privileged
     }
 
-    /// Whether the client gave a list or map empty that a canonical object does not have.
+    /// Whether the client gave a list or map empty at a path or below it, which a canonical object does not show.
     pub(crate) fn was_given_empty(&self, path: Path<'_>) -> bool {
-        !self.circumstances.empties.restored_at(&path.steps(), &Value::Null).is_null()
+        !self.circumstances.empties.is_empty() && self.circumstances.empties.any_at(&path.steps())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -13,7 +13,7 @@ const CONTEXT: usize = 3;
 /// From this many lines on, lines that are a hundredth of a text and more tell nothing.
 const POPULAR_FROM: usize = 200;
 
-/// How many pairs of equal lines are looked at. Whoever sends two large texts of few different lines gets no difference.
+/// How many pairs of equal lines are looked at: two long texts of few different lines have very many.
 const PAIRS_MAX: usize = 4_000_000;
 
 /// A run of lines that both texts have.

@@ -132,11 +132,14 @@ fn label_keys(errors: &mut ErrorList, path: Path<'_>, term: &Value) {
             continue;
         }
         let keys_path = path.child(field);
-        if !given(term, "labelSelector") {
+        let has_selector = given(term, "labelSelector");
+        if !has_selector {
             errors.forbidden(keys_path, "must not be specified when labelSelector is not set");
         }
         for (index, key) in keys.iter().filter_map(Value::as_str).enumerate() {
-            errors.all_invalid(keys_path.index(index), key, names::qualified_name(key));
+            if has_selector {
+                errors.all_invalid(keys_path.index(index), key, names::qualified_name(key));
+            }
             if field == "matchLabelKeys" && mismatch.contains(key) {
                 errors.invalid(keys_path.index(index), key, "exists in both matchLabelKeys and mismatchLabelKeys");
             }

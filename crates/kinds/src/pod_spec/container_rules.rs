@@ -144,7 +144,7 @@ fn ephemeral<'v>(
                 Value::Object(fields) => field != "resources" || !fields.is_empty(),
                 _ => true,
             };
-            if filled {
+            if filled || errors.was_given_empty(path.child(field)) {
                 errors.forbidden(path.child(field), DETAIL);
             }
         }

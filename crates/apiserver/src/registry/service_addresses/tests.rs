@@ -69,7 +69,7 @@ impl Cluster {
             "kind": "Service", "apiVersion": "v1", "metadata": {"name": name, "namespace": "default"}, "spec": spec,
         });
         kind("services").default(&mut object);
-        self.servers[server].create(self.call(""), object).await?;
+        self.servers[server].create(self.call(""), Sent::plain(object)).await?;
         Ok(self.get(name).await)
     }
 
