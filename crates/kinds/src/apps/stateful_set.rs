@@ -15,7 +15,6 @@ use crate::object::{Object, given, list, number, text};
 use crate::printing::{AGE, NAME, Printer, age_of, containers, name_of, string, wide};
 use crate::strategy::{Generation, StatusRule, Strategy};
 use crate::validation::{MetadataCheck, Validation};
-use crate::workload::RollingField;
 use crate::{metadata, names, pod_spec, workload};
 
 pub(crate) static KIND: Kind = Kind {

@@ -16,7 +16,6 @@ use crate::printing::{AGE, NAME, Printer, age_of, name_of, or, string, wide};
 use crate::selectable_fields::{SelectableFields, text_at};
 use crate::strategy::{StatusRule, Strategy};
 use crate::validation::{MetadataRecheck, Validation};
-use crate::{metadata, names};
 
 pub(crate) static KIND: Kind = Kind {
     kind: "Node",

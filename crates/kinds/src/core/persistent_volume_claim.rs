@@ -4,7 +4,7 @@ use bayplan_model::quantity::Quantity;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::defaulting::{child, child_or_new, default, round_requirements, round_resource_list};
+use crate::defaulting::{child, child_or_new, default, default_absent, round_requirements, round_resource_list};
 use crate::field::{Change, ErrorList, Json, Path};
 use crate::kind::{Kind, STANDARD_VERBS, Scope, Subresource};
 use crate::object::{Object, given, list, put, text};

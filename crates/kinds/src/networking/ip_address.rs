@@ -20,7 +20,6 @@ pub(crate) static KIND: Kind = Kind {
     validation: Validation {
         update_metadata: MetadataRecheck::AsNewAndChanged,
         metadata: MetadataCheck::First(ip_rules::address_problems),
-        rechecks_metadata: true,
         rules,
         change_rules,
         ..Validation::PLAIN

@@ -11,7 +11,6 @@ use crate::object::{Object, list, text};
 use crate::printing::{AGE, NAME, Printer, age_of, name_of, string, wide};
 use crate::strategy::Strategy;
 use crate::validation::{MetadataCheck, MetadataRecheck, Validation};
-use crate::{metadata, names};
 
 pub(crate) static KIND: Kind = Kind {
     group: "rbac.authorization.k8s.io",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::defaulting::{child, child_or_new, default};
+use crate::defaulting::{child, child_or_new, default, default_absent};
 use crate::field::{ErrorList, Path};
 use crate::kind::{Kind, STANDARD_VERBS};
 use crate::object::{Object, given, list, text};

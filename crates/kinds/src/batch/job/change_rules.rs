@@ -54,12 +54,11 @@ fn template(errors: &mut ErrorList, path: Path<'_>, new: &Value, old: &Value) {
         let mut expected = before.clone();
         allow_scheduling(&mut expected, template);
         allow_resources(&mut expected, template);
-        // Upstream looks at the spec alone, then.
         if template["spec"] != expected["spec"] {
             let shown = GoValue("io.k8s.api.core.v1.PodSpec", &template["spec"]);
             errors.invalid(path.child("spec"), shown, "field is immutable");
         }
-    } else if *template != expected {
+    } else {
         let shown = GoValue("io.k8s.api.core.v1.PodTemplateSpec", template);
         errors.invalid(path, shown, "field is immutable");
     }
