@@ -397,7 +397,8 @@ mod wire {
         conditions: Option<Vec<Condition>>,
         container_statuses: Option<Vec<ContainerStatus>>,
         init_container_statuses: Option<Vec<ContainerStatus>>,
-        ephemeral_container_statuses: Option<Vec<ContainerStatus>>,
+        #[serde(rename = "ephemeralContainerStatuses")]
+        ephemeral: Option<Vec<ContainerStatus>>,
     }
 
     #[derive(Deserialize, Default)]
@@ -448,6 +449,12 @@ mod wire {
             let waits = self.state.as_ref().is_some_and(|state| state.waiting.is_some());
             !waits && self.terminated().is_none()
         }
+    }
+
+    /// Whether a pod has ended, or is deleted and none of its containers may run.
+    fn is_stopped(phase: super::Phase, deleted: bool, statuses: [&Vec<ContainerStatus>; 3]) -> bool {
+        let ended = matches!(phase, super::Phase::Succeeded | super::Phase::Failed);
+        ended || (deleted && !statuses.into_iter().flatten().any(ContainerStatus::may_run))
     }
 
     /// When the last of these ended, if all of them did; `before` is when others did.
@@ -518,8 +525,7 @@ mod wire {
         fn from(mut pod: Pod) -> Self {
             let intended_node = pod.spec.intended_node().cloned().unwrap_or_default();
             let network = network(&mut pod.spec, &pod.status.pod_ip, pod.status.pod_ips.take());
-            let Status { phase, conditions, container_statuses, init_container_statuses, .. } = pod.status;
-            let ephemeral_statuses = pod.status.ephemeral_container_statuses.unwrap_or_default();
+            let Status { phase, conditions, container_statuses, init_container_statuses, ephemeral, .. } = pod.status;
             let (mut volume_claims, mut ephemeral_volumes) = (Vec::new(), Vec::new());
             for volume in pod.spec.volumes.unwrap_or_default() {
                 if let Some(claim) = volume.persistent_volume_claim {
@@ -545,9 +551,6 @@ mod wire {
             let containers = container_statuses.unwrap_or_default();
             let init_statuses = init_container_statuses.unwrap_or_default();
             let deleted = pod.metadata.deletion_timestamp.is_some();
-            let mut statuses = containers.iter().chain(&init_statuses).chain(&ephemeral_statuses);
-            let ended = matches!(phase, super::Phase::Succeeded | super::Phase::Failed);
-            let is_stopped = ended || (deleted && !statuses.any(ContainerStatus::may_run));
             let spec_containers = pod.spec.containers.unwrap_or_default();
             let readiness = match ready {
                 None => super::Readiness::Absent,
@@ -555,7 +558,7 @@ mod wire {
                 Some(_) => super::Readiness::NotFalse,
             };
             super::Pod {
-                is_stopped,
+                is_stopped: is_stopped(phase, deleted, [&containers, &init_statuses, &ephemeral.unwrap_or_default()]),
                 requests: requests(&spec_containers, &init_containers, pod.spec.resources.as_ref()),
                 readiness,
                 started_at: pod.status.start_time,

@@ -276,7 +276,7 @@ impl Pod {
         self.report = Report::Due;
     }
 
-    /// The pod's object changed: what matters is its deletion, its resources, and a `Ready` condition that another wrote.
+    /// The pod's object changed: its deletion matters, its resources, and a `Ready` condition of another writer.
     pub(crate) fn update(&mut self, view: Arc<PodView>, delays: Delays, now: Timestamp) {
         let before = std::mem::replace(&mut self.view, view);
         if self.resize.is_none() && self.counts() && !same_resources(&before.spec, &self.view.spec) {

@@ -1,6 +1,6 @@
 //! The roles of the control loops over what belongs to the cluster as a whole, and over attached volumes.
 
-use super::roles::{ClusterRole, EVENTS, READ};
+use super::roles::{ClusterRole, EVENTS, READ, Row};
 
 pub(super) const CLUSTER_ROLE_AGGREGATION: ClusterRole = ClusterRole {
     name: "clusterrole-aggregation-controller",
@@ -43,6 +43,9 @@ pub(super) const ATTACH_DETACH: ClusterRole = ClusterRole {
         (READ, "storage.k8s.io", "csinodes"),
     ],
 };
+
+/// Only where bootstrap tokens are.
+pub(super) const TOKEN_CLEANER: &[Row] = &[("get,watch,list,delete", "", "secrets"), EVENTS];
 
 /// What stands in for external attachers, and for kubelets that say which volumes they use. It is no controller of
 /// upstream's, and has no service account.

@@ -408,13 +408,12 @@ pub(super) fn objects(aggregate: bool, shared_store: bool) -> Result<Vec<Bootstr
     objects.extend(namespace_roles::objects()?);
     objects.extend(guest_roles::objects()?);
     let attacher = &controller_roles::SIMULATED_ATTACHER;
-    let attacher_role = cluster_role(attacher.name, all_rules(attacher), json!({}))?;
-    let attacher_binding = cluster_role_binding(attacher.name, vec![user(CONTROLLER_MANAGER)])?;
+    objects.push(cluster_role(attacher.name, all_rules(attacher), json!({}))?);
+    objects.push(cluster_role_binding(attacher.name, vec![user(CONTROLLER_MANAGER)])?);
     if shared_store {
         objects.iter_mut().for_each(|object| object.reconcile = Reconcile::Never);
         objects.extend(own_roles()?);
     }
-    objects.extend([attacher_role, attacher_binding]);
     Ok(objects)
 }
 

@@ -282,7 +282,7 @@ impl AttachDetachController {
             waiting.until(rest);
             return false;
         }
-        if let Some(Link::Asked(error)) = link {
+        if let Some(Link::Requested(error)) = link {
             let since = *operation.waits_since.get_or_insert(context.now);
             let waited = Duration::try_from(context.now.duration_since(since)).unwrap_or(Duration::ZERO);
             let why = match error {
@@ -329,7 +329,7 @@ impl AttachDetachController {
             match Link::of(&attachment) {
                 Link::Attached if !leaves => drop(holders.insert(node.clone())),
                 // An attempt that failed elsewhere does not keep it, as upstream.
-                Link::Asked(_) if !leaves => is_busy |= operation.is_none_or(|one| one.is_pending(context.now)),
+                Link::Requested(_) if !leaves => is_busy |= operation.is_none_or(|one| one.is_pending(context.now)),
                 _ => is_busy = true,
             }
         }
@@ -410,7 +410,7 @@ impl AttachDetachController {
                 // What nobody needs and the node still uses stays as it is.
                 Link::Attached => round.is_reported(unique) && !operations.of(unique, &round.name).is_withdrawn,
                 Link::Reported => !is_needed && !operations.of(unique, &round.name).is_withdrawn,
-                Link::Asked(_) | Link::Leaving => false,
+                Link::Requested(_) | Link::Leaving => false,
             };
             if stays && !withdrawn.contains(unique) {
                 let known = known.get(unique.as_str());

@@ -34,7 +34,7 @@ pub(super) enum Link {
     /// An external attacher says that it is attached.
     Attached,
     /// It was asked for, and is not attached yet; maybe an external attacher says why.
-    Asked(Option<String>),
+    Requested(Option<String>),
     /// Only the status of the node tells of it.
     Reported,
     /// It is being detached.
@@ -126,7 +126,7 @@ impl Round {
                 (None, None) if operation.is_created => {
                     let volume = self.needed.get(&unique).map(|needed| needed.volume.clone());
                     if let Some(volume) = volume.or_else(|| AttachableVolume::named(&unique)) {
-                        self.present.insert(unique, Present::new(volume, Link::Asked(None), ""));
+                        self.present.insert(unique, Present::new(volume, Link::Requested(None), ""));
                     }
                 }
                 (None, None) => {}
@@ -147,7 +147,7 @@ impl Link {
         match (attachment.metadata.deletion_timestamp, status.attached) {
             (Some(_), _) => Link::Leaving,
             (None, true) => Link::Attached,
-            (None, false) => Link::Asked(status.attach_error.as_ref().map(|error| error.message.clone())),
+            (None, false) => Link::Requested(status.attach_error.as_ref().map(|error| error.message.clone())),
         }
     }
 }

@@ -136,8 +136,8 @@ fn a_volume_that_one_node_has_is_refused_to_another_until_it_is_let_go() {
         (vec![pod("q", "m")], "Volume is already used by pod(s) q"),
         (
             vec![],
-            "Volume is already exclusively attached to one node, waiting on detach before it can be attached to another \
-             node",
+            "Volume is already exclusively attached to one node, \
+             waiting on detach before it can be attached to another node",
         ),
     ] {
         let controller = waiting("ReadWriteOnce", held(), more);
@@ -203,7 +203,7 @@ fn what_an_external_attacher_says_is_told_with_longer_and_longer_pauses() {
     let error = json!({"attachError": {"message": "no such disk"}});
     let objects = [node("n", "True", &[], &[]), pod("p", "n"), attachment("n", error)];
     let failing = controller(objects.into_iter().chain(volume("ReadWriteOnce")));
-    for (second, told) in [(0, true), (0, false), (1, true), (2, false), (3, true)] {
+    for (second, told) in [(0, true), (0, false), (1, true), (2, true), (3, false), (4, true)] {
         let script = Script::new("fails", []);
         let outcome = script.play_at(second, &failing, "n").unwrap();
         assert!(matches!(outcome, Requeue::After(_)), "{outcome:?}");

@@ -1,5 +1,5 @@
-//! The service accounts that loops act as, for upstream's `--use-service-account-credentials`: one for each, with no more
-//! rights than it needs.
+//! The service accounts that loops act as, for upstream's `--use-service-account-credentials`: one for each, with no
+//! more rights than it needs.
 //!
 //! ```text
 //!   the process's client ─▶ service account, token for an hour ─▶ BearerToken ◀─ the loop's client

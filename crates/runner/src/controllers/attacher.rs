@@ -173,7 +173,8 @@ mod tests {
             });
             let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
             let pod = json!({
-                "metadata": {"name": "p", "namespace": "ns", "uid": "pu"}, "spec": {"nodeName": "n", "volumes": volumes},
+                "metadata": {"name": "p", "namespace": "ns", "uid": "pu"},
+                "spec": {"nodeName": "n", "volumes": volumes},
             });
             [(Kind::VolumeClaim, claim), (Kind::Volume, volume), (Kind::Pod, pod), (Kind::Node, node)]
         };
