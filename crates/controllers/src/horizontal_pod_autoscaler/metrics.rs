@@ -144,10 +144,12 @@ impl Metrics<'_> {
 
     async fn custom(&self, path: &str, metric: &MetricIdentifier, selector: &str) -> Result<Vec<MetricValue>, String> {
         let prefix = "unable to fetch metrics from custom metrics API";
-        if metric.selector.is_some() {
-            return Err(format!("{prefix}: series of custom metrics cannot be selected here"));
-        }
-        let resource = Resource { group: CUSTOM.into(), version: "v1beta2".into(), plural: path.to_owned().into() };
+        let series = series(metric)?.to_string();
+        let path = match series.is_empty() {
+            true => path.to_owned(),
+            false => format!("{path}?metricLabelSelector={}", encoded(&series)),
+        };
+        let resource = Resource { group: CUSTOM.into(), version: "v1beta2".into(), plural: path.into() };
         self.list(&resource, selector).await.map_err(|status| {
             if is_absent(&status) {
                 return format!("{prefix}: no custom metrics API ({CUSTOM}) registered");
@@ -159,7 +161,7 @@ impl Metrics<'_> {
     /// The sum of an external metric's series, in thousandths.
     pub(super) async fn of_external(&self, metric: &MetricIdentifier) -> Result<i64, String> {
         let MetricIdentifier { name, selector } = metric;
-        let series = Selector::of(Some(&selector.clone().unwrap_or_default())).map_err(|error| error.to_string())?;
+        let series = series(metric)?;
         let plural = encoded(name).into();
         let resource = Resource { group: EXTERNAL.into(), version: "v1beta1".into(), plural };
         let wrapped = |why: String| {
@@ -174,6 +176,11 @@ impl Metrics<'_> {
         }
         Ok(values.iter().fold(0_i64, |sum, value| sum.saturating_add(value.value.milli_value())))
     }
+}
+
+/// Which series of a metric count; all when it does not say.
+fn series(metric: &MetricIdentifier) -> Result<Selector, String> {
+    Selector::of(Some(&metric.selector.clone().unwrap_or_default())).map_err(|error| error.to_string())
 }
 
 /// True if there is nothing at all where metrics should be.

@@ -164,6 +164,29 @@ fn metrics_that_are_not_there_are_said_to_be_missing_as_upstream_says_it() {
 }
 
 #[test]
+fn series_of_custom_metrics_are_selected() {
+    let labels = json!({"matchLabels": {"path": "a"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]});
+    let rps = json!({"name": "rps", "selector": labels});
+    let object = json!({"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"});
+    let whole = json!({"type": "Value", "value": "10"});
+    let metrics = json!([
+        {"type": "Pods", "pods": {"metric": rps, "target": {"type": "AverageValue", "averageValue": "10"}}},
+        {"type": "Object", "object": {"metric": rps, "describedObject": object, "target": whole}},
+    ]);
+    let controller = controller(&autoscaler(json!({"metrics": metrics})), 2);
+    let script = Script::new(
+        "selected",
+        [
+            ("GET ns/deployments/web/scale", Value::Null, scale(2)),
+            ("LIST ns/pods/%2A/rps?metricLabelSelector=path%3Da%2Cx", Value::Null, refused(404)),
+            ("LIST ns/deployments.apps/web/rps?metricLabelSelector=path%3Da%2Cx", Value::Null, refused(404)),
+            ("PUT ns/horizontalpodautoscalers/h/status", ANY, Ok(json!({}))),
+        ],
+    );
+    assert!(script.play(&controller, "ns/h").is_err(), "there is no such API");
+}
+
+#[test]
 fn pods_of_two_autoscalers_are_scaled_by_neither() {
     let one = controller(&autoscaler(json!({"metrics": [cpu(50)]})), 2);
     lock(&one.memory).entry("ns/other".into()).or_default().selector = Some(Selector::parse("app").unwrap());
