@@ -7,7 +7,7 @@ use serde_json::json;
 use super::roles::{
     ClusterRole, EVENTS, READ, Row, account, cluster_role, cluster_role_binding, metadata, rules, words,
 };
-use super::{BootstrapObject, Reconcile, bootstrap_object};
+use super::{BootstrapObject, Reconcile, bootstrap_object, controller_roles};
 use crate::authz::policy::{GROUP, Rule};
 
 const ADD_ONS: &[ClusterRole] = &[
@@ -87,7 +87,7 @@ const IN_NAMESPACES: [(&str, &str, &[Row]); 4] = [
     ("kube-public", "bootstrap-signer", &[(READ, "", "configmaps"), EVENTS]),
     ("kube-system", "bootstrap-signer", &[(READ, "", "secrets")]),
     ("kube-system", "cloud-provider", &[("create,get,list,watch", "", "configmaps")]),
-    ("kube-system", "token-cleaner", &[("delete,get,list,watch", "", "secrets"), EVENTS]),
+    ("kube-system", "token-cleaner", controller_roles::TOKEN_CLEANER),
 ];
 
 /// The roles, each with its binding to the service account that upstream's part has.
