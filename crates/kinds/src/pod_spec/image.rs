@@ -89,7 +89,8 @@ mod tests {
             ("", "IfNotPresent"),
             ("../x", "IfNotPresent"),
             ("a.-b", "IfNotPresent"),
-            ("a--b__c.d/e_f", "Always"),
+            ("a--b__c/d.e_f", "Always"),
+            ("a_b.c/d", "IfNotPresent"),
         ];
         for (image, want) in cases {
             assert_eq!(pull_policy(image), want, "{image}");
