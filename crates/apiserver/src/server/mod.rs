@@ -209,6 +209,7 @@ impl ApiServer {
         for cache in registry.caches() {
             tasks.spawn(cache.clone().feed(store.clone(), metrics.storage.received(cache.kind())));
         }
+        let left_by_others = if config.bootstrap.shared_store { store.revision().await? } else { 0 };
         bootstrap::ensure(&*registry, config.service_range.first(), &config.bootstrap)
             .await
             .map_err(StartError::Bootstrap)?;
@@ -228,7 +229,7 @@ impl ApiServer {
         let flow = flow::FlowControl::new(config.seats, metrics.flow.clone(), config.priority_and_fairness);
         tasks.spawn(flow.clone().run());
         let follower = match config.priority_and_fairness {
-            true => Some(flow::Follower::start(flow.clone(), &*store).await?),
+            true => Some(flow::Follower::start(flow.clone(), &*store, left_by_others).await?),
             false => None,
         };
         let accepted = Accepted {

@@ -27,6 +27,9 @@ pub(in crate::server) struct Follower {
     schemas: BTreeMap<Arc<str>, Stored<FlowSchema>>,
     levels: BTreeMap<Arc<str>, Stored<PriorityLevel>>,
     outdated: watch::Sender<Arc<[Outdated]>>,
+    /// What was written until this revision was there before this server. Other servers share that store, and a start
+    /// rewrites nothing of theirs: a schema of then that says nothing of its level keeps silent as long as that exists.
+    left_by_others: Revision,
 }
 
 /// An object as it was last seen.
@@ -56,9 +59,14 @@ impl<T: PartialEq> Stored<T> {
 
 impl Follower {
     /// Reads the objects, so that the first request is steered by them.
-    pub(in crate::server) async fn start(control: Arc<FlowControl>, store: &dyn Store) -> Result<Follower, ReadError> {
+    pub(in crate::server) async fn start(
+        control: Arc<FlowControl>,
+        store: &dyn Store,
+        left_by_others: Revision,
+    ) -> Result<Follower, ReadError> {
         let outdated = watch::Sender::new(Arc::from([]));
-        let mut follower = Follower { control, schemas: BTreeMap::new(), levels: BTreeMap::new(), outdated };
+        let (schemas, levels) = (BTreeMap::new(), BTreeMap::new());
+        let mut follower = Follower { control, schemas, levels, outdated, left_by_others };
         follower.load(store).await?;
         Ok(follower)
     }
@@ -115,7 +123,11 @@ impl Follower {
         let dangling = self.control.configure(&objects);
         let outdated = self.schemas.values().filter_map(|Stored { object, revision, dangling: found }| {
             let schema = object.as_ref()?;
-            let wanted = Dangling::new(&schema.level, dangling.contains(&schema.name));
+            let is_missing = dangling.contains(&schema.name);
+            if found.is_none() && !is_missing && *revision <= self.left_by_others {
+                return None;
+            }
+            let wanted = Dangling::new(&schema.level, is_missing);
             let outdated = || Outdated { schema: schema.name.clone(), revision: *revision, wanted: wanted.clone() };
             (found.as_ref() != Some(&wanted)).then(outdated)
         });
