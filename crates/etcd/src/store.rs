@@ -67,7 +67,12 @@ impl EtcdStore {
         let found = check_members(&client, &options.endpoints).await?;
         let mirror =
             Mirror::load(client.clone(), values.clone(), options.history_bytes_max, found.version >= PROGRESS_IN_ORDER);
-        let mirror = Arc::new(mirror.await.map_err(|error| ConnectError::List(error.to_string()))?);
+        // A member may have answered the first question and be too busy, or gone, at the second.
+        let mirror = mirror.await.map_err(|error| match error.passes() {
+            true => ConnectError::Unreachable(error.to_string()),
+            false => ConnectError::List(error.to_string()),
+        });
+        let mirror = Arc::new(mirror?);
         let (freshness, asker) = freshness(client.clone(), mirror.clone(), found.cluster);
         let mut tasks = JoinSet::new();
         tasks.spawn(asker.run());

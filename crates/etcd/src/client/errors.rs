@@ -31,7 +31,7 @@ pub(crate) enum CallError {
 
 impl CallError {
     /// Whether the same call may be answered otherwise by another member or a moment later.
-    pub(super) fn passes(&self) -> bool {
+    pub(crate) fn passes(&self) -> bool {
         matches!(self, CallError::NotSent(_) | CallError::Untrusted(_) | CallError::Unknown(_))
     }
 }
