@@ -79,9 +79,7 @@ impl StatefulSetController {
         }
         let mut onto = set.clone();
         for attempt in 1.. {
-            // Less than none, when a pod of neither revision was deleted: an API server refuses that.
-            let current_replicas = status.current_replicas.max(0);
-            let written = StatefulSet { status: StatefulSetStatus { current_replicas, ..status.clone() }, ..onto };
+            let written = StatefulSet { status: status.clone(), ..onto };
             match requests::update_status(context.api, &STATEFUL_SETS, &set.metadata, &written).await {
                 Ok(stored) => {
                     let (uid, version) = (&stored.metadata.uid, &stored.metadata.resource_version);
