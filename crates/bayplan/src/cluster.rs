@@ -95,9 +95,7 @@ impl Cluster {
         let mut config = Config::new(&service_account_key, address);
         let url = format!("https://{address}");
         config.simulated_usage = stand_in.simulated_usage;
-        let mut kubeconfig = None;
-        let mut kubeconfigs = Vec::new();
-        let mut signing = None;
+        let (mut kubeconfig, mut kubeconfigs, mut signing) = (None, Vec::new(), None);
         if stand_in.files.issues_users() {
             let Identity { certificate, key } = pki.authority.clone();
             signing = Some(SigningKeyPair { certificate, key });

@@ -19,8 +19,8 @@ pub(super) fn estimate(shared: &Shared, info: &RequestInfo, query: &Query) -> Es
     }
 }
 
-/// The seats of a request that reads: lists take one for each 100 KB of what they read, at most ten, as upstream's lists
-/// from its watch cache.
+/// The seats of a request that reads: lists take one for each 100 KB of what they read, at most ten, as upstream's
+/// lists from its watch cache.
 fn seats(registry: &Registry, info: &RequestInfo, query: &Query) -> usize {
     let whole = match info.verb {
         Verb::List => true,

@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn popular_lines_join_the_runs_beside_them() {
-        let line = |at: usize| if at % 2 == 0 { "{".to_owned() } else { format!("line {at}") };
+        let line = |at: usize| if at.is_multiple_of(2) { "{".to_owned() } else { format!("line {at}") };
         let old: Vec<String> = (0..400).map(line).collect();
         let mut new = old.clone();
         new[201] = "changed".to_owned();

@@ -156,7 +156,9 @@ mod tests {
     fn every_row_has_a_cell_for_each_column() {
         for kind in Scheme::built_in().kinds() {
             let row = kind.row(&json!({ "metadata": { "name": "x" } }), Timestamp::UNIX_EPOCH);
-            assert_eq!(row.cells.len(), kind.columns().len(), "{}", kind.kind);
+            // Upstream's IPAddresses have an age in their rows, and no column for it.
+            let without_column = usize::from(kind.kind == "IPAddress");
+            assert_eq!(row.cells.len(), kind.columns().len() + without_column, "{}", kind.kind);
         }
     }
 }
