@@ -105,9 +105,11 @@ async fn workloads(admin: &Client) {
 async fn volumes(admin: &Client) {
     let manual = named("manual", json!({"provisioner": "csi.example.com", "allowVolumeExpansion": true}));
     make(admin, "storage.k8s.io/v1", "storageclasses", "", manual).await;
+    // For one of the claims: whichever of the others came first would have it.
     let spec = json!({
         "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "manual",
         "csi": {"driver": "csi.example.com", "volumeHandle": "h"}, "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": "default", "name": "disk"},
     });
     make(admin, "v1", "persistentvolumes", "", named("disk", json!({"spec": spec}))).await;
     let asks = json!({
