@@ -118,8 +118,8 @@ async fn one_kind(admin: &Client, resource: &'static Kind) {
     let (_, body) = bytes(accepting(admin, "GET", &path, PARTIAL).await).await;
     let (named, partial) = unwrapped(&body);
     assert_eq!(named, ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata".to_owned()));
-    // Upstream converts a DaemonSet before it shows the metadata alone, and an annotation that stands for a field of the
-    // converted form goes with that.
+    // Upstream converts a DaemonSet before it shows the metadata alone, and an annotation that stands for a field of
+    // the converted form goes with that.
     let is_shown = |(number, _): &(u64, Bytes)| resource.kind != "DaemonSet" || *number != ANNOTATIONS;
     let metadata = |object: &[u8]| fields(&field(object, 1)).into_iter().filter(is_shown).collect::<Vec<_>>();
     assert_eq!(metadata(&partial), metadata(&unwrapped(&whole).1), "the metadata of {path}");

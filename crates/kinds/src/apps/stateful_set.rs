@@ -245,9 +245,9 @@ fn status_rules(errors: &mut ErrorList, new: &Value, old: &Value) {
     let path = Path::root("status");
     let status = &new["status"];
     workload::non_negative(errors, path, status, &["replicas"]);
-    // Upstream refuses `currentReplicas` below zero, too, which its own controller sends when it deletes a pod of neither
-    // revision, and sends again when that was refused. Accepted here, so that our controller, which counts as upstream's,
-    // deletes no pod twice.
+    // Upstream refuses `currentReplicas` below zero, too, which its own controller sends when it deletes a pod of
+    // neither revision, and sends again when that was refused. Accepted here, so that our controller, which counts as
+    // upstream's, deletes no pod twice.
     workload::non_negative(errors, path, status, &["readyReplicas", "updatedReplicas", "availableReplicas"]);
     workload::non_negative(errors, path, status, &["observedGeneration", "collisionCount"]);
     workload::status_counts(errors, path, status, &PARTS, "status.readyReplicas");
