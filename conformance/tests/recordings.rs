@@ -142,7 +142,7 @@ fn the_exchanges_with_the_api_server_fall_behind_in_no_file() {
         ("http", "train-02.jsonl.gz", 13), // 17
         ("http", "train-90.jsonl.gz", 2),
         ("http-more", "train-00.jsonl.gz", 33), // 35
-        ("http-more", "train-01.jsonl.gz", 29), // 35
+        ("http-more", "train-01.jsonl.gz", 33), // 35
         ("http-more", "train-02.jsonl.gz", 32), // 34
         ("server-side-apply", "train-00.jsonl.gz", 150),
     ];
